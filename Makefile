@@ -1,0 +1,76 @@
+# Everything a developer or a CI machine runs. `make help` lists the targets.
+# A machine needs Python 3.11 and make (and Java 17 and Node for the parts that use them);
+# the rest is installed into .venv from the hash-pinned lock files in requirements/.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+# uv comes from PATH when it is there, else from a small environment of its own.
+UV := $(shell command -v uv || echo .uv/bin/uv)
+WORKERS ?= 4
+SEEDS ?= 10000
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help install format lint typecheck layers check unit test test-long simulate bench-kv proto lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: $(VENV)/.installed ## create .venv with the locked dependencies and the test servers
+
+.uv/bin/uv: requirements/uv.txt
+	$(PYTHON) -m venv .uv
+	.uv/bin/python -m pip install --quiet --require-hashes -r requirements/uv.txt
+	touch $@
+
+$(VENV)/.installed: requirements/dev.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) $(VENV)
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+format: install ## rewrite the sources in the project's format
+	ruff format .
+	ruff check --fix --quiet .
+
+lint: install ## check format and lint rules
+	ruff format --check .
+	ruff check .
+
+typecheck: install ## mypy, strict, on sources, tests and benchmarks
+	mypy
+
+layers: install ## import-linter: nothing imports what lies above it
+	lint-imports --no-cache
+
+check: lint typecheck layers ## all that needs no test to run
+
+unit: install ## all tests, in parallel
+	pytest -n $(WORKERS) --dist worksteal
+
+test: check unit ## what CI runs: every check and every test
+
+test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep)
+	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest -n $(WORKERS) --dist worksteal --timeout 3600
+
+simulate: install ## run every simulation over SEEDS seeds
+	$(BIN)/python -m lakebed.testing.explore --seeds $(SEEDS) tests.simulation.scenarios
+
+bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
+	$(BIN)/python -m benchmarks.kv
+
+proto: install ## generate the protobuf code from the .proto files
+	$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src $(shell find src -name '*.proto')
+
+lock: ## resolve the lock files again (UPGRADE=1: to the newest versions)
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--output-file requirements/uv.txt requirements/uv.in
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .uv .hypothesis .pytest_cache .mypy_cache .ruff_cache

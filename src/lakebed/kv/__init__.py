@@ -1,0 +1,38 @@
+"""The key-value store that every mutable record lives in: one small interface, many drivers."""
+
+from lakebed.kv.errors import (
+    ForeignStore,
+    InvalidArgument,
+    KeyNotFound,
+    KVError,
+    LimitExceeded,
+    OutcomeUnknown,
+    PredicateFailed,
+    SchemaTooNew,
+    StoreClosed,
+    StoreFull,
+    StoreUnavailable,
+)
+from lakebed.kv.registry import open_store
+from lakebed.kv.store import ABSENT, EXISTS, Entry, Predicate, Store, Version
+
+__all__ = [
+    "ABSENT",
+    "EXISTS",
+    "Entry",
+    "ForeignStore",
+    "InvalidArgument",
+    "KVError",
+    "KeyNotFound",
+    "LimitExceeded",
+    "OutcomeUnknown",
+    "Predicate",
+    "PredicateFailed",
+    "SchemaTooNew",
+    "Store",
+    "StoreClosed",
+    "StoreFull",
+    "StoreUnavailable",
+    "Version",
+    "open_store",
+]

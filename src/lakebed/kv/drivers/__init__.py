@@ -1,0 +1,1 @@
+"""One module a database; each loads only when its URL is opened."""

@@ -1,0 +1,135 @@
+"""A store in the memory of one process: for tests, for trying things out, for the simulator."""
+
+import threading
+from collections import defaultdict
+from itertools import islice
+
+from sortedcontainers import SortedDict
+
+from lakebed.kv.errors import InvalidArgument, KeyNotFound, PredicateFailed, StoreClosed
+from lakebed.kv.store import (
+    ABSENT,
+    EXISTS,
+    Entry,
+    Limits,
+    Predicate,
+    Store,
+    Version,
+    check_predicate,
+    check_version,
+    new_version,
+)
+from lakebed.runtime import Runtime
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open a new, empty store; see `lakebed.kv.open_store`."""
+    if url not in {"memory://", "memory:"}:
+        raise InvalidArgument(f"a memory store has no name: use memory://, not {url}")
+    return MemoryStore(runtime)
+
+
+class MemoryStore(Store):
+    """A sorted map for each partition, under one lock."""
+
+    name = "memory"
+    limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
+    shared_between_processes = False
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._partitions: dict[bytes, SortedDict[bytes, Entry]] = defaultdict(SortedDict)
+        self._closed = False
+
+    def get(self, partition: bytes, key: bytes) -> Entry:
+        self._check(partition, key)
+        with self._lock:
+            entry = self._find(partition, key)
+        if entry is None:
+            raise KeyNotFound(partition, key)
+        return entry
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        self._check(partition, key, value)
+        entry = Entry(key, value, version or new_version(self._runtime))
+        with self._lock:
+            self._partitions[partition][key] = entry
+        return entry.predicate
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        self._check(partition, key, value)
+        check_predicate(predicate)
+        entry = Entry(key, value, version or new_version(self._runtime))
+        with self._lock:
+            if not _holds(predicate, self._find(partition, key)):
+                raise PredicateFailed(partition, key)
+            self._partitions[partition][key] = entry
+        return entry.predicate
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        self._check(partition, key)
+        with self._lock:
+            self._remove(partition, key)
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        self._check(partition, key)
+        check_version(predicate)
+        with self._lock:
+            if not _holds(predicate, self._find(partition, key)):
+                raise PredicateFailed(partition, key)
+            self._remove(partition, key)
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+        if self._closed:
+            raise StoreClosed
+        with self._lock:
+            entries = self._partitions.get(partition)
+            if entries is None:
+                return []
+            return [entries[key] for key in islice(entries.irange(minimum=start), limit)]
+
+    def drop_partition(self, partition: bytes) -> None:
+        if self._closed:
+            raise StoreClosed
+        self.limits.check_partition(partition)
+        with self._lock:
+            self._partitions.pop(partition, None)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
+        if self._closed:
+            raise StoreClosed
+        self.limits.check(partition, key, value)
+
+    def _find(self, partition: bytes, key: bytes) -> Entry | None:
+        # Not through the default of the mapping: looking must not create a partition.
+        entries = self._partitions.get(partition)
+        return None if entries is None else entries.get(key)
+
+    def _remove(self, partition: bytes, key: bytes) -> None:
+        entries = self._partitions.get(partition)
+        if entries is not None:
+            entries.pop(key, None)
+            if not entries:
+                del self._partitions[partition]
+
+
+def _holds(predicate: Predicate, entry: Entry | None) -> bool:
+    if predicate is ABSENT:
+        return entry is None
+    if predicate is EXISTS:
+        return entry is not None
+    return entry is not None and entry.predicate == predicate

@@ -1,0 +1,115 @@
+"""What can go wrong with a key-value store, and what a caller may assume afterwards.
+
+    LakebedError
+    └── KVError
+        ├── KeyNotFound         get: there is no such key                       (also a KeyError)
+        ├── PredicateFailed     set_if, delete_if: certainly not applied, the record differs
+        ├── OutcomeUnknown      a write may or may not have been applied, but will not be later
+        │   └── StoreUnavailable    the store cannot be reached; this call changed nothing
+        │       └── StoreFull       no room for the write; this call changed nothing
+        ├── InvalidArgument     refused before the store was asked              (also a ValueError)
+        │   └── LimitExceeded   a partition, key or value is larger than the driver holds
+        ├── StoreClosed         the store was closed                            (also a ValueError)
+        └── ForeignStore        what the URL points to is not a Lakebed store
+            └── SchemaTooNew    it was written by a newer Lakebed
+
+A write has three outcomes: it returns, it raises `PredicateFailed`, or it raises
+`OutcomeUnknown`. The first two are certain. `StoreUnavailable` is the lucky case of the third in
+which the store knows that nothing happened; a caller that handles the three outcomes need not
+tell it apart.
+"""
+
+from typing import ClassVar
+
+from lakebed.errors import LakebedError
+
+# The names are the public interface: they say what happened, not that they are errors.
+# ruff: noqa: N818
+
+
+class KVError(LakebedError):
+    """Any error of a key-value store."""
+
+    kind: ClassVar[str] = "kv"
+
+
+class KeyNotFound(KVError, KeyError):
+    """There is no such key."""
+
+    kind = "key_not_found"
+
+    def __init__(self, partition: bytes, key: bytes) -> None:
+        super().__init__(f"no key {key!r} in partition {partition!r}")
+        self.partition = partition
+        self.key = key
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument, which would quote the sentence.
+        return str(self.args[0])
+
+
+class PredicateFailed(KVError):
+    """A conditional write was not applied, because the record is not what the caller expected."""
+
+    kind = "predicate_failed"
+
+    def __init__(self, partition: bytes, key: bytes) -> None:
+        super().__init__(
+            f"key {key!r} in partition {partition!r} is not in the state the write expects"
+        )
+        self.partition = partition
+        self.key = key
+
+
+class OutcomeUnknown(KVError):
+    """A write may or may not have been applied; if it was not by now, it never will be.
+
+    The caller finds out by meaning: it reads the record and looks for its own mark in it.
+    """
+
+    kind = "outcome_unknown"
+
+
+class StoreUnavailable(OutcomeUnknown):
+    """The store could not be reached or did not answer a read; this call changed nothing."""
+
+    kind = "store_unavailable"
+
+
+class StoreFull(StoreUnavailable):
+    """There is no room left for the write; this call changed nothing. Free space, try again."""
+
+    kind = "store_full"
+
+
+class InvalidArgument(KVError, ValueError):
+    """An argument was refused before the store was asked; nothing changed."""
+
+    kind = "invalid_argument"
+
+
+class LimitExceeded(InvalidArgument):
+    """A partition, key or value is larger than the driver declares to hold; nothing changed."""
+
+    kind = "limit_exceeded"
+
+
+class StoreClosed(KVError, ValueError):
+    """The store was closed; open it again to use it."""
+
+    kind = "store_closed"
+
+    def __init__(self) -> None:
+        super().__init__("the store is closed; open it again with open_store()")
+
+
+class ForeignStore(KVError):
+    """What the URL points to exists but is not a Lakebed store; it was left as it is."""
+
+    kind = "foreign_store"
+
+
+class SchemaTooNew(ForeignStore):
+    """The store was written by a newer version of Lakebed; it was left as it is."""
+
+    kind = "schema_too_new"

@@ -1,0 +1,72 @@
+"""From a URL to a store ready to use: the driver by its scheme, and the wrappers around it."""
+
+from collections.abc import Callable
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import urlsplit
+
+from lakebed.errors import MissingExtraError
+from lakebed.kv.errors import InvalidArgument
+from lakebed.kv.schema import check_schema
+from lakebed.kv.store import Store
+from lakebed.kv.wrappers.metrics import MeteredStore
+from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.runtime import Runtime, ThreadRuntime
+
+OpenDriver = Callable[[str, Runtime], Store]
+
+# Scheme -> module with a function `open_driver(url, runtime)`, and the extra that it needs.
+# By name, so that a database's library loads only where it is used.
+_DRIVERS: Final = MappingProxyType(
+    {
+        "memory": ("lakebed.kv.drivers.memory", None),
+        "sqlite": ("lakebed.kv.drivers.sqlite", None),
+        "postgresql": ("lakebed.kv.drivers.postgresql", "postgres"),
+    }
+)
+
+
+def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
+    """Open the store that a URL names, creating it if it is new.
+
+    - ``memory://``: a new, empty store in this process.
+    - ``sqlite:///data/lakebed.db``: a file, relative to the working directory; with four slashes
+      (``sqlite:////var/lib/lakebed.db``) an absolute path.
+    - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
+      ``?host=/socket/dir`` for a socket.
+
+    Raises:
+        InvalidArgument: The URL is not one of these.
+        MissingExtraError: The driver needs an extra that is not installed; the message says which.
+        ForeignStore: What is there is no Lakebed store, or (`SchemaTooNew`) one of a newer version.
+        StoreUnavailable: The database cannot be reached.
+    """
+    runtime = runtime or ThreadRuntime()
+    store = compose(_load_driver(url)(url, runtime), runtime)
+    try:
+        check_schema(store)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def compose(driver: Store, runtime: Runtime) -> Store:
+    """Put the wrappers of production around a driver: every try is measured, and tried again."""
+    return RetryingStore(MeteredStore(driver, runtime), runtime)
+
+
+def _load_driver(url: str) -> OpenDriver:
+    scheme = urlsplit(url).scheme
+    if scheme not in _DRIVERS:
+        known = ", ".join(f"{name}://" for name in _DRIVERS)
+        raise InvalidArgument(f"cannot open {scheme or 'a store without a scheme'}: use {known}")
+    module, extra = _DRIVERS[scheme]
+    try:
+        driver: OpenDriver = import_module(module).open_driver
+    except ModuleNotFoundError as error:
+        if extra is None or (error.name or "").startswith("lakebed"):
+            raise
+        raise MissingExtraError(f"a {scheme} store", extra) from error
+    return driver

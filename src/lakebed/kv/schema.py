@@ -1,0 +1,45 @@
+"""The version of what is written into a store, kept in the store."""
+
+from contextlib import suppress
+from typing import Final
+
+from lakebed.kv.errors import (
+    ForeignStore,
+    KeyNotFound,
+    OutcomeUnknown,
+    PredicateFailed,
+    SchemaTooNew,
+)
+from lakebed.kv.store import ABSENT, Store
+
+SCHEMA_VERSION: Final = 1
+METADATA_PARTITION: Final = b"kv_metadata"
+SCHEMA_KEY: Final = b"schema_version"
+
+
+def check_schema(store: Store) -> None:
+    """Mark a new store with the version of this Lakebed; refuse a store of a newer one.
+
+    Raises:
+        SchemaTooNew: A newer Lakebed wrote it.
+        ForeignStore: The mark is not a number.
+        StoreUnavailable: The store did not answer.
+    """
+    try:
+        mark = store.get(METADATA_PARTITION, SCHEMA_KEY).value
+    except KeyNotFound:
+        mark = _mark_new(store)
+    if not mark.isdigit():
+        raise ForeignStore(f"the store's schema version is {mark!r}, which is not a number")
+    if int(mark) > SCHEMA_VERSION:
+        raise SchemaTooNew(
+            f"the store has schema version {int(mark)}, and this Lakebed knows versions up to"
+            f" {SCHEMA_VERSION}: upgrade Lakebed to open it"
+        )
+
+
+def _mark_new(store: Store) -> bytes:
+    # If it fails, someone else marked it first, perhaps with another version; or it was us after all.
+    with suppress(PredicateFailed, OutcomeUnknown):
+        store.set_if(METADATA_PARTITION, SCHEMA_KEY, b"%d" % SCHEMA_VERSION, ABSENT)
+    return store.get(METADATA_PARTITION, SCHEMA_KEY).value

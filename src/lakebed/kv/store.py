@@ -1,0 +1,306 @@
+"""The key-value interface: all mutable metadata of Lakebed goes through these few calls.
+
+A store maps ``(partition, key)`` to a value; all three are bytes. A partition is a namespace that
+appears when it is first written. Keys of a partition are ordered as bytes.
+
+**Versions.** Every write stores a fresh unique version beside the value, chosen by the writer. That
+version is the predicate of a later conditional write. It stands for one write, never for a content
+that may come back: delete and create a key with the same value, and old predicates do not match.
+
+**Three outcomes.** A write returns, raises `PredicateFailed`, or raises `OutcomeUnknown`. The first
+two are certain. Arguments are checked first: `InvalidArgument` and `StoreClosed` mean that the
+store was never asked.
+
+**No late application.** A write that raised is never applied afterwards. (It may have been applied
+before it raised, if it raised `OutcomeUnknown` itself.)
+
+**Consistency.** `get` and `scan` are linearizable per key: they see every write that returned
+before they began.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from operator import itemgetter
+from typing import Final, NamedTuple, NewType, Self
+
+from lakebed.kv.errors import InvalidArgument, KeyNotFound, LimitExceeded
+from lakebed.runtime import Runtime
+
+Version = NewType("Version", bytes)
+"""The mark of one write; never used twice."""
+
+VERSION_BYTES: Final = 16
+
+
+class Presence(Enum):
+    """Predicates on whether a key is there, rather than on one write of it."""
+
+    ABSENT = "absent"
+    EXISTS = "exists"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+ABSENT: Final = Presence.ABSENT
+"""`set_if` only if there is no such key."""
+
+EXISTS: Final = Presence.EXISTS
+"""`set_if` only if there is such a key, whatever its value."""
+
+Predicate = Version | Presence
+
+
+def new_version(runtime: Runtime) -> Version:
+    """Draw the mark of a write."""
+    return Version(runtime.random_bytes(VERSION_BYTES))
+
+
+def check_predicate(predicate: Predicate) -> None:
+    """Refuse what cannot be the predicate of `Store.set_if`; None above all.
+
+    Raises:
+        InvalidArgument: It is not one.
+    """
+    if not isinstance(predicate, Presence):
+        check_version(predicate)
+
+
+def check_version(predicate: Version) -> None:
+    """Refuse what cannot be the predicate of `Store.delete_if`.
+
+    Raises:
+        InvalidArgument: It is not one.
+    """
+    if not isinstance(predicate, bytes) or len(predicate) != VERSION_BYTES:
+        raise InvalidArgument(
+            "the predicate must be that of an entry read or written before"
+            f" (set_if also takes ABSENT and EXISTS), not {predicate!r}"
+        )
+
+
+class Entry(NamedTuple):
+    """A key with its value, as one write left it."""
+
+    key: bytes
+    value: bytes
+    predicate: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The largest partition, key and value that a driver holds."""
+
+    partition_bytes: int
+    key_bytes: int
+    value_bytes: int
+
+    def check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
+        """Refuse what the driver could not hold.
+
+        Raises:
+            InvalidArgument: An empty partition or key, or something that is not bytes.
+            LimitExceeded: One of them is too large.
+        """
+        if (
+            type(partition) is type(key) is type(value) is bytes
+            and 0 < len(partition) <= self.partition_bytes
+            and 0 < len(key) <= self.key_bytes
+            and len(value) <= self.value_bytes
+        ):
+            return
+        _check_part("partition", partition, self.partition_bytes)
+        _check_part("key", key, self.key_bytes)
+        _check_part("value", value, self.value_bytes, may_be_empty=True)
+
+    def check_partition(self, partition: bytes) -> None:
+        """Refuse a partition that the driver could not hold; raises as `check`."""
+        _check_part("partition", partition, self.partition_bytes)
+
+
+def _check_part(name: str, part: object, limit: int, *, may_be_empty: bool = False) -> None:
+    if not isinstance(part, bytes):
+        raise InvalidArgument(f"{name} must be bytes, not {type(part).__name__}")
+    if not part and not may_be_empty:
+        raise InvalidArgument(f"{name} must not be empty")
+    if len(part) > limit:
+        raise LimitExceeded(f"{name} has {len(part)} bytes; this store holds at most {limit}")
+
+
+# Pages of a scan: small at first, since many callers want few entries; then large, since every page
+# costs a round trip; never so large that big values fill the memory.
+FIRST_PAGE: Final = 32
+LARGEST_PAGE: Final = 4096
+PAGE_BYTES: Final = 4 << 20
+
+_value_of = itemgetter(1)
+
+
+class Store(ABC):
+    """The interface that drivers and wrappers implement and everything above uses.
+
+    A store may be used by many threads. It must be opened in the process that uses it: an open
+    store does not survive ``fork``.
+    """
+
+    name: str
+    """The driver's name, as in its URL."""
+
+    limits: Limits
+    """The largest partition, key and value; checked before every call."""
+
+    shared_between_processes: bool
+    """Whether other processes that open the same URL see the same data."""
+
+    @abstractmethod
+    def get(self, partition: bytes, key: bytes) -> Entry:
+        """Return the entry of a key.
+
+        Raises:
+            KeyNotFound: There is no such key.
+            StoreUnavailable: The store did not answer.
+        """
+
+    @abstractmethod
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        """Write a value, whatever was there; return its version.
+
+        `version` is for wrappers that may have to repeat the call and recognise their own write;
+        without it the store draws a fresh one.
+
+        Raises:
+            OutcomeUnknown: The write may have been applied; it will not be applied later.
+        """
+
+    @abstractmethod
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        """Write a value only if the key is as the predicate says; return the new version.
+
+        Raises:
+            PredicateFailed: It is not; nothing was written.
+            OutcomeUnknown: The write may have been applied; it will not be applied later.
+        """
+
+    @abstractmethod
+    def delete(self, partition: bytes, key: bytes) -> None:
+        """Delete a key; deleting what is not there is fine.
+
+        Raises:
+            OutcomeUnknown: The key may have been deleted; it will not be deleted later.
+        """
+
+    @abstractmethod
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        """Delete a key only if its version is still the one given.
+
+        Raises:
+            PredicateFailed: The key was written since, or is gone; nothing was deleted.
+            OutcomeUnknown: The key may have been deleted; it will not be deleted later.
+        """
+
+    @abstractmethod
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+        """Return the first `limit` entries with keys at or after `start`, in order of the keys.
+
+        This is what a driver implements; callers use `scan`. A page shorter than `limit` means that
+        the partition ended there.
+
+        Raises:
+            StoreUnavailable: The store did not answer.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the store holds. Later calls raise `StoreClosed`; closing again is
+        fine."""
+
+    def scan(
+        self, partition: bytes, start: bytes = b"", *, limit: int | None = None
+    ) -> Iterator[Entry]:
+        """Iterate over a partition in byte order of the keys, from `start` (included) on.
+
+        At most `limit` entries come; the limit also sizes the first page. Pages grow from small to
+        large. Nothing is held between pages: keys may be written and deleted meanwhile, by the
+        caller too. A key that is there throughout comes exactly once; one that comes or goes
+        meanwhile comes once or not at all.
+
+        Raises:
+            StoreUnavailable: The store did not answer.
+        """
+        self.limits.check_partition(partition)
+        if not isinstance(start, bytes):
+            raise InvalidArgument(f"start must be bytes, not {type(start).__name__}")
+        if limit is not None and limit < 0:
+            raise InvalidArgument(f"limit must not be negative, and is {limit}")
+        return self._pages(partition, start, limit)
+
+    def _pages(self, partition: bytes, start: bytes, limit: int | None) -> Iterator[Entry]:
+        size = FIRST_PAGE if limit is None else min(limit, LARGEST_PAGE)
+        while size:
+            page = self.scan_page(partition, start, size)
+            yield from page
+            if len(page) < size:
+                return
+            if limit is not None:
+                limit -= size
+            # The successor of the last key: no key lies between the two.
+            start = page[-1].key + b"\x00"
+            page_bytes = sum(map(len, map(_value_of, page)))
+            fitting = PAGE_BYTES * size // (page_bytes + 1) + 1
+            size = min(size * 4, LARGEST_PAGE, fitting)
+            if limit is not None:
+                size = min(size, limit)
+
+    # Bulk calls: one call each by default; a driver does better where it can.
+
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
+        """Return the entries of many ``(partition, key)`` pairs, in their order; None where absent.
+
+        Each entry is read as by `get`; together they are not a snapshot.
+
+        Raises:
+            StoreUnavailable: The store did not answer.
+        """
+        return [self._get_or_none(partition, key) for partition, key in keys]
+
+    def _get_or_none(self, partition: bytes, key: bytes) -> Entry | None:
+        try:
+            return self.get(partition, key)
+        except KeyNotFound:
+            return None
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write many keys of one partition, each as by `set`; not all at once.
+
+        Raises:
+            OutcomeUnknown: Any of them may have been applied; none will be applied later.
+        """
+        for key, value in items:
+            self.set(partition, key, value)
+
+    def drop_partition(self, partition: bytes) -> None:
+        """Delete every key of a partition, each as by `delete`; keys written meanwhile may stay.
+
+        Raises:
+            OutcomeUnknown: Any of them may have been deleted; none will be deleted later.
+        """
+        for entry in self.scan(partition):
+            self.delete(partition, entry.key)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()

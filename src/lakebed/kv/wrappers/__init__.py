@@ -1,0 +1,1 @@
+"""What every driver gets without knowing it: metrics, retries and, in tests, faults."""

@@ -1,0 +1,108 @@
+"""Latency and errors of every call to a driver, by operation and driver, for Prometheus.
+
+- ``lakebed_kv_seconds``: how long calls took, failed ones included.
+- ``lakebed_kv_errors_total``: calls that raised, by the kind of the error. A missing key is an
+  answer,
+  not an error; a failed predicate is counted, because many of them mean contention.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import ParamSpec, TypeVar
+
+from prometheus_client import Counter, Histogram
+
+from lakebed.kv.errors import KeyNotFound, KVError
+from lakebed.kv.store import Entry, Predicate, Store, Version
+from lakebed.runtime import Runtime
+
+ParamT = ParamSpec("ParamT")
+ResultT = TypeVar("ResultT")
+
+_SECONDS = Histogram(
+    "lakebed_kv_seconds",
+    "Time of calls to the key-value store",
+    ["operation", "driver"],
+    buckets=(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10),
+)
+_ERRORS = Counter(
+    "lakebed_kv_errors",
+    "Calls to the key-value store that raised, by kind of error",
+    ["operation", "driver", "kind"],
+)
+
+
+class MeteredStore(Store):
+    """Measures every call to the store inside."""
+
+    def __init__(self, inner: Store, runtime: Runtime) -> None:
+        self.name = inner.name
+        self.limits = inner.limits
+        self.shared_between_processes = inner.shared_between_processes
+        self._inner = inner
+        self._clock = runtime.monotonic
+        operations = ("get", "set", "set_if", "delete", "delete_if", "scan_page")
+        bulk = ("get_many", "set_many", "drop_partition")
+        self._observe = {
+            operation: _SECONDS.labels(operation, inner.name).observe
+            for operation in operations + bulk
+        }
+
+    def get(self, partition: bytes, key: bytes) -> Entry:
+        return self._timed("get", self._inner.get, partition, key)
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        return self._timed("set", self._inner.set, partition, key, value, version=version)
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        return self._timed(
+            "set_if", self._inner.set_if, partition, key, value, predicate, version=version
+        )
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        self._timed("delete", self._inner.delete, partition, key)
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        self._timed("delete_if", self._inner.delete_if, partition, key, predicate)
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+        return self._timed("scan_page", self._inner.scan_page, partition, start, limit)
+
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
+        return self._timed("get_many", self._inner.get_many, keys)
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        self._timed("set_many", self._inner.set_many, partition, items)
+
+    def drop_partition(self, partition: bytes) -> None:
+        self._timed("drop_partition", self._inner.drop_partition, partition)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _timed(
+        self,
+        operation: str,
+        call: Callable[ParamT, ResultT],
+        *args: ParamT.args,
+        **kwargs: ParamT.kwargs,
+    ) -> ResultT:
+        begun = self._clock()
+        try:
+            return call(*args, **kwargs)
+        except KeyNotFound:
+            raise
+        except KVError as error:
+            _ERRORS.labels(operation, self.name, error.kind).inc()
+            raise
+        finally:
+            self._observe[operation](self._clock() - begun)

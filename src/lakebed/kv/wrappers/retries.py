@@ -1,0 +1,233 @@
+"""Tries again what is safe to try again, and finds out what became of a write whose reply was lost.
+
+A call that raised `StoreUnavailable` changed nothing, so it is repeated as it is. A write that
+raised `OutcomeUnknown` is never repeated blindly: the wrapper reads the key back.
+
+- Its own version is there: the write was applied, once; report success.
+- The version it was to replace is still there: the write was not applied, and by the contract of a
+  driver never will be; repeat it with the same version.
+- Anything else: the write may have been applied and overwritten since. Repeating it could apply it
+  twice, so `OutcomeUnknown` goes to the caller, who can tell by the meaning of the record. A key
+  that is absent proves nothing for ``set_if(…, ABSENT)``: someone may have deleted it after our
+  write.
+
+Pauses between tries grow, with jitter. Two bounds keep an outage from turning into a storm: the
+time one call may take, and a budget of retries that all callers of the store share.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Final, TypeVar
+
+from lakebed.kv.errors import KeyNotFound, OutcomeUnknown, StoreFull, StoreUnavailable
+from lakebed.kv.store import Entry, Predicate, Store, Version, new_version
+from lakebed.runtime import Runtime
+
+ResultT = TypeVar("ResultT")
+
+PATIENCE_SECONDS: Final = 15.0
+FIRST_PAUSE_SECONDS: Final = 0.02
+LONGEST_PAUSE_SECONDS: Final = 1.0
+RETRY_BURST: Final = 500.0
+RETRIES_PER_SECOND: Final = 50.0
+SET_MANY_CHUNK: Final = 1000
+
+
+class _Budget:
+    """Retries that all callers share: a burst at once, then a steady rate."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = runtime.lock()
+        self._left = RETRY_BURST
+        self._filled_at = runtime.monotonic()
+
+    def take(self) -> bool:
+        with self._lock:
+            now = self._runtime.monotonic()
+            earned = (now - self._filled_at) * RETRIES_PER_SECOND
+            self._left = min(RETRY_BURST, self._left + earned)
+            self._filled_at = now
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+
+class _Tries:
+    """The tries of one call, after the first one failed."""
+
+    def __init__(self, runtime: Runtime, budget: _Budget) -> None:
+        self._runtime = runtime
+        self._budget = budget
+        self._give_up_at = runtime.monotonic() + PATIENCE_SECONDS
+        self._pause = FIRST_PAUSE_SECONDS
+
+    def pause_or_raise(self, error: OutcomeUnknown) -> None:
+        """Wait before the next try; raise the error of the last one if there is to be no next."""
+        if isinstance(error, StoreFull):
+            raise error  # waiting does not make room
+        if self._runtime.monotonic() >= self._give_up_at or not self._budget.take():
+            raise error
+        self._runtime.sleep(self._pause * (0.5 + self._runtime.random()))
+        self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
+
+
+class RetryingStore(Store):
+    """Repeats the calls to the store inside until they have a certain outcome, within bounds."""
+
+    def __init__(self, inner: Store, runtime: Runtime) -> None:
+        self.name = inner.name
+        self.limits = inner.limits
+        self.shared_between_processes = inner.shared_between_processes
+        self._inner = inner
+        self._runtime = runtime
+        self._budget = _Budget(runtime)
+
+    def get(self, partition: bytes, key: bytes) -> Entry:
+        try:
+            return self._inner.get(partition, key)
+        except StoreUnavailable as error:
+            return self._repeat(lambda: self._inner.get(partition, key), error)
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+        try:
+            return self._inner.scan_page(partition, start, limit)
+        except StoreUnavailable as error:
+            return self._repeat(lambda: self._inner.scan_page(partition, start, limit), error)
+
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
+        try:
+            return self._inner.get_many(keys)
+        except StoreUnavailable as error:
+            return self._repeat(lambda: self._inner.get_many(keys), error)
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        mark = version or new_version(self._runtime)
+
+        def write() -> Version:
+            return self._inner.set(partition, key, value, version=mark)
+
+        try:
+            return write()
+        except OutcomeUnknown as error:
+            return self._settle_write(write, partition, key, mark, None, error)
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        mark = version or new_version(self._runtime)
+
+        def write() -> Version:
+            return self._inner.set_if(partition, key, value, predicate, version=mark)
+
+        try:
+            return write()
+        except OutcomeUnknown as error:
+            return self._settle_write(write, partition, key, mark, predicate, error)
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        tries: _Tries | None = None
+        while True:
+            try:
+                return self._inner.delete(partition, key)
+            except StoreUnavailable as error:
+                tries = tries or _Tries(self._runtime, self._budget)
+                tries.pause_or_raise(error)
+            except OutcomeUnknown as error:
+                # Gone at a moment within this call is all that a delete promises.
+                if self._read_back(partition, key, error) is None:
+                    return None
+                raise
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        tries: _Tries | None = None
+        while True:
+            try:
+                return self._inner.delete_if(partition, key, predicate)
+            except OutcomeUnknown as error:
+                if not isinstance(error, StoreUnavailable):
+                    there = self._read_back(partition, key, error)
+                    if there is None or there.predicate != predicate:
+                        raise
+                tries = tries or _Tries(self._runtime, self._budget)
+                tries.pause_or_raise(error)
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        rest = iter(items)
+        applied = False
+        while chunk := list(islice(rest, SET_MANY_CHUNK)):
+            try:
+                self._set_chunk(partition, chunk)
+            except StoreUnavailable as error:
+                if not applied:
+                    raise
+                raise OutcomeUnknown(
+                    f"only the first of many writes were applied: {error}"
+                ) from error
+            applied = True
+
+    def drop_partition(self, partition: bytes) -> None:
+        try:
+            self._inner.drop_partition(partition)
+        except StoreUnavailable as error:
+            self._repeat(lambda: self._inner.drop_partition(partition), error)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _set_chunk(self, partition: bytes, chunk: list[tuple[bytes, bytes]]) -> None:
+        try:
+            self._inner.set_many(partition, chunk)
+        except StoreUnavailable as error:
+            self._repeat(lambda: self._inner.set_many(partition, chunk), error)
+
+    def _repeat(self, call: Callable[[], ResultT], error: StoreUnavailable) -> ResultT:
+        """Repeat a call that changed nothing."""
+        tries = _Tries(self._runtime, self._budget)
+        while True:
+            tries.pause_or_raise(error)
+            try:
+                return call()
+            except StoreUnavailable as latest:
+                error = latest
+
+    def _settle_write(
+        self,
+        write: Callable[[], Version],
+        partition: bytes,
+        key: bytes,
+        mark: Version,
+        predicate: Predicate | None,
+        error: OutcomeUnknown,
+    ) -> Version:
+        """Bring a write with an uncertain outcome to a certain one, or raise `OutcomeUnknown`."""
+        tries = _Tries(self._runtime, self._budget)
+        while True:
+            if not isinstance(error, StoreUnavailable):
+                there = self._read_back(partition, key, error)
+                if there is not None and there.predicate == mark:
+                    return mark
+                if there is None or there.predicate != predicate:
+                    raise error
+            tries.pause_or_raise(error)
+            try:
+                return write()
+            except OutcomeUnknown as latest:
+                error = latest
+
+    def _read_back(self, partition: bytes, key: bytes, error: OutcomeUnknown) -> Entry | None:
+        try:
+            return self.get(partition, key)
+        except KeyNotFound:
+            return None
+        except StoreUnavailable:
+            raise error from None
