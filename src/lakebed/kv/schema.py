@@ -39,7 +39,7 @@ def check_schema(store: Store) -> None:
 
 
 def _mark_new(store: Store) -> bytes:
-    # If it fails, someone else marked it first, perhaps with another version; or it was us after all.
+    # If it fails, someone else marked it first, perhaps with another version; or it was us.
     with suppress(PredicateFailed, OutcomeUnknown):
         store.set_if(METADATA_PARTITION, SCHEMA_KEY, b"%d" % SCHEMA_VERSION, ABSENT)
     return store.get(METADATA_PARTITION, SCHEMA_KEY).value

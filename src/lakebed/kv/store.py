@@ -68,7 +68,7 @@ def check_predicate(predicate: Predicate) -> None:
         check_version(predicate)
 
 
-def check_version(predicate: Version) -> None:
+def check_version(predicate: object) -> None:
     """Refuse what cannot be the predicate of `Store.delete_if`.
 
     Raises:
@@ -223,8 +223,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the store holds. Later calls raise `StoreClosed`; closing again is
-        fine."""
+        """Give back what the store holds; later calls raise `StoreClosed`, closing again is fine."""
 
     def scan(
         self, partition: bytes, start: bytes = b"", *, limit: int | None = None
