@@ -1,8 +1,8 @@
 """Lets a test stand between a caller and its store.
 
 Every call of a `FaultyStore` goes through an interceptor, which may delay it, refuse it, apply it
-and lose the reply, or apply it when nobody expects it any more. Tests with threads use
-`RandomFaults`; the simulator has an interceptor of its own, which also decides who goes next.
+and lose the reply, or apply it when nobody expects it any more. The simulator's interceptor also
+decides who goes next.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,6 @@ from typing import Protocol, TypeVar
 
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
 from lakebed.kv.store import Entry, Predicate, Store, Version
-from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")
 
@@ -98,23 +97,6 @@ class FaultyStore(Store):
 
     def close(self) -> None:
         self._inner.close()
-
-
-class RandomFaults:
-    """Fails a share of the calls, before or after they were applied."""
-
-    def __init__(self, runtime: Runtime, *, before: float = 0.0, after: float = 0.0) -> None:
-        self._runtime = runtime
-        self._before = before
-        self._after = after
-
-    def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
-        if self._runtime.random() < self._before:
-            raise lost(call, known=self._runtime.random() < 0.5)  # noqa: PLR2004 - a coin
-        result = apply()
-        if self._runtime.random() < self._after:
-            raise lost(call, known=False)
-        return result
 
 
 def lost(call: Call, *, known: bool) -> OutcomeUnknown:
