@@ -16,14 +16,12 @@ class RepositoryState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 
 class AddressType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    ADDRESS_TYPE_UNSPECIFIED: _ClassVar[AddressType]
     ADDRESS_TYPE_RELATIVE: _ClassVar[AddressType]
     ADDRESS_TYPE_FULL: _ClassVar[AddressType]
 REPOSITORY_STATE_UNSPECIFIED: RepositoryState
 REPOSITORY_STATE_INITIAL: RepositoryState
 REPOSITORY_STATE_ACTIVE: RepositoryState
 REPOSITORY_STATE_DELETING: RepositoryState
-ADDRESS_TYPE_UNSPECIFIED: AddressType
 ADDRESS_TYPE_RELATIVE: AddressType
 ADDRESS_TYPE_FULL: AddressType
 
