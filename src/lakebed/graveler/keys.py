@@ -1,0 +1,33 @@
+"""Where each kind of record lives in the key-value store.
+
+| partition              | keys                                                      |
+|------------------------|-----------------------------------------------------------|
+| graveler               | repos/<repository>, namespaces/<canonical namespace>      |
+| graveler_deleted       | repo/<repository>/<unique id>                             |
+| <repository>-<uid>     | branches/<name>, tags/<name>, commits/<id>, settings/…    |
+| <staging token>        | key/<object path>                                         |
+| cleanup_tokens         | <staging token>                                           |
+| kv_metadata            | schema_version, installation_id, leases/…                 |
+"""
+
+from typing import Final
+
+from lakebed.kv import entities_pb2 as pb
+from lakebed.kv.records import Kind
+
+GRAVELER: Final = b"graveler"
+REPOSITORIES: Final = Kind(b"repos/", pb.Repository)
+CLAIMS: Final = Kind(b"namespaces/", pb.NamespaceClaim)
+
+DELETED_PARTITION: Final = b"graveler_deleted"
+DELETED: Final = Kind(b"repo/", pb.DeletedRepository)
+
+BRANCHES: Final = Kind(b"branches/", pb.Branch)
+TAGS: Final = Kind(b"tags/", pb.Tag)
+COMMITS: Final = Kind(b"commits/", pb.Commit)
+
+STAGED_PREFIX: Final = b"key/"
+"""Before the path of an object, in the partition of a staging token."""
+
+DROPPED_PARTITION: Final = b"cleanup_tokens"
+DROPPED: Final = Kind(b"", pb.DroppedToken)

@@ -1,0 +1,95 @@
+"""The nouns of the engine: ids as types of their own, records as frozen values."""
+
+from dataclasses import dataclass, field
+from typing import NewType
+
+from lakebed.block import Namespace
+from lakebed.kv import Version
+
+RepositoryID = NewType("RepositoryID", str)
+"""The name of a repository."""
+
+BranchID = NewType("BranchID", str)
+"""The name of a branch within its repository."""
+
+TagID = NewType("TagID", str)
+"""The name of a tag within its repository."""
+
+CommitID = NewType("CommitID", str)
+"""The id of a commit: a hash of its record, in hexadecimal."""
+
+StagingToken = NewType("StagingToken", str)
+"""The name of a partition that writers write to; unique for ever."""
+
+UniqueID = NewType("UniqueID", str)
+"""What tells two creations under one name apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """An active repository."""
+
+    id: RepositoryID
+    unique_id: UniqueID
+    namespace: Namespace
+    default_branch: BranchID
+    created_us: int
+    read_only: bool
+    metadata: dict[str, str] = field(hash=False)
+
+    @property
+    def partition(self) -> bytes:
+        """The partition of its branches, tags and commits."""
+        return repository_partition(self.id, self.unique_id)
+
+
+def repository_partition(repository: RepositoryID, unique_id: UniqueID) -> bytes:
+    """The partition of one creation of a repository."""
+    return f"{repository}-{unique_id}".encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A branch as it was read."""
+
+    id: BranchID
+    unique_id: UniqueID
+    commit_id: CommitID
+    staging_token: StagingToken
+    sealed_tokens: tuple[StagingToken, ...]
+    """Newest first."""
+    hidden: bool
+    created_us: int
+    version: Version
+    """The write that left the record: two reads with equal versions saw the same record."""
+
+    @property
+    def tokens(self) -> tuple[StagingToken, ...]:
+        """Where uncommitted changes are, newest first."""
+        return (self.staging_token, *self.sealed_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A name for a commit."""
+
+    id: TagID
+    commit_id: CommitID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A state of a repository, and where it came from."""
+
+    id: CommitID
+    committer: str
+    message: str
+    metarange_id: str
+    """Empty for no entries."""
+    created_us: int
+    parents: tuple[CommitID, ...]
+    metadata: dict[str, str] = field(hash=False)
+    generation: int
+    """One more than the largest of its parents'."""
+    consumed_tokens: tuple[StagingToken, ...] = ()
+    """The staging tokens whose contents it holds, newest first."""

@@ -1,0 +1,1 @@
+"""Branches, tags and commits: the records, and the ways through them."""
