@@ -107,8 +107,16 @@ def entries_of(table: pa.Table) -> list[Entry]:
             content_type=content_type,
             metadata=dict(metadata),
         )
-        for (key, identity, address, address_type, size, checksum, content_type, metadata), instant
-        in zip(zip(*columns, strict=True), instants.to_pylist(), strict=True)
+        for (
+            key,
+            identity,
+            address,
+            address_type,
+            size,
+            checksum,
+            content_type,
+            metadata,
+        ), instant in zip(zip(*columns, strict=True), instants.to_pylist(), strict=True)
     ]
 
 

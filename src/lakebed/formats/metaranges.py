@@ -2,7 +2,8 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Final, NamedTuple, NewType
+from dataclasses import dataclass
+from typing import Final, NewType
 
 import pyarrow as pa
 
@@ -25,7 +26,8 @@ METARANGE_SCHEMA: Final = pa.schema(
 _METARANGE: Final = FileType("metarange", METARANGE_SCHEMA)
 
 
-class RangeRef(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RangeRef:
     """A range as its metarange knows it."""
 
     range_id: RangeID
@@ -66,12 +68,8 @@ def metarange_path(metarange_id: MetaRangeID) -> str:
 
 def metarange_table(refs: Sequence[RangeRef]) -> pa.Table:
     """Return the content of a metarange of these ranges."""
-    columns = list(zip(*refs, strict=True)) or [[] for _ in METARANGE_SCHEMA]
-    arrays = [
-        pa.array(column, field.type)
-        for column, field in zip(columns, METARANGE_SCHEMA, strict=True)
-    ]
-    return pa.table(arrays, schema=METARANGE_SCHEMA)
+    columns = {name: [getattr(ref, name) for ref in refs] for name in METARANGE_SCHEMA.names}
+    return pa.table(columns, schema=METARANGE_SCHEMA)
 
 
 def metarange_id(table: pa.Table) -> MetaRangeID:

@@ -65,9 +65,7 @@ class FileType:
             FormatTooNew: It was written by a newer Lakebed.
         """
         try:
-            with pq.ParquetFile(
-                pa.BufferReader(data), page_checksum_verification=True
-            ) as parquet:
+            with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as parquet:
                 self._check_marks(parquet.schema_arrow.metadata or {}, file)
                 table = parquet.read().replace_schema_metadata(None).combine_chunks()
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:

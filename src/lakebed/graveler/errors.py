@@ -1,11 +1,11 @@
 """What the versioning engine refuses or cannot do.
 
-    LakebedError
-    └── GravelerError
-        ├── EntryNotFound       there is no such entry                          (also a KeyError)
-        ├── MissingFile         a range or metarange is not in the storage
-        ├── UnsortedEntries     keys that do not rise from row to row           (also a ValueError)
-        └── MergeConflict       both sides changed the same keys differently
+LakebedError
+└── GravelerError
+    ├── EntryNotFound       there is no such entry                          (also a KeyError)
+    ├── MissingFile         a range or metarange is not in the storage
+    ├── UnsortedEntries     keys that do not rise from row to row           (also a ValueError)
+    └── MergeConflict       both sides changed the same keys differently
 """
 
 from typing import ClassVar
@@ -54,7 +54,9 @@ class UnsortedEntries(GravelerError, ValueError):
     kind = "unsorted_entries"
 
     def __init__(self, before: bytes, after: bytes) -> None:
-        super().__init__(f"key {after!r} comes after {before!r}: keys must rise from row to row")
+        super().__init__(
+            f"key {after!r} comes after {before!r}: keys must rise from row to row; none is empty"
+        )
 
 
 class MergeConflict(GravelerError):

@@ -130,7 +130,8 @@ def _map_bytes(maps: pa.MapArray) -> npt.NDArray[np.int64] | int:
         return 0
     items = pc.add(pc.binary_length(maps.keys), pc.binary_length(maps.items)).to_numpy()
     sizes = np.concatenate([[0], np.cumsum(items, dtype=np.int64)])
-    return np.diff(sizes[maps.offsets.to_numpy()])
+    offsets: npt.NDArray[np.int32] = maps.offsets.to_numpy()
+    return np.diff(sizes[offsets])
 
 
 def _mix(

@@ -150,8 +150,6 @@ class Cache:
         self, runtime: Runtime, *, memory_bytes: int = 256 << 20, disk: DiskCache | None = None
     ) -> None:
         metarange_bytes = memory_bytes // 8
-        self.metaranges: MemoryCache[MetaRange] = MemoryCache(runtime, max_bytes=metarange_bytes)
-        self.ranges: MemoryCache[Range] = MemoryCache(
-            runtime, max_bytes=memory_bytes - metarange_bytes
-        )
+        self.metaranges = MemoryCache[MetaRange](runtime, max_bytes=metarange_bytes)
+        self.ranges = MemoryCache[Range](runtime, max_bytes=memory_bytes - metarange_bytes)
         self.disk = disk

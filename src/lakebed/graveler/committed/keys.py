@@ -1,8 +1,6 @@
 """Sorted keys: finding one in a column without making Python objects of all the others."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,8 +8,8 @@ import pyarrow.compute as pc
 from lakebed.graveler.errors import UnsortedEntries
 
 
-class SortedKeys(Sequence[bytes]):
-    """A sorted binary column as a sequence of bytes, to search in; no copy is made."""
+class SortedKeys:
+    """A sorted binary column as something to search in; no copy is made."""
 
     __slots__ = ("_bounds", "_data", "_first", "_length")
 
@@ -25,14 +23,8 @@ class SortedKeys(Sequence[bytes]):
     def __len__(self) -> int:
         return self._length
 
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
-    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._length))]
-        place = self._first + index
+    def __getitem__(self, row: int) -> bytes:
+        place = self._first + (row if row >= 0 else self._length + row)
         return bytes(self._data[self._bounds[place] : self._bounds[place + 1]])
 
     def find(self, key: bytes, start: int = 0) -> int:
@@ -62,7 +54,7 @@ def one_array(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def after(key: bytes) -> bytes:
+def successor(key: bytes) -> bytes:
     """Return the successor of a key: no key lies between the two."""
     return key + b"\x00"
 
@@ -75,13 +67,13 @@ def prefix_end(prefix: bytes) -> bytes | None:
     return stripped[:-1] + bytes([stripped[-1] + 1])
 
 
-def check_rising(keys: pa.Array, before: bytes | None) -> None:
-    """Refuse keys that do not rise from row to row, starting above `before`.
+def check_rising(keys: pa.Array, before: bytes) -> None:
+    """Refuse keys that do not rise from row to row, starting above `before`; an empty one, too.
 
     Raises:
         UnsortedEntries: Two neighbours are equal or in the wrong order.
     """
-    if before is not None and len(keys) and keys[0].as_py() <= before:
+    if len(keys) and keys[0].as_py() <= before:
         raise UnsortedEntries(before, keys[0].as_py())
     falls = pc.index(pc.less(keys[:-1], keys[1:]), value=False).as_py()
     if falls >= 0:
