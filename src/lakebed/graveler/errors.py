@@ -1,24 +1,24 @@
 """What the versioning engine refuses or cannot do, by what the caller does next.
 
-    LakebedError
-    └── GravelerError
-        ├── NotFound                there is no such thing                      (also a KeyError)
-        │   ├── RepositoryNotFound, BranchNotFound, TagNotFound, CommitNotFound, EntryNotFound
-        │   └── RefNotFound         an expression that leads nowhere
-        ├── NotUnique               something of that name is there already
-        │   └── NamespaceTaken      another repository keeps its data there
-        ├── Invalid                 the request makes no sense                  (also a ValueError)
-        │   ├── InvalidName, InvalidRef, UnsortedEntries
-        ├── PreconditionFailed      a conditional write found another state; nothing was written
-        ├── MergeConflict           both sides changed the same keys differently
-        ├── DirtyBranch             the branch has uncommitted changes
-        ├── NoChanges               there is nothing to commit or merge
-        ├── Protected               a rule protects the branch
-        ├── ReadOnly                the repository is read-only
-        ├── Deleting                the repository is being deleted
-        ├── Refused                 a hook said no
-        ├── TooManyTries            others were always faster; try again
-        └── MissingFile             a file that something names is not in the storage
+LakebedError
+└── GravelerError
+    ├── NotFound                there is no such thing                      (also a KeyError)
+    │   ├── RepositoryNotFound, BranchNotFound, TagNotFound, CommitNotFound, EntryNotFound
+    │   └── RefNotFound         an expression that leads nowhere
+    ├── NotUnique               something of that name is there already
+    │   └── NamespaceTaken      another repository keeps its data there
+    ├── Invalid                 the request makes no sense                  (also a ValueError)
+    │   ├── InvalidName, InvalidRef, UnsortedEntries
+    ├── PreconditionFailed      a conditional write found another state; nothing was written
+    ├── MergeConflict           both sides changed the same keys differently
+    ├── DirtyBranch             the branch has uncommitted changes
+    ├── NoChanges               there is nothing to commit or merge
+    ├── Protected               a rule protects the branch
+    ├── ReadOnly                the repository is read-only
+    ├── Deleting                the repository is being deleted
+    ├── Refused                 a hook said no
+    ├── TooManyTries            others were always faster; try again
+    └── MissingFile             a file that something names is not in the storage
 """
 
 from typing import ClassVar

@@ -9,8 +9,6 @@ def new_unique_id(runtime: Runtime) -> UniqueID:
     return UniqueID(runtime.random_bytes(10).hex())
 
 
-def new_staging_token(
-    runtime: Runtime, repository: RepositoryID, branch: BranchID
-) -> StagingToken:
+def new_staging_token(runtime: Runtime, repository: RepositoryID, branch: BranchID) -> StagingToken:
     """The name of a new partition for what writers stage; it says whose it is, to people."""
     return StagingToken(f"{repository}-{branch}:{runtime.random_bytes(16).hex()}")

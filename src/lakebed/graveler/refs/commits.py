@@ -91,7 +91,7 @@ class Commits:
 
 
 def compute_id(record: pb.Commit) -> CommitID:
-    """The id of a commit record: a hash of all its fields, framed so that none can pose as another."""
+    """The id of a commit record: a hash of all fields, framed so that none can pose as another."""
     digest = hashlib.sha256()
 
     def add(part: bytes) -> None:

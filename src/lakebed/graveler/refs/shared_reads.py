@@ -43,7 +43,7 @@ class SharedReads(Generic[KeyT, ValueT]):
         self._under_way: dict[KeyT, _Batch[ValueT] | None] = {}
 
     def get(self, key: KeyT) -> ValueT:
-        """Return what a read of `key` returns that started after this call; raise what it raises."""
+        """Return what a read of `key` returns that starts after this call; raise what it raises."""
         with self._lock:
             if key not in self._under_way:
                 self._under_way[key] = None

@@ -63,9 +63,7 @@ class Tags:
                 continue  # deleted by someone else, and perhaps made again
         raise TagNotFound(tag)
 
-    def list(
-        self, repository: Repository, *, prefix: str = "", after: str = ""
-    ) -> Iterator[Tag]:
+    def list(self, repository: Repository, *, prefix: str = "", after: str = "") -> Iterator[Tag]:
         """Iterate over the tags whose names begin with `prefix`, in order, past `after`."""
         start = after.encode() + b"\x00" if after else b""
         for record in self._records(repository).scan(prefix=prefix.encode(), start=start):
