@@ -1,0 +1,1 @@
+"""Uncommitted changes: where writers put them, and how readers and committers see them."""

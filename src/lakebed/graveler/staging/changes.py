@@ -1,0 +1,91 @@
+"""What is staged in some tokens, as one sorted stream of changes in Arrow columns.
+
+The newest token that has a key decides it. Of one token alone, which is the usual case, the pages
+of its scan become tables as they are; of several, their scans are merged by key.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+
+from lakebed.formats import CHANGE_SCHEMA
+from lakebed.graveler.keys import STAGED_PREFIX
+from lakebed.graveler.model import StagingToken
+from lakebed.graveler.staging.values import parse
+from lakebed.kv import Entry, Store
+
+_ROWS: Final = 16_384
+_CUT: Final = len(STAGED_PREFIX)
+
+
+class StagedChanges:
+    """The changes staged in some tokens, newest token first; scanned once, while iterating."""
+
+    def __init__(
+        self,
+        store: Store,
+        tokens: Sequence[StagingToken],
+        *,
+        start: bytes = b"",
+        prefix: bytes = b"",
+    ) -> None:
+        self._store = store
+        self._tokens = tokens
+        self._start = STAGED_PREFIX + max(start, prefix)
+        self._prefix = STAGED_PREFIX + prefix
+        self.held: set[StagingToken] = set()
+        """The tokens that had any key, as far as was scanned."""
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the changes as tables by `CHANGE_SCHEMA`, sorted by key; none is empty."""
+        rows = self.rows()
+        while page := list(islice(rows, _ROWS)):
+            yield _table(page)
+
+    def rows(self) -> Iterator[Entry]:
+        """Yield the records that decide each key, in order of the keys."""
+        if len(self._tokens) == 1:
+            return self._scan(self._tokens[0])
+        return self._merged()
+
+    def _merged(self) -> Iterator[Entry]:
+        ranked = [
+            ((entry.key, rank, entry) for entry in self._scan(token))
+            for rank, token in enumerate(self._tokens)
+        ]
+        last = b""
+        for key, _, entry in heapq.merge(*ranked):
+            if key != last:
+                last = key
+                yield entry
+
+    def _scan(self, token: StagingToken) -> Iterator[Entry]:
+        for entry in self._store.scan(token.encode(), self._start):
+            if not entry.key.startswith(self._prefix):
+                return
+            self.held.add(token)
+            yield entry
+
+
+def _table(page: list[Entry]) -> pa.Table:
+    keys = [entry.key[_CUT:] for entry in page]
+    staged = [parse(key, entry.value) for key, entry in zip(keys, page, strict=True)]
+    entries = [message.entry for message in staged]
+    identities = [message.identity for message in staged]
+    columns = {
+        "key": keys,
+        "identity": identities,
+        "address": [entry.address for entry in entries],
+        "address_type": [entry.address_type for entry in entries],
+        "size": [entry.size for entry in entries],
+        "checksum": [entry.checksum for entry in entries],
+        "mtime": [entry.modified_us for entry in entries],
+        "content_type": [entry.content_type for entry in entries],
+        "metadata": [list(entry.metadata.items()) for entry in entries],
+        "tombstone": [not identity for identity in identities],
+    }
+    arrays = [pa.array(columns[field.name], field.type) for field in CHANGE_SCHEMA]
+    return pa.table(arrays, schema=CHANGE_SCHEMA)

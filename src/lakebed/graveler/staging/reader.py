@@ -1,0 +1,107 @@
+"""Reading a branch: what is staged over what is committed.
+
+A read begins with the branch's record, read after the call began. Everything else is taken from
+what that record names: its tokens, newest first, then its commit. The record may change meanwhile;
+the read still returns the state of one record. Tokens that are dropped meanwhile stay readable,
+because the Cleaner leaves them alone for a grace period longer than any request; a read that took
+longer than half of it begins again.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from lakebed.block import Namespace
+from lakebed.formats import Entry, MetaRangeID
+from lakebed.graveler.committed import Committed
+from lakebed.graveler.errors import EntryNotFound, TooManyTries
+from lakebed.graveler.keys import STAGED_PREFIX
+from lakebed.graveler.model import Branch, BranchID, CommitID, Repository
+from lakebed.graveler.refs.branches import Branches
+from lakebed.graveler.refs.commits import Commits
+from lakebed.graveler.settings import EngineSettings
+from lakebed.graveler.staging.values import decode
+from lakebed.kv import Entry as Record
+from lakebed.kv import Store
+from lakebed.runtime import Runtime
+
+ResultT = TypeVar("ResultT")
+
+_TRIES = 3
+
+
+class Reader:
+    """Reads from branches."""
+
+    def __init__(
+        self,
+        store: Store,
+        branches: Branches,
+        commits: Commits,
+        committed_in: Callable[[Namespace], Committed],
+        runtime: Runtime,
+        settings: EngineSettings,
+    ) -> None:
+        self._store = store
+        self._branches = branches
+        self._commits = commits
+        self._committed_in = committed_in
+        self._runtime = runtime
+        self._patience = settings.grace_seconds / 2
+
+    def get(self, repository: Repository, branch: BranchID, key: bytes) -> Entry:
+        """Return the entry of a key on a branch, staged or committed.
+
+        Raises:
+            BranchNotFound: There is no such branch.
+            EntryNotFound: There is no such entry.
+        """
+
+        def read(record: Branch) -> Entry:
+            for staged in self.staged(record, key):
+                if staged is not None:
+                    entry = decode(key, staged.value)
+                    if entry is None:
+                        raise EntryNotFound(key)
+                    return entry
+            found = self.committed(repository, record.commit_id, key)
+            if found is None:
+                raise EntryNotFound(key)
+            return found
+
+        return self.consistently(repository, branch, read)
+
+    def consistently(
+        self, repository: Repository, branch: BranchID, read: Callable[[Branch], ResultT]
+    ) -> ResultT:
+        """Read from the state of one record of a branch, soon enough that its tokens are there.
+
+        Raises:
+            BranchNotFound: There is no such branch.
+            TooManyTries: The read always took too long.
+        """
+        for _ in range(_TRIES):
+            begun = self._runtime.monotonic()
+            record = self._branches.get(repository, branch)
+            try:
+                result = read(record)
+            except EntryNotFound:
+                if self._runtime.monotonic() - begun < self._patience:
+                    raise
+            else:
+                if self._runtime.monotonic() - begun < self._patience:
+                    return result
+        raise TooManyTries(f"a read of branch {branch}", _TRIES)
+
+    def staged(self, branch: Branch, key: bytes) -> list[Record | None]:
+        """Return what each token of a branch has for a key, newest first; all in one call."""
+        name = STAGED_PREFIX + key
+        return self._store.get_many([(token.encode(), name) for token in branch.tokens])
+
+    def committed(self, repository: Repository, commit_id: CommitID, key: bytes) -> Entry | None:
+        """Return the entry of a key in a commit, or None."""
+        commit = self._commits.get(repository, commit_id)
+        try:
+            committed = self._committed_in(repository.namespace)
+            return committed.get(MetaRangeID(commit.metarange_id), key)
+        except EntryNotFound:
+            return None

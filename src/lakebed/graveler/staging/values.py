@@ -1,0 +1,67 @@
+"""A staged value: an entry with its identity, or a tombstone, as bytes of a record."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from lakebed.formats import AddressType, Entry
+from lakebed.kv import CorruptRecord
+from lakebed.kv import entities_pb2 as pb
+
+TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
+"""Says that the key is not there; it has no identity."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def encode(entry: Entry) -> bytes:
+    """Return the value that stages an entry."""
+    return pb.StagedEntry(
+        identity=entry.identity,
+        entry=pb.Entry(
+            address=entry.address,
+            address_type=pb.AddressType.Name(entry.address_type),
+            size=entry.size,
+            checksum=entry.checksum,
+            modified_us=(entry.mtime - _EPOCH) // _MICROSECOND,
+            content_type=entry.content_type,
+            metadata=entry.metadata,
+        ),
+    ).SerializeToString()
+
+
+def decode(key: bytes, value: bytes) -> Entry | None:
+    """Return the entry that a value stages; None for a tombstone.
+
+    Raises:
+        CorruptRecord: It is not a staged value.
+    """
+    staged = parse(key, value)
+    if not staged.identity:
+        return None
+    entry = staged.entry
+    return Entry(
+        key=key,
+        identity=staged.identity,
+        address=entry.address,
+        address_type=AddressType(entry.address_type),
+        size=entry.size,
+        checksum=entry.checksum,
+        mtime=_EPOCH + entry.modified_us * _MICROSECOND,
+        content_type=entry.content_type,
+        metadata=dict(entry.metadata),
+    )
+
+
+def parse(key: bytes, value: bytes) -> pb.StagedEntry:
+    """Return a staged value as a message.
+
+    Raises:
+        CorruptRecord: It is not one.
+    """
+    try:
+        return pb.StagedEntry.FromString(value)
+    except DecodeError as error:
+        raise CorruptRecord(f"the staged value of {key!r} cannot be read: {error}") from error

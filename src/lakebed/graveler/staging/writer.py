@@ -1,0 +1,140 @@
+"""Staging a change: plain writes and conditional ones.
+
+**Plain write.** Read the branch (from the cache, if it is there), write under its staging token,
+read the branch again, never from the cache. If the token is still the current one, the write is
+acknowledged: whoever seals the token later scans it after the seal, and so finds the write. If it
+is not, a committer may have scanned the old token before the write arrived; so write again, under
+the token of the record just read. What was written under the old token stays: deleting it could
+delete another's acknowledged write.
+
+**Conditional write.** Read the branch, evaluate the condition over its tokens and its commit, write
+by compare-and-swap on the staged key, read the branch again. Only if the *whole* record is the same
+before and after did the condition hold when the write took effect. A new head alone can change the
+answer, with the same tokens. If the record differs, begin again. The writer's own entry, which it
+knows by its address, does not count when it evaluates again; but finding it is no reason to
+acknowledge: in a sealed token it may have come too late for the committer that scanned it. It must
+be written again, under the current token.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lakebed.formats import Entry
+from lakebed.graveler.errors import PreconditionFailed, TooManyTries
+from lakebed.graveler.keys import STAGED_PREFIX
+from lakebed.graveler.model import Branch, BranchID, Repository
+from lakebed.graveler.refs.branches import Branches
+from lakebed.graveler.settings import EngineSettings
+from lakebed.graveler.staging.reader import Reader
+from lakebed.graveler.staging.values import TOMBSTONE, decode, encode
+from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
+
+Condition = Callable[[Entry | None], bool]
+"""Whether a write may take place, given what is there now; None: nothing is."""
+
+
+def if_absent(found: Entry | None) -> bool:
+    """Only if there is no such entry."""
+    return found is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a conditional writer found."""
+
+    entry: Entry | None
+    """The entry that readers see, but for the writer's own."""
+    predicate: Predicate
+    """The state of the key under the current staging token."""
+
+
+class Writer:
+    """Writes to branches."""
+
+    def __init__(
+        self, store: Store, branches: Branches, reader: Reader, settings: EngineSettings
+    ) -> None:
+        self._store = store
+        self._branches = branches
+        self._reader = reader
+        self._tries = settings.tries_max
+
+    def put(self, repository: Repository, branch: BranchID, entry: Entry) -> None:
+        """Stage an entry; when this returns, every later read, list and commit sees it or newer.
+
+        Raises:
+            BranchNotFound: There is no such branch.
+            TooManyTries: Commits always came between; the entry may be visible.
+            OutcomeUnknown: The entry may be visible.
+        """
+        self._write(repository, branch, entry.key, encode(entry))
+
+    def delete(self, repository: Repository, branch: BranchID, key: bytes) -> None:
+        """Stage that a key is not there; raises as `put` does."""
+        self._write(repository, branch, key, TOMBSTONE)
+
+    def put_if(
+        self, repository: Repository, branch: BranchID, entry: Entry, condition: Condition
+    ) -> None:
+        """Stage an entry if the condition holds at the moment when the entry takes effect.
+
+        The entry's address must be its own: nobody else ever stages the same.
+
+        Raises:
+            BranchNotFound: There is no such branch.
+            PreconditionFailed: The condition does not hold. (If commits came between, the entry may
+                have been visible for a while, and may even be committed.)
+            TooManyTries: Others always came between; the entry may be visible.
+            OutcomeUnknown: The entry may be visible.
+        """
+        value = encode(entry)
+        for _ in range(self._tries):
+            before = self._branches.get(repository, branch)
+            seen = self._look(repository, before, entry)
+            if not condition(seen.entry):
+                found = "no such entry" if seen.entry is None else "another entry is there"
+                raise PreconditionFailed(entry.key, found)
+            if self._swap(before, entry.key, value, seen.predicate):
+                after = self._branches.get(repository, branch)
+                if after.version == before.version:
+                    return
+        raise TooManyTries(f"the conditional write of {entry.key!r}", self._tries)
+
+    def _write(self, repository: Repository, branch: BranchID, key: bytes, value: bytes) -> None:
+        current = self._branches.get_cached(repository, branch)
+        unknown: OutcomeUnknown | None = None
+        for _ in range(self._tries):
+            try:
+                self._store.set(current.staging_token.encode(), STAGED_PREFIX + key, value)
+                unknown = None
+            except OutcomeUnknown as error:
+                # Writing the same again does no harm: the write was not acknowledged yet.
+                unknown = error
+            after = self._branches.get(repository, branch)
+            if unknown is None and after.staging_token == current.staging_token:
+                return
+            current = after
+        raise unknown or TooManyTries(f"the write of {key!r}", self._tries)
+
+    def _swap(self, branch: Branch, key: bytes, value: bytes, predicate: Predicate) -> bool:
+        """Write a staged key if it is as it was seen; whether it certainly was."""
+        token = branch.staging_token.encode()
+        try:
+            self._store.set_if(token, STAGED_PREFIX + key, value, predicate)
+        except (PredicateFailed, OutcomeUnknown):
+            return False
+        return True
+
+    def _look(self, repository: Repository, branch: Branch, own: Entry) -> _Seen:
+        staged = self._reader.staged(branch, own.key)
+        predicate: Predicate = ABSENT if staged[0] is None else staged[0].predicate
+        for record in staged:
+            if record is None:
+                continue
+            entry = decode(own.key, record.value)
+            if entry is None or entry.address != own.address:
+                return _Seen(entry, predicate)
+        committed = self._reader.committed(repository, branch.commit_id, own.key)
+        if committed is not None and committed.address == own.address:
+            committed = None
+        return _Seen(committed, predicate)
