@@ -52,15 +52,17 @@ class StagedChanges:
         return self._merged()
 
     def _merged(self) -> Iterator[Entry]:
-        ranked = [
-            ((entry.key, rank, entry) for entry in self._scan(token))
-            for rank, token in enumerate(self._tokens)
-        ]
+        scans = [self._ranked(rank, token) for rank, token in enumerate(self._tokens)]
         last = b""
-        for key, _, entry in heapq.merge(*ranked):
+        for key, _, entry in heapq.merge(*scans):
             if key != last:
                 last = key
                 yield entry
+
+    def _ranked(self, rank: int, token: StagingToken) -> Iterator[tuple[bytes, int, Entry]]:
+        """Scan a token; of equal keys the one of the newest token sorts first."""
+        for entry in self._scan(token):
+            yield entry.key, rank, entry
 
     def _scan(self, token: StagingToken) -> Iterator[Entry]:
         for entry in self._store.scan(token.encode(), self._start):

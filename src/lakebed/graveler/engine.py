@@ -1,0 +1,82 @@
+"""The parts of the engine, put together."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lakebed.block import Namespace
+from lakebed.graveler.clean import CleanBranches
+from lakebed.graveler.commit import Committer
+from lakebed.graveler.committed import Committed
+from lakebed.graveler.hooks import Hooks
+from lakebed.graveler.moves import FindMergeBase, Moves
+from lakebed.graveler.publish import Publisher
+from lakebed.graveler.refs.branches import Branches
+from lakebed.graveler.refs.commits import Commits
+from lakebed.graveler.refs.tags import Tags
+from lakebed.graveler.reset import Resets
+from lakebed.graveler.settings import EngineSettings
+from lakebed.graveler.staging.reader import Reader
+from lakebed.graveler.staging.writer import Writer
+from lakebed.kv import Store
+from lakebed.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What works on the branches, tags and commits of repositories."""
+
+    branches: Branches
+    tags: Tags
+    commits: Commits
+    reader: Reader
+    writer: Writer
+    committer: Committer
+    moves: Moves
+    resets: Resets
+
+
+def assemble(
+    store: Store,
+    runtime: Runtime,
+    committed_in: Callable[[Namespace], Committed],
+    merge_base: Callable[[Commits], FindMergeBase],
+    *,
+    hooks: Hooks | None = None,
+    settings: EngineSettings | None = None,
+) -> Engine:
+    """Put an engine together."""
+    hooks = hooks or Hooks()
+    settings = settings or EngineSettings()
+    branches = Branches(store, runtime)
+    commits = Commits(store, runtime)
+    reader = Reader(store, branches, commits, committed_in, runtime, settings)
+    publisher = Publisher(branches, commits, runtime, settings)
+    clean = CleanBranches(store, commits, reader, publisher, committed_in, settings)
+    return Engine(
+        branches=branches,
+        tags=Tags(store, runtime),
+        commits=commits,
+        reader=reader,
+        writer=Writer(store, branches, reader, settings),
+        committer=Committer(
+            store,
+            branches,
+            commits,
+            publisher,
+            committed_in,
+            runtime,
+            hooks=hooks,
+            settings=settings,
+        ),
+        moves=Moves(
+            branches,
+            commits,
+            publisher,
+            clean,
+            committed_in,
+            merge_base(commits),
+            hooks=hooks,
+            settings=settings,
+        ),
+        resets=Resets(store, branches, publisher, reader, runtime, settings),
+    )

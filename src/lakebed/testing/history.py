@@ -1,0 +1,99 @@
+"""What happened, as its actors saw it, and whether that may be so.
+
+A history is a list of operations with the steps at which each began and returned. Operation A
+*happened before* B if A returned before B began. The rules are those of the design of staging:
+
+- If a write succeeds, later reads return it or a write that did not happen before it.
+- A read returns what some write wrote that did not begin after the read ended.
+- A commit holds, for each key, what a read could return that ran while the commit did.
+
+Reads that see two concurrent writes in different orders, or values going back and forth between
+them, are allowed.
+
+Some operations write no value of their own: a reset, a merge, a hard reset may bring back any value
+ever written. They are *wild*: they explain any value, unless a write that came after them was
+acknowledged before the read began.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import combinations
+
+WILD = "wild"
+ABSENT = None
+
+
+@dataclass(slots=True)
+class Operation:
+    """Something that an actor did."""
+
+    name: str
+    key: bytes | None
+    """None: it concerns all keys."""
+    value: str | None
+    """What it would leave: a value, `ABSENT`, or `WILD`."""
+    begun: int
+    ended: int | None = None
+    """None: its actor died, and nothing is known of its end."""
+    succeeded: bool = False
+
+    def happened_before(self, step: int) -> bool:
+        """Whether it was over when something began at this step."""
+        return self.ended is not None and self.ended < step
+
+    def concerns(self, key: bytes) -> bool:
+        """Whether it could change this key."""
+        return self.key is None or self.key == key
+
+
+@dataclass(slots=True)
+class History:
+    """The writes to one branch."""
+
+    writes: list[Operation] = field(default_factory=list)
+    elsewhere: list[Operation] = field(default_factory=list)
+    """The writes to branches from which a merge may bring values here."""
+
+    def explains(self, key: bytes, value: str | None, begun: int, ended: int) -> bool:
+        """Whether a read of a key from `begun` to `ended` may return a value."""
+        of_key = [write for write in self.writes if write.concerns(key)]
+        settled = [
+            write
+            for write in of_key
+            if write.succeeded and write.value != WILD and write.happened_before(begun)
+        ]
+        initially_absent = Operation("initially", key, ABSENT, -1, -1, succeeded=True)
+        anywhere = [*of_key, *(write for write in self.elsewhere if write.concerns(key))]
+        written = {write.value for write in anywhere if write.begun <= ended} | {ABSENT}
+        return any(
+            write.begun <= ended
+            and (write.value == value or (write.value == WILD and value in written))
+            and not any(write.happened_before(later.begun) for later in settled)
+            for write in [initially_absent, *of_key]
+        )
+
+    def check_read(
+        self, what: str, contents: dict[bytes, str], keys: Iterable[bytes], begun: int, ended: int
+    ) -> None:
+        """Check everything that a read, listing or commit showed of some keys."""
+        for key in keys:
+            value = contents.get(key, ABSENT)
+            assert self.explains(key, value, begun, ended), (
+                f"{what}, from step {begun} to {ended}, shows {key!r} as {value!r}; writes:"
+                f" {[write for write in self.writes if write.concerns(key)]}"
+            )
+
+    def check_creates(self, keys: Iterable[bytes]) -> None:
+        """Check that between any two creates of a key that succeeded there may be a delete."""
+        for key in keys:
+            creates = [
+                w for w in self.writes if w.name == "create" and w.key == key and w.succeeded
+            ]
+            removals = [w for w in self.writes if w.concerns(key) and w.value in (ABSENT, WILD)]
+            for one, other in combinations(creates, 2):
+                begun = min(one.begun, other.begun)
+                ended = max(one.ended or 0, other.ended or 0)
+                assert any(
+                    not removal.happened_before(begun) and removal.begun <= ended
+                    for removal in removals
+                ), f"{key!r} was created twice: {one} and {other}"
