@@ -12,7 +12,15 @@ from lakebed.graveler.commit import CommitRequest
 from lakebed.graveler.committed import Strategy
 from lakebed.graveler.engine import Engine, assemble
 from lakebed.graveler.errors import BranchNotFound, EntryNotFound, NoChanges
-from lakebed.graveler.model import BranchID, Commit, Repository, RepositoryID, UniqueID
+from lakebed.graveler.keys import DROPPED_PARTITION
+from lakebed.graveler.model import (
+    BranchID,
+    Commit,
+    CommitID,
+    Repository,
+    RepositoryID,
+    UniqueID,
+)
 from lakebed.graveler.moves import MergeRequest
 from lakebed.graveler.refs.commits import Commits
 from lakebed.graveler.settings import EngineSettings
@@ -282,18 +290,36 @@ FAULTY = Faults(
 CALM = Faults(skew_seconds=200)
 
 
-def play(seed: int, mix: dict[str, int], faults: Faults, make_engine: Assemble) -> World:
+@dataclass(frozen=True)
+class Mix:
+    """What actors do, how often, and under which faults."""
+
+    weights: dict[str, int]
+    faults: Faults
+    tasks: int = 2
+    """How many tasks each process has."""
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether no operation takes commits out of a branch's history."""
+        return not {"hard_reset", "recreate"} & self.weights.keys()
+
+
+def play(seed: int, mix: Mix, make_engine: Assemble) -> World:
     """Let some actors do things at random, then check what is left."""
-    world = new_world(seed, faults, make_engine)
+    world = new_world(seed, mix.faults, make_engine)
     choose = world.simulation.random
-    names, weights = list(mix), list(mix.values())
+    names, weights = list(mix.weights), list(mix.weights.values())
     for number in range(choose.randint(2, 4)):
         actor = world.simulation.actor(f"actor{number}")
         engine = world.engine(actor)
-        for _ in range(2):
+        for _ in range(mix.tasks):
             worker = Worker(world, engine)
             actor.start(partial(work, worker, choose.choices(names, weights, k=6)))
     world.simulation.run()
+    check_orphans(world)
+    if mix.keeps_history:
+        check_ancestry(world)
     check_rest(world)
     return world
 
@@ -304,6 +330,31 @@ def work(worker: Worker, todo: list[str]) -> None:
         if name == "recreate":
             branch = DEV
         getattr(worker, name)(branch)
+
+
+def check_orphans(world: World) -> None:
+    """Every token that holds keys is named by a branch, or announced to the Cleaner."""
+    store = world.shared.inner
+    known = {entry.key for entry in store.scan(DROPPED_PARTITION)}
+    for branch in world.onlooker().branches.list(REPOSITORY):
+        known |= {token.encode() for token in branch.tokens}
+    assert isinstance(store, MemoryStore)
+    tokens = {name for name in store._partitions if b":" in name}
+    assert tokens <= known, f"nothing knows of {tokens - known}"
+
+
+def check_ancestry(world: World) -> None:
+    """Every commit whose maker was told so is in the history of its branch."""
+    engine = world.onlooker()
+    for branch in (MAIN, DEV):
+        history = set()
+        commit_id: CommitID | None = engine.branches.get(REPOSITORY, branch).commit_id
+        while commit_id is not None:
+            history.add(commit_id)
+            parents = engine.commits.get(REPOSITORY, commit_id).parents
+            commit_id = parents[0] if parents else None
+        told = {commit.id for where, commit, _ in world.published if where == branch}
+        assert told <= history, f"not in the history of {branch}: {told - history}"
 
 
 def check_rest(world: World) -> None:
@@ -348,19 +399,23 @@ EVERYTHING = {
 }  # fmt: skip
 RECREATED = {"put": 6, "read": 4, "commit": 3, "recreate": 2}
 
+CREATES = {"create": 6, "commit": 4, "read": 2}
+# Replies that hang for a while, in processes with many tasks: what reads may be shared shows.
+SLOW_REPLIES = Faults(stall=0.1, stall_seconds=0.3)
+
 MIXES = {
-    "writes": (WRITES, FAULTY),
-    "writes_calm": (WRITES, CALM),
-    "conditional": (CONDITIONAL, FAULTY),
-    "creates_only": ({"create": 6, "commit": 4, "read": 2}, FAULTY),
-    "recreated": (RECREATED, FAULTY),
-    "everything": (EVERYTHING, FAULTY),
+    "writes": Mix(WRITES, FAULTY),
+    "writes_calm": Mix(WRITES, CALM),
+    "shared_reads": Mix({"put": 8, "commit": 5}, SLOW_REPLIES, tasks=4),
+    "conditional": Mix(CONDITIONAL, FAULTY),
+    "creates_only": Mix(CREATES, FAULTY),
+    "recreated": Mix(RECREATED, FAULTY),
+    "everything": Mix(EVERYTHING, FAULTY),
 }
 
 
 def scenario(name: str, seed: int, make_engine: Assemble = assemble_for_simulation) -> None:
-    mix, faults = MIXES[name]
-    play(seed, mix, faults, make_engine)
+    play(seed, MIXES[name], make_engine)
 
 
 SCENARIOS: dict[str, Callable[[int], None]] = {name: partial(scenario, name) for name in MIXES}
