@@ -1,0 +1,387 @@
+"""The commit protocol at its turning points: each test stops a commit where it hurts most.
+
+A hook runs between the scan of the tokens and the swap that publishes; whatever another process
+does there happens in the middle of the commit.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+import pytest
+
+from lakebed.formats import MetaRangeID
+from lakebed.graveler.commit import CommitRequest, CommitResult
+from lakebed.graveler.engine import Engine, assemble
+from lakebed.graveler.errors import (
+    BranchNotFound,
+    DirtyBranch,
+    EntryNotFound,
+    NoChanges,
+    Refused,
+)
+from lakebed.graveler.hooks import Hooks, Offer
+from lakebed.graveler.model import Branch, Commit
+from lakebed.graveler.moves import MergeRequest
+from lakebed.graveler.publish import Publisher
+from lakebed.graveler.staging.values import encode
+from lakebed.graveler.staging.writer import if_absent
+from lakebed.kv import OutcomeUnknown, Store
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.wrappers.faults import Call, FaultyStore
+from lakebed.runtime import ThreadRuntime
+from lakebed.testing.model_committed import Contents, ModelCommitted
+from tests.simulation.engine import DEV, MAIN, REPOSITORY, SETTINGS, entry, naive_merge_base
+
+ResultT = TypeVar("ResultT")
+
+
+class Interrupting(Hooks):
+    """Does things, each once, before a commit is published."""
+
+    def __init__(self, *things: Callable[[], object]) -> None:
+        self.things = list(things)
+        self.offers: list[Offer] = []
+
+    def before_commit(self, offer: Offer) -> None:
+        self.offers.append(offer)
+        if self.things:
+            self.things.pop(0)()
+
+
+class Lake:
+    """A repository with two branches, and engines of several processes on it."""
+
+    def __init__(self) -> None:
+        self.runtime = ThreadRuntime()
+        self.store = MemoryStore(self.runtime)
+        self.metaranges: dict[MetaRangeID, Contents] = {}
+        self.committed = ModelCommitted(self.metaranges, lambda _, apply: apply())
+        engine = self.engine()
+        first = engine.commits.add(
+            REPOSITORY,
+            committer="",
+            message="",
+            metarange_id=self.committed.write([]),
+            parents=[],
+            metadata={},
+        )
+        for branch in (MAIN, DEV):
+            engine.branches.create(REPOSITORY, branch, first.id)
+
+    def engine(self, hooks: Hooks | None = None, store: Store | None = None) -> Engine:
+        return assemble(
+            store or self.store,
+            self.runtime,
+            lambda _: self.committed,
+            naive_merge_base,
+            hooks=hooks,
+            settings=SETTINGS,
+        )
+
+    def contents(self, commit: Commit) -> dict[bytes, str]:
+        found = self.metaranges[MetaRangeID(commit.metarange_id)]
+        return {key: value.address for key, value in found.items()}
+
+
+@pytest.fixture
+def lake() -> Lake:
+    return Lake()
+
+
+def put(engine: Engine, key: bytes, name: str) -> None:
+    engine.writer.put(REPOSITORY, MAIN, entry(key, name))
+
+
+def commit(engine: Engine, *, allow_empty: bool = False) -> CommitResult:
+    request = CommitRequest(committer="ann", message="m", allow_empty=allow_empty)
+    return engine.committer.commit(REPOSITORY, MAIN, request)
+
+
+def shown(engine: Engine, key: bytes) -> str | None:
+    try:
+        return engine.reader.get(REPOSITORY, MAIN, key).address
+    except EntryNotFound:
+        return None
+
+
+def head(engine: Engine) -> Commit:
+    return engine.commits.get(REPOSITORY, engine.branches.get(REPOSITORY, MAIN).commit_id)
+
+
+def test_a_later_committer_takes_our_changes_along(lake: Lake) -> None:
+    other = lake.engine()
+    taken: list[CommitResult] = []
+    ours = lake.engine(Interrupting(lambda: taken.append(commit(other))))
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    assert result.taken_along
+    assert result.commit == taken[0].commit
+    assert lake.contents(result.commit) == {b"a": "w1"}
+    assert head(ours) == result.commit
+
+
+def test_changes_discarded_in_the_middle_are_not_reported_as_committed(lake: Lake) -> None:
+    other = lake.engine()
+    ours = lake.engine(Interrupting(partial(other.resets.reset, REPOSITORY, MAIN)))
+    put(ours, b"a", "w1")
+    with pytest.raises(NoChanges):
+        commit(ours)
+    assert shown(ours, b"a") is None
+
+
+def test_after_a_reset_in_the_middle_what_is_staged_now_is_committed(lake: Lake) -> None:
+    other = lake.engine()
+
+    def reset_and_write() -> None:
+        other.resets.reset(REPOSITORY, MAIN)
+        put(other, b"b", "w2")
+
+    ours = lake.engine(Interrupting(reset_and_write))
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    assert not result.taken_along
+    assert lake.contents(result.commit) == {b"b": "w2"}
+
+
+def test_a_reset_of_a_key_in_the_middle_outlives_the_commit(lake: Lake) -> None:
+    other = lake.engine()
+    ours = lake.engine(Interrupting(partial(other.resets.reset_key, REPOSITORY, MAIN, b"a")))
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    # The commit had scanned the key before; the reset came after and stands over it, staged.
+    assert lake.contents(result.commit) == {b"a": "w1"}
+    assert shown(ours, b"a") is None
+
+
+def test_a_reset_of_a_prefix_in_the_middle_outlives_the_commit(lake: Lake) -> None:
+    other = lake.engine()
+    ours = lake.engine(Interrupting(partial(other.resets.reset_prefix, REPOSITORY, MAIN, b"d/")))
+    put(ours, b"d/a", "w1")
+    put(ours, b"e", "w2")
+    commit(ours)
+    assert shown(ours, b"d/a") is None
+    assert shown(ours, b"e") == "w2"
+
+
+def test_a_reset_of_a_key_is_evaluated_against_the_head_of_its_end(lake: Lake) -> None:
+    ours = lake.engine()
+    put(ours, b"a", "w1")
+    commit(ours)
+    put(ours, b"a", "w2")
+    moved: list[bool] = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        # Just before the reset writes what it found committed, the staged value is committed.
+        if call.operation == "set_if" and call.key == b"key/a" and not moved:
+            moved.append(True)
+            commit(ours)
+        return apply()
+
+    lake.engine(store=FaultyStore(lake.store, intercept)).resets.reset_key(REPOSITORY, MAIN, b"a")
+    assert moved
+    assert shown(ours, b"a") == "w2"
+
+
+def test_a_moved_head_is_built_upon(lake: Lake) -> None:
+    other = lake.engine()
+
+    def commit_more() -> None:
+        put(other, b"b", "w2")
+        commit(other)
+        put(other, b"c", "w3")
+
+    hooks = Interrupting(commit_more)
+    ours = lake.engine(hooks)
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    assert result.taken_along
+    assert lake.contents(head(ours)) == {b"a": "w1", b"b": "w2"}
+    assert shown(ours, b"c") == "w3"
+
+
+def test_tokens_sealed_by_others_meanwhile_do_not_cost_a_build(lake: Lake) -> None:
+    other = lake.engine(Interrupting(_refuse))
+
+    def seal_more() -> None:
+        put(other, b"b", "w2")
+        with pytest.raises(Refused):
+            commit(other)
+
+    hooks = Interrupting(seal_more)
+    ours = lake.engine(hooks)
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    assert lake.contents(result.commit) == {b"a": "w1"}
+    assert ours.committer.builds == 1
+    assert len(hooks.offers) == 1
+    assert shown(ours, b"b") == "w2"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_hook_sees_every_content_that_is_offered(lake: Lake, *, late: bool) -> None:
+    sealing = lake.engine(Interrupting(_refuse))
+    put(sealing, b"a", "w1")
+    with pytest.raises(Refused):
+        commit(sealing)  # leaves a sealed token behind
+    sealed = sealing.branches.get(REPOSITORY, MAIN)
+    helper = lake.engine()
+
+    def publish_the_oldest() -> None:
+        # Someone commits only the token that was sealed first, under our feet; perhaps with a
+        # write that arrived in it after we had scanned it.
+        if late:
+            token = sealed.sealed_tokens[0].encode()
+            lake.store.set(token, b"key/late", encode(entry(b"late", "w4")))
+        request = CommitRequest(committer="", message="")
+        assert helper.committer._publish(REPOSITORY, sealed, request)
+
+    hooks = Interrupting(publish_the_oldest)
+    ours = lake.engine(hooks)
+    put(ours, b"b", "w2")
+    put(ours, b"a", "w3")
+    result = commit(ours)
+    expected = {b"a": "w3", b"b": "w2"} | ({b"late": "w4"} if late else {})
+    assert lake.contents(result.commit) == expected
+    assert ours.committer.builds == 2
+    assert len(hooks.offers) == (2 if late else 1)
+    assert hooks.offers[-1].metarange_id == result.commit.metarange_id
+
+
+def test_a_branch_made_again_in_the_middle_is_not_ours(lake: Lake) -> None:
+    other = lake.engine()
+
+    def recreate() -> None:
+        first = head(other)
+        other.branches.delete(REPOSITORY, MAIN)
+        other.branches.create(REPOSITORY, MAIN, first.id)
+
+    ours = lake.engine(Interrupting(recreate))
+    put(ours, b"a", "w1")
+    with pytest.raises(BranchNotFound):
+        commit(ours)
+    assert shown(ours, b"a") is None
+
+
+class LosesTheReplyToThePublishingSwap:
+    """The first swap of a branch seals it, the second publishes: that one's reply is lost."""
+
+    def __init__(self) -> None:
+        self.swaps = 0
+
+    def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        result = apply()
+        if call.operation == "set_if" and call.key == b"branches/main":
+            self.swaps += 1
+            if self.swaps == 2:
+                raise OutcomeUnknown("lost")
+        return result
+
+
+def test_a_lost_reply_to_the_publishing_swap_is_a_success(lake: Lake) -> None:
+    network = LosesTheReplyToThePublishingSwap()
+    ours = lake.engine(store=FaultyStore(lake.store, network))
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    assert network.swaps == 2
+    assert not result.taken_along
+    assert head(ours) == result.commit
+    assert len(list(ours.commits.list(REPOSITORY))) == 2
+
+
+def test_a_lost_reply_to_an_empty_commit_does_not_make_two(lake: Lake) -> None:
+    network = LosesTheReplyToThePublishingSwap()
+    ours = lake.engine(store=FaultyStore(lake.store, network))
+    result = commit(ours, allow_empty=True)
+    assert network.swaps == 2
+    assert head(ours) == result.commit
+    assert head(ours).generation == 2
+
+
+# Nobody stands still
+
+
+def _refuse() -> None:
+    raise Refused("no")
+
+
+def test_commits_refused_by_a_hook_leave_a_branch_that_works(lake: Lake) -> None:
+    refusing = lake.engine(_AlwaysRefusing())
+    names = [f"w{number}" for number in range(16)]
+    for number, name in enumerate(names):
+        put(refusing, b"%02d" % number, name)
+        with pytest.raises(Refused):
+            commit(refusing)
+    ours = lake.engine()
+    with pytest.raises(DirtyBranch):
+        _merge(ours)
+    put(ours, b"last", "w")
+    commit(ours)
+    assert [shown(ours, b"%02d" % number) for number in range(16)] == names
+    assert lake.contents(head(ours)).keys() == {b"last", *(b"%02d" % n for n in range(16))}
+    assert ours.branches.get(REPOSITORY, MAIN).sealed_tokens == ()
+    _merge(ours)
+
+
+class _AlwaysRefusing(Hooks):
+    def before_commit(self, offer: Offer) -> None:
+        _refuse()
+
+
+@pytest.mark.parametrize("what", ["uploads of the same", "put and delete"])
+def test_what_changes_nothing_never_piles_up(lake: Lake, what: str) -> None:
+    ours = lake.engine()
+    put(ours, b"a", "w0")
+    commit(ours)
+    for number in range(20):
+        if what == "put and delete":
+            put(ours, b"b", f"w{number}")
+            ours.writer.delete(REPOSITORY, MAIN, b"b")
+        else:
+            again = entry(b"a", f"again{number}", content="w0")
+            ours.writer.put(REPOSITORY, MAIN, again)
+        with pytest.raises(NoChanges):
+            commit(ours)
+        assert len(ours.branches.get(REPOSITORY, MAIN).sealed_tokens) <= 1
+    _merge(ours)
+    assert head(ours).parents
+    assert lake.contents(head(ours))[b"a"] == "w0"  # the committed address stays
+
+
+def _merge(engine: Engine) -> Commit:
+    """Merge something new from the other branch."""
+    engine.writer.put(REPOSITORY, DEV, entry(b"dev", "d1"))
+    with suppress(NoChanges):
+        engine.committer.commit(REPOSITORY, DEV, CommitRequest(committer="", message=""))
+    branch = engine.branches.get(REPOSITORY, DEV)
+    source = engine.commits.get(REPOSITORY, branch.commit_id)
+    request = MergeRequest(committer="", message="")
+    return engine.moves.merge(REPOSITORY, MAIN, source, request)
+
+
+def test_a_conditional_create_written_too_late_is_written_again(lake: Lake) -> None:
+    other = lake.engine()
+    moments: list[str] = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        # The token is sealed and scanned by a commit just before the entry arrives in it.
+        if call.operation == "set_if" and call.key == b"key/a" and not moments:
+            moments.append("late")
+            put(other, b"b", "w2")
+            commit(other)
+        return apply()
+
+    ours = lake.engine(store=FaultyStore(lake.store, intercept))
+    ours.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), if_absent)
+    assert moments
+    assert shown(other, b"a") == "w1"
+
+
+def test_publishing_takes_only_the_oldest_tokens(lake: Lake) -> None:
+    ours = lake.engine()
+    branch: Branch = ours.branches.get(REPOSITORY, MAIN)
+    publisher = Publisher(ours.branches, ours.commits, lake.runtime, SETTINGS)
+    sealed = publisher.seal(REPOSITORY, publisher.seal(REPOSITORY, branch))
+    with pytest.raises(AssertionError, match="oldest"):
+        publisher.trim(REPOSITORY, sealed, sealed.sealed_tokens[:1])
