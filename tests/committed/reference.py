@@ -1,6 +1,7 @@
 """Committed metadata in plain Python: dicts of entries, and everything by walking over all keys."""
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -9,7 +10,7 @@ from lakebed.formats import Entry
 from lakebed.graveler.committed import ChangeType, Strategy, Summary
 
 Entries = dict[bytes, Entry]
-Changes = dict[bytes, Entry | None]
+Changes = Mapping[bytes, Entry | None]
 """A key to what is put there; None removes it."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
