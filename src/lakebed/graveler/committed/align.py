@@ -5,7 +5,9 @@ sides can be settled by their ids. Then by rows, for the rest: `side_by_side` re
 such a group and yields the rows of all sides from one key to another, one range of each at a time.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -24,7 +26,7 @@ Group = tuple[list[RangeRef], ...]
 NO_ENTRIES: Final = ENTRY_SCHEMA.empty_table()
 
 # A caller may want only the first few results; one that goes on gets ever more read ahead.
-_MOST_AHEAD: Final = 8
+_MOST_AHEAD: Final = 4
 
 
 def align(sides: Sequence[Sequence[RangeRef]]) -> Iterator[Group]:
@@ -99,12 +101,12 @@ def map_ahead(
     runtime: Runtime, function: Callable[[ItemT], ResultT], items: Iterable[ItemT]
 ) -> Iterator[ResultT]:
     """Yield the results of a function in order; first one at a time, then several in parallel."""
-    batch: list[ItemT] = []
+    rest = iter(items)
     size = 1
-    for item in items:
-        batch.append(item)
-        if len(batch) == size:
-            yield from runtime.map_parallel(function, batch, limit=size)
-            batch = []
-            size = min(2 * size, _MOST_AHEAD)
-    yield from runtime.map_parallel(function, batch)
+    while batch := list(islice(rest, size)):
+        results = deque(runtime.map_parallel(function, batch, limit=size))
+        # Let go of each when it is done with: items and results may be large.
+        batch.clear()
+        while results:
+            yield results.popleft()
+        size = min(2 * size, _MOST_AHEAD)

@@ -13,8 +13,8 @@ from lakebed.graveler.committed.rows import Edits
 Batch: TypeAlias = pa.Table | pa.RecordBatch
 
 # Large enough that whole columns pay, small enough that a few of them are little memory.
-_WINDOW_ROWS: Final = 256 << 10
-_WINDOW_BYTES: Final = 64 << 20
+WINDOW_ROWS: Final = 128 << 10
+WINDOW_BYTES: Final = 32 << 20
 
 
 def entry_windows(batches: Iterable[Batch]) -> Iterator[pa.Table]:
@@ -71,7 +71,7 @@ def _regroup(batches: Iterable[Batch]) -> Iterator[pa.Table]:
             waiting.append(piece)
             rows += piece.num_rows
             size_bytes += piece.nbytes
-            if rows >= _WINDOW_ROWS or size_bytes >= _WINDOW_BYTES:
+            if rows >= WINDOW_ROWS or size_bytes >= WINDOW_BYTES:
                 yield _joined(waiting)
                 waiting, rows, size_bytes = [], 0, 0
     if waiting:
@@ -79,8 +79,8 @@ def _regroup(batches: Iterable[Batch]) -> Iterator[pa.Table]:
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.Table]:
-    for begin in range(0, table.num_rows, _WINDOW_ROWS):
-        yield table.slice(begin, _WINDOW_ROWS)
+    for begin in range(0, table.num_rows, WINDOW_ROWS):
+        yield table.slice(begin, WINDOW_ROWS)
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:

@@ -20,8 +20,8 @@ from lakebed.graveler.committed.files import Files
 from lakebed.runtime import Runtime
 
 # Finished ranges wait until some can be written at the same time, but never for long.
-_PENDING_RANGES: Final = 8
-_PENDING_BYTES: Final = 96 << 20
+_PENDING_RANGES: Final = 4
+_PENDING_BYTES: Final = 64 << 20
 
 
 class Builder:

@@ -122,7 +122,7 @@ def split_delta(
     none = pa.scalar(None, pa.binary())
     wanted = pc.if_else(gone, none, one_array(delta, "identity"))
     agreed = _same(now, wanted)
-    untouched = pc.and_not(_same(now, was), agreed)
+    untouched = _same(now, was)
     contested = pc.invert(pc.or_(agreed, untouched))
     theirs = pc.if_else(
         pc.is_null(was),

@@ -1,0 +1,106 @@
+"""What the tests of committed metadata share: entries of all kinds, a store to keep them in."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise, product
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.formats import (
+    CHANGE_SCHEMA,
+    AddressType,
+    Entry,
+    MetaRangeID,
+    entries_of,
+    entries_table,
+)
+from lakebed.graveler.committed import Breaks, Cache, Committed
+from lakebed.runtime import ThreadRuntime
+from tests.committed.reference import Changes, Entries
+
+RUNTIME = ThreadRuntime()
+NAMESPACE = Namespace.parse("mem://tests/repo")
+SMALL = Breaks(mean_rows=4, max_rows=12, max_bytes=2500)
+"""Cuts a few rows into many ranges, sometimes for their size."""
+
+
+def committed(breaks: Breaks = SMALL, *, memory_bytes: int = 256 << 20) -> Committed:
+    block = open_block(MemorySettings())
+    cache = Cache(RUNTIME, memory_bytes=memory_bytes)
+    return Committed(block, NAMESPACE, RUNTIME, cache=cache, breaks=breaks)
+
+
+# Few different keys and entries, so that they meet; bytes at the edges of what a key can be. One
+# draw for each key and one for each entry, since drawing is what takes the time.
+FRAGMENTS = [b"a", b"b", b"c/", b"/", b"\x00", b"\xff", b"key-of-some-length/"]
+KEYS = [b"".join(parts) for length in (1, 2, 3) for parts in product(FRAGMENTS, repeat=length)]
+keys = st.sampled_from(KEYS)
+KINDS = 4 * 2 * 2 * 3
+
+
+def entry(key: bytes, kind: int) -> Entry:
+    """Return one of `KINDS` entries, of four identities."""
+    rest, version = divmod(kind, 4)
+    rest, long_address = divmod(rest, 2)
+    microseconds, address_type = divmod(rest, 2)
+    return Entry(
+        key=key,
+        identity=b"identity %d" % version,
+        # Covered by the identity:
+        size=version,
+        checksum=f"{version:x}" * 8,
+        content_type="text/plain" if version else "",
+        metadata={f"m{n}": "v" * 100 for n in range(version)},
+        # Not covered:
+        address="y" * 40 if long_address else "x",
+        address_type=AddressType(address_type),
+        mtime=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds),
+    )
+
+
+def entries() -> st.SearchStrategy[Entries]:
+    drawn = st.dictionaries(keys, st.integers(0, KINDS - 1), max_size=60)
+    return drawn.map(lambda kinds: {key: entry(key, kind) for key, kind in kinds.items()})
+
+
+def changes() -> st.SearchStrategy[Changes]:
+    """Puts and, as often, tombstones."""
+    drawn = st.dictionaries(keys, st.integers(-KINDS, KINDS - 1), max_size=40)
+    return drawn.map(
+        lambda kinds: {key: entry(key, kind) if kind >= 0 else None for key, kind in kinds.items()}
+    )
+
+
+def rows(entries: Entries) -> pa.Table:
+    return entries_table(entries[key] for key in sorted(entries))
+
+
+def change_rows(changes: Changes) -> pa.Table:
+    ordered = sorted(changes)
+    filler = Entry(
+        key=b"",
+        identity=b"",
+        address="",
+        address_type=AddressType.FULL,
+        size=0,
+        checksum="",
+        mtime=datetime(1970, 1, 1, tzinfo=UTC),
+        content_type="",
+        metadata={},
+    )
+    table = entries_table(changes[key] or filler for key in ordered)
+    gone = pa.array([changes[key] is None for key in ordered], pa.bool_())
+    table = table.set_column(0, "key", pa.array(ordered, pa.binary()))
+    return table.append_column("tombstone", gone).cast(CHANGE_SCHEMA)
+
+
+def split(table: pa.Table, places: Iterable[int]) -> list[pa.Table]:
+    """Return a table in batches that end at some places."""
+    cuts = sorted({0, table.num_rows, *(place % (table.num_rows + 1) for place in places)})
+    return [table.slice(a, b - a) for a, b in pairwise(cuts)]
+
+
+def content(store: Committed, metarange_id: MetaRangeID) -> Entries:
+    return {entry.key: entry for table in store.scan(metarange_id) for entry in entries_of(table)}
