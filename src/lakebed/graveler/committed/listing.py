@@ -128,7 +128,9 @@ def _unfolded(keys: SortedKeys, row: int, query: Query, amount: int) -> int:
     return last
 
 
-class _EntryBlock:
+class EntryBlock:
+    """Neighbouring entries; see `Block`."""
+
     def __init__(self, table: pa.Table, keys: SortedKeys) -> None:
         self._table = table
         self.keys = keys
@@ -144,16 +146,18 @@ class EntryBlocks:
         self._files = files
         self._metarange = metarange
 
-    def seek(self, key: bytes) -> _EntryBlock | None:
+    def seek(self, key: bytes) -> EntryBlock | None:
         """See `Blocks`."""
         place = self._metarange.position(key)
         if place == len(self._metarange.refs):
             return None
         found = self._files.range(self._metarange.refs[place].range_id)
-        return _EntryBlock(found.table, found.keys)
+        return EntryBlock(found.table, found.keys)
 
 
-class _DiffBlock:
+class DiffBlock:
+    """Neighbouring differences; see `Block`."""
+
     def __init__(self, table: pa.Table) -> None:
         self._table = table
         self.keys = SortedKeys(one_array(table, "key"))
@@ -175,14 +179,14 @@ class DiffBlocks:
         self._end = prefix_end(query.prefix)
         self._groups = differing_groups(left, right, query.first_key() or b"", self._end)
         self._tables: Iterator[pa.Table] = iter(())
-        self._block: _DiffBlock | None = None
+        self._block: DiffBlock | None = None
 
-    def seek(self, key: bytes) -> _DiffBlock | None:
+    def seek(self, key: bytes) -> DiffBlock | None:
         """See `Blocks`."""
         while self._block is None or self._block.keys[-1] < key:
             table = next(self._tables, None)
             if table is not None:
-                self._block = _DiffBlock(table)
+                self._block = DiffBlock(table)
                 continue
             group = next(self._groups, None)
             if group is None:

@@ -31,11 +31,17 @@ class StagedChanges:
         *,
         start: bytes = b"",
         prefix: bytes = b"",
+        limit: int | None = None,
     ) -> None:
+        """Prepare a scan of the keys with a prefix, from `start` on, that reads little.
+
+        With a `limit`, only so many changes are to be relied on.
+        """
         self._store = store
         self._tokens = tokens
         self._start = STAGED_PREFIX + max(start, prefix)
         self._prefix = STAGED_PREFIX + prefix
+        self._limit = limit
         self.held: set[StagingToken] = set()
         """The tokens that had any key, as far as was scanned."""
 
@@ -43,7 +49,7 @@ class StagedChanges:
         """Yield the changes as tables by `CHANGE_SCHEMA`, sorted by key; none is empty."""
         rows = self.rows()
         while page := list(islice(rows, _ROWS)):
-            yield _table(page)
+            yield changes_table(page)
 
     def rows(self) -> Iterator[Entry]:
         """Yield the records that decide each key, in order of the keys."""
@@ -65,14 +71,15 @@ class StagedChanges:
             yield entry.key, rank, entry
 
     def _scan(self, token: StagingToken) -> Iterator[Entry]:
-        for entry in self._store.scan(token.encode(), self._start):
+        for entry in self._store.scan(token.encode(), self._start, limit=self._limit):
             if not entry.key.startswith(self._prefix):
                 return
             self.held.add(token)
             yield entry
 
 
-def _table(page: list[Entry]) -> pa.Table:
+def changes_table(page: list[Entry]) -> pa.Table:
+    """Return staged records as a table by `CHANGE_SCHEMA`."""
     keys = [entry.key[_CUT:] for entry in page]
     staged = [parse(key, entry.value) for key, entry in zip(keys, page, strict=True)]
     entries = [message.entry for message in staged]

@@ -1,10 +1,10 @@
 """Pages of a branch: what is staged laid over what is committed, a window of keys at a time.
 
-A window holds some staged changes and the committed entries of the same stretch of keys, merged as a
-commit would merge them, whole columns at a time. Pages are filled from windows just as they are from
-ranges (`fill_page`): with a delimiter, a common prefix is found with its first key and the rest of it
-is jumped over, in staging and in ranges alike. A run of tombstones costs one scan over it, in windows
-that grow.
+A window holds some staged changes and the committed entries of the same stretch of keys, merged as
+a commit would merge them, whole columns at a time. Pages are filled from windows just as they are
+from ranges (`fill_page`): with a delimiter, a common prefix is found with its first key and the
+rest of it is jumped over, in staging and in ranges alike. A run of tombstones costs one scan over
+it, in windows that grow.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_table
 from lakebed.graveler.committed import Committed, DiffEntry, Page, Query
-from lakebed.graveler.committed.keys import successor
+from lakebed.graveler.committed.keys import SortedKeys, one_array, successor
 from lakebed.graveler.committed.listing import DiffBlock, EntryBlock, fill_page
 from lakebed.graveler.committed.rows import Edits, apply_rows, diff_rows
 from lakebed.graveler.errors import EntryNotFound
@@ -67,7 +67,7 @@ class _StagedWindows:
         None: they are complete to the end of the prefix.
         """
         changes = StagedChanges(
-            self._store, self._tokens, start=start, prefix=self._prefix, first_page=self._size
+            self._store, self._tokens, start=start, prefix=self._prefix, limit=self._size
         )
         page = list(islice(changes.rows(), self._size))
         end = successor(page[-1].key[len(STAGED_PREFIX) :]) if len(page) == self._size else None
@@ -117,7 +117,7 @@ class _MergedWindows:
             committed_end = successor(base.column("key")[-1].as_py())
             end = committed_end if end is None else min(end, committed_end)
         merged, _ = apply_rows(_below(base, end), _edits_below(edits, end))
-        return EntryBlock(merged), end
+        return EntryBlock(merged, SortedKeys(one_array(merged, "key"))), end
 
 
 class _ChangeWindows:
@@ -150,7 +150,7 @@ class _ChangeWindows:
             self._block = DiffBlock(diff_rows(before, after))
 
     def _committed_rows(self, edits: Edits) -> pa.Table:
-        """The committed entries of the keys that are changed: looked up, for they may lie far apart."""
+        """The committed entries of changed keys; looked up, since they may lie far apart."""
         keys = edits.puts.column("key").to_pylist() + edits.removals.to_pylist()
         found = []
         for key in sorted(keys):

@@ -12,13 +12,14 @@ from typing import TypeVar
 
 from lakebed.block import Namespace
 from lakebed.formats import Entry, MetaRangeID
-from lakebed.graveler.committed import Committed
+from lakebed.graveler.committed import Committed, DiffEntry, Page, Query
 from lakebed.graveler.errors import EntryNotFound, TooManyTries
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import Branch, BranchID, CommitID, Repository
 from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.refs.commits import Commits
 from lakebed.graveler.settings import EngineSettings
+from lakebed.graveler.staging.listing import list_changes, list_entries
 from lakebed.graveler.staging.values import decode
 from lakebed.kv import Entry as Record
 from lakebed.kv import Store
@@ -67,6 +68,39 @@ class Reader:
             if found is None:
                 raise EntryNotFound(key)
             return found
+
+        return self.consistently(repository, branch, read)
+
+    def list_entries(self, repository: Repository, branch: BranchID, query: Query) -> Page[Entry]:
+        """Return a page of the entries of a branch, staged and committed.
+
+        Raises:
+            BranchNotFound: There is no such branch.
+        """
+        return self._page(repository, branch, query, list_entries)
+
+    def list_changes(
+        self, repository: Repository, branch: BranchID, query: Query
+    ) -> Page[DiffEntry]:
+        """Return a page of what is staged on a branch and differs from its head.
+
+        Raises:
+            BranchNotFound: There is no such branch.
+        """
+        return self._page(repository, branch, query, list_changes)
+
+    def _page(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        query: Query,
+        list_page: Callable[..., Page[ResultT]],
+    ) -> Page[ResultT]:
+        def read(record: Branch) -> Page[ResultT]:
+            commit = self._commits.get(repository, record.commit_id)
+            committed = self._committed_in(repository.namespace)
+            metarange_id = MetaRangeID(commit.metarange_id)
+            return list_page(self._store, record.tokens, committed, metarange_id, query)
 
         return self.consistently(repository, branch, read)
 

@@ -1,0 +1,140 @@
+"""Listings of a branch against a plain model, with real ranges; and what they cost."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.block import MemorySettings, open_block
+from lakebed.formats import Entry, MetaRangeID, entries_table
+from lakebed.graveler.committed import Breaks, Committed, CommonPrefix, Query
+from lakebed.graveler.keys import STAGED_PREFIX
+from lakebed.graveler.model import StagingToken
+from lakebed.graveler.staging.listing import list_changes, list_entries
+from lakebed.graveler.staging.values import TOMBSTONE, encode
+from lakebed.kv import Store
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.wrappers.faults import Call, FaultyStore
+from lakebed.runtime import ThreadRuntime
+from tests.simulation.engine import REPOSITORY, entry
+
+ResultT = TypeVar("ResultT")
+
+TOKENS = [StagingToken("new"), StagingToken("old")]
+paths = st.lists(st.sampled_from([b"a", b"b", b"/", b"-", b"\xff"]), min_size=1, max_size=5).map(
+    b"".join
+)
+staged = st.dictionaries(paths, st.none() | st.sampled_from(["x", "y"]), max_size=12)
+
+
+class Staged:
+    """Committed entries in small ranges, and tokens with changes over them."""
+
+    def __init__(self, committed: dict[bytes, str], *tokens: dict[bytes, str | None]) -> None:
+        runtime = ThreadRuntime()
+        block = open_block(MemorySettings(), runtime=runtime)
+        self.committed = Committed(
+            block, REPOSITORY.namespace, runtime, breaks=Breaks(mean_rows=4, max_rows=8)
+        )
+        self.base = {key: entry(key, f"c-{text}", text) for key, text in committed.items()}
+        rows = [self.base[key] for key in sorted(self.base)]
+        self.metarange_id: MetaRangeID = self.committed.write([entries_table(rows)])
+        self.store: Store = MemoryStore(runtime)
+        self.visible = dict(self.base)
+        for token, changes in reversed(list(zip(TOKENS, tokens, strict=True))):
+            for key, text in changes.items():
+                new = None if text is None else entry(key, f"{token}-{text}", text)
+                value = TOMBSTONE if new is None else encode(new)
+                self.store.set(token.encode(), STAGED_PREFIX + key, value)
+                self.visible.pop(key, None)
+                if new is not None:
+                    # A commit would keep the committed entry of the same content; so do listings.
+                    before = self.base.get(key)
+                    same = before is not None and before.identity == new.identity
+                    self.visible[key] = before if same and before is not None else new
+
+    def entries(self, query: Query) -> list[Entry | CommonPrefix]:
+        items: list[Entry | CommonPrefix] = []
+        while True:
+            page = list_entries(self.store, TOKENS, self.committed, self.metarange_id, query)
+            items += page.items
+            if not page.has_more:
+                return items
+            query = Query(query.prefix, page.items[-1].key, query.delimiter, query.amount)
+
+
+def folded(visible: dict[bytes, Entry], query: Query) -> list[Entry | CommonPrefix]:
+    """The same in a few slow lines."""
+    found: dict[bytes, Entry | CommonPrefix] = {}
+    for key in sorted(visible):
+        if key.startswith(query.prefix):
+            common = query.folded(key)
+            found[common or key] = CommonPrefix(common) if common else visible[key]
+    return [item for name, item in sorted(found.items()) if name > query.after]
+
+
+@given(
+    committed=st.dictionaries(paths, st.sampled_from(["x", "y"]), max_size=30),
+    new=staged,
+    old=staged,
+    prefix=st.sampled_from([b"", b"a", b"a/", b"\xff"]),
+    delimiter=st.sampled_from([b"", b"/"]),
+    after=st.one_of(st.just(b""), paths),
+    amount=st.integers(1, 5),
+)
+def test_listings_agree_with_a_plain_model(
+    committed: dict[bytes, str],
+    new: dict[bytes, str | None],
+    old: dict[bytes, str | None],
+    prefix: bytes,
+    delimiter: bytes,
+    after: bytes,
+    amount: int,
+) -> None:
+    lake = Staged(committed, new, old)
+    query = Query(prefix, after, delimiter, amount)
+    assert lake.entries(query) == folded(lake.visible, query)
+
+
+@given(
+    committed=st.dictionaries(paths, st.sampled_from(["x", "y"]), max_size=30),
+    new=staged,
+    old=staged,
+)
+def test_changes_agree_with_a_plain_model(
+    committed: dict[bytes, str], new: dict[bytes, str | None], old: dict[bytes, str | None]
+) -> None:
+    lake = Staged(committed, new, old)
+    page = list_changes(lake.store, TOKENS, lake.committed, lake.metarange_id, Query())
+    expected = {}
+    for key in lake.base.keys() | lake.visible.keys():
+        before, after = lake.base.get(key), lake.visible.get(key)
+        if before is None or after is None or before.identity != after.identity:
+            expected[key] = after or before
+    assert {item.entry.key: item.entry for item in page.items if hasattr(item, "entry")} == expected
+    assert [item.entry.key for item in page.items if hasattr(item, "entry")] == sorted(expected)
+
+
+def test_a_tombstone_is_known_by_its_bytes() -> None:
+    assert TOMBSTONE == b""
+
+
+@pytest.mark.parametrize("where", ["committed", "staged"])
+def test_a_directory_costs_its_subdirectories(where: str) -> None:
+    keys = [b"%d/%d/%05d" % (top, n % 7, n) for top in range(10) for n in range(3000)]
+    contents = dict.fromkeys(sorted(keys), "x")
+    lake = Staged(contents, {}, {}) if where == "committed" else Staged({}, {}, {**contents})
+    calls: list[Call] = []
+
+    def count(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        calls.append(call)
+        return apply()
+
+    lake.store = FaultyStore(lake.store, count)
+    before = lake.committed.counters.ranges_read
+    items = lake.entries(Query(delimiter=b"/"))
+    assert [item.key for item in items] == [b"%d/" % top for top in range(10)]
+    seeks = len(calls) + lake.committed.counters.ranges_read - before
+    assert seeks < 50
