@@ -223,7 +223,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the store holds; later calls raise `StoreClosed`; closing twice is fine."""
+        """Give back what the store holds; later calls raise `StoreClosed`, but close again."""
 
     def scan(
         self, partition: bytes, start: bytes = b"", *, limit: int | None = None

@@ -1,0 +1,9 @@
+import pytest
+
+from lakebed.testing.kv import StoreConformance
+
+
+class TestMemoryStore(StoreConformance):
+    @pytest.fixture
+    def url(self) -> str:
+        return "memory://"
