@@ -5,5 +5,5 @@ from lakebed.testing.kv import StoreConformance
 
 class TestPostgreSQLStore(StoreConformance):
     @pytest.fixture
-    def url(self, postgresql_url: str) -> str:
-        return postgresql_url
+    def url(self, postgresql_shared_url: str) -> str:
+        return postgresql_shared_url

@@ -10,11 +10,14 @@ def prepare_schema(link: Link) -> None:
 
     Raises:
         ForeignStore: There is something else of that name.
-        psycopg.Error: The database failed; nothing is half done.
+        psycopg.Error: The database failed; the connection must be closed, and nothing is half done.
     """
     found = link.execute(statements.DESCRIBE, ()).fetchone()
     if found is None:
+        # If one of these fails, the lock goes with the connection.
+        link.execute(statements.LOCK_SCHEMA, ())
         link.execute(statements.CREATE_IF_ABSENT, ())
+        link.execute(statements.UNLOCK_SCHEMA, ())
         found = link.execute(statements.DESCRIBE, ()).fetchone()
     assert found is not None
     kind, columns = found

@@ -18,12 +18,14 @@ SELECT relkind::text, array(
 FROM pg_class WHERE oid = to_regclass('lakebed_kv')
 """
 
-# Racing processes do this one after the other: the first creates the table, the rest find it. The
-# number of the lock only has to be ours.
+# Racing processes create the table one after the other: the first does, the rest find it. Locking
+# is a statement of its own, since only a new statement is sure to see what others created
+# meanwhile. The number only has to be ours.
+LOCK_SCHEMA: Final = "SELECT pg_advisory_lock(7021801416893550637)"
+UNLOCK_SCHEMA: Final = "SELECT pg_advisory_unlock(7021801416893550637)"
 CREATE_IF_ABSENT: Final = """
 DO $$
 BEGIN
-    PERFORM pg_advisory_xact_lock(7021801416893550637);
     IF to_regclass('lakebed_kv') IS NULL THEN
         CREATE TABLE lakebed_kv (
             partition bytea NOT NULL,
