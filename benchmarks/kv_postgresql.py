@@ -35,7 +35,7 @@ def measure(scale: float = 1.0) -> list[Row]:
     """Measure `get` and `set_if`; `scale` shrinks the number of calls."""
     calls = max(2, int(400 * scale))
     rounds = ROUNDS if scale >= 1 else 1
-    with postgresql_server(durable=True) as server:
+    with postgresql_server(durable=scale >= 1) as server:
         url = server.create_database()
         with open_store(url) as store, _bare_pool(url) as pool:
             versions = _fill(store)

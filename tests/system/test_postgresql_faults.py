@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic
+from time import monotonic, sleep
 from typing import Self
 
 import psycopg
@@ -20,7 +20,7 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.drivers.postgresql import PostgreSQLStore
-from lakebed.kv.drivers.postgresql.link import Patience
+from lakebed.kv.drivers.postgresql.link import LOOK_AFTER_SECONDS, Patience
 from lakebed.kv.registry import compose
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.kv import in_threads
@@ -69,6 +69,12 @@ class Bench:
         database = conninfo_to_dict(self.direct_url)["dbname"]
         options = "sslmode=disable&gssencmode=disable"
         return f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{database}?{options}"
+
+    def cut_off(self, fault_of_new: Fault) -> None:
+        """Cut the open connections, and wait until the store looks before it uses them."""
+        self.proxy.break_new(fault_of_new)
+        self.proxy.break_open(Fault.CUT)
+        sleep(2 * LOOK_AFTER_SECONDS)
 
     def retrying(self) -> Store:
         return compose(self.store, ThreadRuntime())
@@ -276,8 +282,7 @@ def test_reads_do_not_hang_in_a_black_hole(bench: Bench) -> None:
 
 
 def test_connecting_does_not_hang_in_a_black_hole(bench: Bench) -> None:
-    bench.proxy.break_open(Fault.CUT)
-    bench.proxy.break_new(Fault.SWALLOW_REPLIES)
+    bench.cut_off(Fault.SWALLOW_REPLIES)
     begun = monotonic()
     with pytest.raises(StoreUnavailable, match="cannot connect"):
         bench.store.set(b"p", b"key", b"value")
@@ -287,8 +292,7 @@ def test_connecting_does_not_hang_in_a_black_hole(bench: Bench) -> None:
 def test_without_a_connection_nothing_changes(bench: Bench) -> None:
     bench.fill(b"p")
     before = bench.rows(b"p")
-    bench.proxy.break_new(Fault.CUT)
-    bench.proxy.break_open(Fault.CUT)
+    bench.cut_off(Fault.CUT)
     with pytest.raises(StoreUnavailable):
         bench.store.set(b"p", b"there", b"new")
     with pytest.raises(StoreUnavailable):
@@ -299,3 +303,16 @@ def test_without_a_connection_nothing_changes(bench: Bench) -> None:
     assert bench.rows(b"p") == before
     with pytest.raises(KeyNotFound):
         bench.store.get(b"p", b"missing")
+
+
+def test_a_connection_pooler_is_refused(bench: Bench) -> None:
+    def forge_process_number(reply: bytes) -> bytes:
+        # A pooler tells its clients numbers of its own; the message has 4 bytes of it.
+        begin = reply.find(b"K\x00\x00\x00\x0c")
+        if begin < 0:
+            return reply
+        return reply[: begin + 5] + b"\x00\x00\x00\x01" + reply[begin + 9 :]
+
+    bench.proxy.forge_replies(forge_process_number)
+    with pytest.raises(StoreUnavailable, match="pooler"):
+        PostgreSQLStore(bench.url, ThreadRuntime())

@@ -91,7 +91,7 @@ def test_racing_processes_open_a_new_database(postgresql_url: str) -> None:
         child.stdin.write("go\n")
         child.stdin.flush()
     for child in children:
-        child.communicate(timeout=60)
+        child.communicate(timeout=60)  # it prints nothing more
         assert child.returncode == 0
     with open_store(postgresql_url) as store:
         assert [entry.key for entry in store.scan(b"p")] == [b"0", b"1", b"2", b"3", b"4"]
@@ -326,7 +326,10 @@ with open_store(sys.argv[1]) as store:
 def kill(child: "subprocess.Popen[str]") -> list[int]:
     """Kill a child without warning; return what it acknowledged before."""
     child.send_signal(signal.SIGKILL)
-    output, _ = child.communicate(timeout=10)
+    assert child.stdout is not None
+    # Not by `communicate`, which would miss what came together with the line read before.
+    output = child.stdout.read()
+    child.communicate(timeout=10)
     # A last line cut short by the kill was not acknowledged.
     return [int(line) for line in output.splitlines(keepends=True) if line.endswith("\n")]
 

@@ -6,6 +6,7 @@ break one connection and leave the way open for the next.
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
@@ -32,14 +33,21 @@ class Fault(Enum):
     client has gone meanwhile."""
 
 
+Forge = Callable[[bytes], bytes]
+"""Changes what the server answers, a piece at a time."""
+
+
 class _Wire:
     """One connection through the proxy: two sockets, and a thread for each direction."""
 
-    def __init__(self, client: socket.socket, server: socket.socket, fault: Fault) -> None:
+    def __init__(
+        self, client: socket.socket, server: socket.socket, fault: Fault, forge: Forge
+    ) -> None:
         self._client = client
         self._server = server
         self._changed = threading.Condition()
         self._fault = fault
+        self._forge = forge
         self._spared_requests = -1
         self.held = False
         self._threads = [
@@ -110,7 +118,7 @@ class _Wire:
                 if fault is not Fault.SWALLOW_REPLIES:
                     # The client may be gone; the server must not notice by our fault.
                     with suppress(OSError):
-                        self._client.sendall(data)
+                        self._client.sendall(self._forge(data))
         with suppress(OSError):
             self._client.shutdown(socket.SHUT_RDWR)
         return None
@@ -126,6 +134,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._wires: list[_Wire] = []
         self._fault_of_new = Fault.NONE
+        self._forge: Forge = bytes
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
@@ -149,6 +158,11 @@ class Proxy:
         """Set the fault of the connections to come."""
         with self._lock:
             self._fault_of_new = fault
+
+    def forge_replies(self, forge: Forge) -> None:
+        """Change the server's answers on the connections to come."""
+        with self._lock:
+            self._forge = forge
 
     @property
     def holds(self) -> bool:
@@ -196,7 +210,7 @@ class Proxy:
             server = self._connect_to_server()
         except OSError:
             return client.close()
-        wire = _Wire(client, server, self._fault_of_new)
+        wire = _Wire(client, server, self._fault_of_new, self._forge)
         self._wires.append(wire)
         return wire.start()
 

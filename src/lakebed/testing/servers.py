@@ -67,6 +67,11 @@ class PostgreSQLServer:
         """The socket on which the server listens, for a proxy."""
         return self._socket_folder / f".s.PGSQL.{PORT}"
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the server was started and not stopped since."""
+        return self._process is not None
+
     def url(self, database: str = "postgres") -> str:
         """The URL of a database, through the socket."""
         host = quote(str(self._socket_folder), safe="")

@@ -17,6 +17,8 @@ Row = tuple[Any, ...]
 
 CLOCK_MARGIN_SECONDS: Final = 0.5
 LIFETIME_SECONDS: Final = 600.0
+# Busy connections are not looked at: every look lets another thread run first.
+LOOK_AFTER_SECONDS: Final = 0.02
 FIRST_PAUSE_SECONDS: Final = 0.001
 LONGEST_PAUSE_SECONDS: Final = 0.1
 
@@ -75,7 +77,7 @@ class Link:
         self._patience = patience
         self._runtime = runtime
         self.backend, clock = self._identify()
-        self._connected_at = runtime.monotonic()
+        self._connected_at = self._used_at = runtime.monotonic()
         # The clock was read at some moment before this one. Taking it for this moment makes the
         # server's clock look slow, and deadlines early.
         self._server_clock_offset = clock - self._connected_at
@@ -133,13 +135,16 @@ class Link:
         return latest + self._server_clock_offset
 
     def is_usable(self) -> bool:
-        """Whether the connection is young and, as far as one can tell without asking, open.
+        """Whether the connection is young and, as far as one can tell without asking, still open.
 
         A server that ends a connection says so: an idle connection with something to read has been
         ended.
         """
-        age = self._runtime.monotonic() - self._connected_at
-        return age < LIFETIME_SECONDS and not self._input.poll(0)
+        now = self._runtime.monotonic()
+        idle_seconds, self._used_at = now - self._used_at, now
+        if now - self._connected_at > LIFETIME_SECONDS:
+            return False
+        return idle_seconds < LOOK_AFTER_SECONDS or not self._input.poll(0)
 
     def end(self, backend: Backend) -> None:
         """End the process of another connection, and wait until it is gone.
