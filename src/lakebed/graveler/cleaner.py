@@ -71,7 +71,7 @@ GRACE_SECONDS: Final = 900.0
 CREATION_SECONDS: Final = 120.0
 """A creation that one process has seen unfinished for so long is ended."""
 
-LEASE_SECONDS: Final = 300.0
+LEASE_SECONDS: Final = 60.0
 EMPTY_SCANS: Final = 2
 BATCH: Final = 500
 """How many keys are deleted, or announcements looked at, between two pauses."""
@@ -110,7 +110,7 @@ class _LeaseLostError(Exception):
 
 
 class Cleaner:
-    """Cleans up after all repositories; one object, used by one thread, for the life of a process."""
+    """Cleans up after all repositories; one object lives as long as its process, in one thread."""
 
     def __init__(
         self, store: Store, runtime: Runtime, *, grace_seconds: float = GRACE_SECONDS

@@ -33,37 +33,39 @@ class Lease:
         self._seconds = seconds
         self._records = Records(store, LEASES, METADATA_PARTITION)
         self._holder = runtime.random_bytes(_HOLDER_BYTES).hex()
-        self._seen: tuple[Version, float] | None = None
+        self._held: Version | None = None
         self._renewed_at = 0.0
+        self._seen: tuple[Version, float] | None = None
 
     def acquire(self) -> bool:
-        """Take the lease, or renew it; return whether this process holds it now."""
+        """Take the lease; return whether this process holds it now."""
         record = self._records.find(self._name)
         if record is not None and not self._may_take(record):
             return False
-        self._renewed_at = self._runtime.monotonic()
-        message = pb.Lease(holder=self._holder, renewed_us=int(self._runtime.now() * 1e6))
-        predicate: Predicate = ABSENT if record is None else record.predicate
-        try:
-            self._records.set_if(self._name, message, predicate)
-        except (PredicateFailed, OutcomeUnknown):
-            return False  # if it was applied, the next call finds it
-        return True
+        return self._write(ABSENT if record is None else record.predicate)
 
     def keep(self) -> bool:
         """Renew the lease if it is time to; return whether this process still holds it."""
         if self._runtime.monotonic() - self._renewed_at < self._seconds / 3:
             return True
-        record = self._records.find(self._name)
-        return record is not None and record.message.holder == self._holder and self.acquire()
+        return self._held is not None and self._write(self._held)
 
     def release(self) -> None:
         """Give the lease back, if this process holds it."""
         # If it fails, someone took it, or will in a while.
         with suppress(PredicateFailed, OutcomeUnknown):
-            record = self._records.find(self._name)
-            if record is not None and record.message.holder == self._holder:
-                self._records.delete_if(self._name, record.predicate)
+            if self._held is not None:
+                self._records.delete_if(self._name, self._held)
+        self._held = None
+
+    def _write(self, predicate: Predicate) -> bool:
+        self._held = None
+        self._renewed_at = self._runtime.monotonic()
+        message = pb.Lease(holder=self._holder, renewed_us=int(self._runtime.now() * 1e6))
+        # If nobody knows, and it was applied, the next `acquire` finds it.
+        with suppress(PredicateFailed, OutcomeUnknown):
+            self._held = self._records.set_if(self._name, message, predicate)
+        return self._held is not None
 
     def _may_take(self, record: Record[pb.Lease]) -> bool:
         if record.message.holder == self._holder:

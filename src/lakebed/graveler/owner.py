@@ -47,13 +47,14 @@ _TRIES: Final = 10
 
 def installation_id(store: Store, runtime: Runtime) -> str:
     """The id of the installation that a store belongs to; drawn by whoever asks first."""
-    with suppress(KeyNotFound):
-        return store.get(METADATA_PARTITION, INSTALLATION_KEY).value.decode()
     drawn = runtime.random_bytes(_INSTALLATION_ID_BYTES).hex().encode()
-    # If it fails, someone else was first; if nobody knows, either was.
-    with suppress(PredicateFailed, OutcomeUnknown):
-        store.set_if(METADATA_PARTITION, INSTALLATION_KEY, drawn, ABSENT)
-    return store.get(METADATA_PARTITION, INSTALLATION_KEY).value.decode()
+    for _ in range(_TRIES):
+        with suppress(KeyNotFound):
+            return store.get(METADATA_PARTITION, INSTALLATION_KEY).value.decode()
+        # If it fails, someone else was first; if nobody knows, the next look tells.
+        with suppress(PredicateFailed, OutcomeUnknown):
+            store.set_if(METADATA_PARTITION, INSTALLATION_KEY, drawn, ABSENT)
+    raise TooManyTries("drawing the id of the installation", _TRIES)
 
 
 class Owners:
