@@ -117,6 +117,7 @@ class Mix:
     """How often each request is made, relative to the others."""
     stall: float = 0.012
     stall_seconds: float = 300.0
+    skew_seconds: float = 100.0
     begin_with: int = 0
     """How many repositories there are when it begins."""
 
@@ -128,7 +129,7 @@ class Mix:
             kill=0.003,
             stall=self.stall,
             stall_seconds=self.stall_seconds,
-            skew_seconds=100,
+            skew_seconds=self.skew_seconds,
         )
 
 
@@ -453,13 +454,15 @@ NAMES = Mix(
     requests={"create": 4, "delete": 3, "get": 1},
     stall=0.03,
 )
-# Processes that wake up after others have taken their places; most leave strays.
+# Processes that wake up after others have taken their places (most leave strays), and whose clocks
+# make others' creations look old.
 SLEEPERS = Mix(
     names=("apples",),
     namespaces=("a",),
     requests={"create": 4, "delete": 3},
     stall=0.06,
     stall_seconds=800,
+    skew_seconds=4000,
 )
 PLACES = Mix(
     names=("apples", "berries", "cherries"),

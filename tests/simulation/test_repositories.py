@@ -35,7 +35,7 @@ from tests.simulation.repositories import repositories_hold as hold
 
 ResultT = TypeVar("ResultT")
 
-SEEDS = 5_000 if os.environ.get("LAKEBED_TEST_LONG") else 120
+SEEDS = 5_000 if os.environ.get("LAKEBED_TEST_LONG") else 100
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -132,6 +132,8 @@ class Cleaner:
 
         Raises:
             StoreUnavailable: The store did not answer; the next pass goes on from there.
+            CorruptRecord: A record is not what its key says. It is left alone, and so is all that
+                would have come after it.
         """
         counts = CleanerCounts()
         if not self._lease.acquire():

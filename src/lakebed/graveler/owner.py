@@ -65,14 +65,6 @@ class Owners:
         self._block = block
         self._runtime = runtime
 
-    def read(self, namespace: Namespace) -> Owner | None:
-        """Whose a namespace is, or None if nobody's.
-
-        Raises:
-            NamespaceTaken: There is something else where the owner object should be.
-        """
-        return self._read(namespace)[0]
-
     def take(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
         """Make a repository, which holds the claim, the owner of its namespace.
 
