@@ -45,6 +45,7 @@ from lakebed.formats.metaranges import (
     metarange_path,
     metarange_table,
 )
+from lakebed.formats.owner import OWNER_PATH, Owner, decode_owner, encode_owner
 from lakebed.formats.parquet import FORMAT_VERSION
 from lakebed.formats.ranges import (
     RangeID,
@@ -59,6 +60,7 @@ __all__ = [
     "ENTRY_SCHEMA",
     "FORMAT_VERSION",
     "METARANGE_SCHEMA",
+    "OWNER_PATH",
     "AddressType",
     "DamagedFile",
     "Entry",
@@ -68,12 +70,15 @@ __all__ = [
     "InvalidEntries",
     "MetaRange",
     "MetaRangeID",
+    "Owner",
     "RangeID",
     "RangeRef",
     "conform_entries",
     "decode_metarange",
+    "decode_owner",
     "decode_range",
     "encode_metarange",
+    "encode_owner",
     "encode_range",
     "entries_of",
     "entries_table",

@@ -18,6 +18,7 @@ LakebedError
     ├── Deleting                the repository is being deleted
     ├── Refused                 a hook said no
     ├── TooManyTries            others were always faster; try again
+    ├── GivenUp                 it took so long that others ended it; try again
     └── MissingFile             a file that something names is not in the storage
 """
 
@@ -217,6 +218,15 @@ class TooManyTries(GravelerError):
 
     def __init__(self, what: str, tries: int) -> None:
         super().__init__(f"{what} did not get through in {tries} tries: try again")
+
+
+class GivenUp(GravelerError):
+    """It took so long that others took it for dead and ended it; nothing of it stays, try again."""
+
+    kind = "given_up"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} took so long that it was given up: try again")
 
 
 class MissingFile(GravelerError):

@@ -31,3 +31,7 @@ STAGED_PREFIX: Final = b"key/"
 
 DROPPED_PARTITION: Final = b"cleanup_tokens"
 DROPPED: Final = Kind(b"", pb.DroppedToken)
+
+LEASES: Final = Kind(b"leases/", pb.Lease)
+INSTALLATION_KEY: Final = b"installation_id"
+"""Both in the partition of the store's own metadata."""

@@ -167,3 +167,11 @@ class DroppedToken(_message.Message):
     branch: str
     dropped_us: int
     def __init__(self, repository: _Optional[str] = ..., unique_id: _Optional[str] = ..., branch: _Optional[str] = ..., dropped_us: _Optional[int] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("holder", "renewed_us")
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    RENEWED_US_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    renewed_us: int
+    def __init__(self, holder: _Optional[str] = ..., renewed_us: _Optional[int] = ...) -> None: ...

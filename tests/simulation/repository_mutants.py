@@ -1,0 +1,138 @@
+"""Repositories and Cleaners with one rule broken each: the simulator must find them out."""
+
+from collections.abc import Callable
+
+from lakebed.block import Namespace
+from lakebed.formats import OWNER_PATH, Owner, encode_owner
+from lakebed.graveler.claims import Claimant, Claims, Lives, _refuse_if_alive
+from lakebed.graveler.cleaner import Cleaner, CleanerCounts
+from lakebed.graveler.errors import NotUnique
+from lakebed.graveler.ids import new_unique_id
+from lakebed.graveler.model import Repository, RepositoryID, UniqueID, repository_partition
+from lakebed.graveler.owner import Owners, installation_id
+from lakebed.graveler.removal import ACTIVE, Removal, RepositoryRecord
+from lakebed.graveler.repositories import Repositories, _repository
+from lakebed.kv import ABSENT, PredicateFailed
+from lakebed.kv import entities_pb2 as pb
+from lakebed.kv.records import MessageT, Record, Records
+
+
+class ClaimsBeforeRecord(Repositories):
+    """Claims the namespace while no record holds its unique id: others take it for dead."""
+
+    def _create(
+        self,
+        repository: RepositoryID,
+        message: pb.Repository,
+        populate: Callable[[Repository], None],
+    ) -> Repository:
+        if self._removal.settle(repository) is not None:
+            raise NotUnique(repository)
+        message.unique_id = new_unique_id(self._runtime)
+        message.created_us = int(self._runtime.now() * 1e6)
+        claimant = Claimant(repository, UniqueID(message.unique_id))
+        namespace = Namespace.parse(message.storage_namespace)
+        self._claims.take(namespace, claimant, self._removal.lives)
+        try:
+            version = self._records.set_if(repository.encode(), message, ABSENT)
+        except PredicateFailed:
+            self._claims.release(namespace, claimant)
+            raise NotUnique(repository) from None
+        record = Record(repository.encode(), message, version)
+        self._owners.take(namespace, claimant, self._removal.lives)
+        populate(_repository(record))
+        return self._activate(record)
+
+
+class ActivatesBlindly(Repositories):
+    """Becomes active whatever became of its record meanwhile."""
+
+    def _activate(self, record: RepositoryRecord) -> Repository:
+        record.message.state = ACTIVE
+        self._records.set(record.name, record.message)
+        return _repository(record)
+
+
+class _LooksBeforeClaiming(Claims):
+    def take(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
+        for record in self._neighbours(namespace):
+            _refuse_if_alive(namespace, record, lives)
+        self._claim(namespace, claimant, lives)
+
+
+def look_before_claiming(repositories: Repositories, cleaner: Cleaner) -> None:
+    _use_claims(repositories, cleaner, _LooksBeforeClaiming)
+
+
+class _DeletesClaimBlindly(Claims):
+    def release(self, namespace: Namespace, claimant: Claimant) -> bool:
+        self._records.delete(str(namespace).encode())
+        return True
+
+
+def delete_claim_blindly(repositories: Repositories, cleaner: Cleaner) -> None:
+    _use_claims(repositories, cleaner, _DeletesClaimBlindly)
+
+
+def _use_claims(repositories: Repositories, cleaner: Cleaner, claims: type[Claims]) -> None:
+    for part in (repositories, cleaner):
+        part._claims = part._removal._claims = claims(cleaner._store)
+
+
+class _DeletesRecordBlindly(Removal):
+    def _remove(self, record: RepositoryRecord) -> None:
+        self._records.delete(record.name)
+
+
+def delete_record_blindly(repositories: Repositories, cleaner: Cleaner) -> None:
+    for part in (repositories, cleaner):
+        part._removal = _DeletesRecordBlindly(cleaner._store, cleaner._runtime, part._claims)
+
+
+class _WritesOwnerBlindly(Owners):
+    def take(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
+        installation = installation_id(self._store, self._runtime)
+        owner = Owner(installation, claimant.repository, claimant.unique_id)
+        self._block.put(namespace.address(OWNER_PATH), [encode_owner(owner)])
+
+
+def write_owner_blindly(repositories: Repositories, cleaner: Cleaner) -> None:
+    repositories._owners = _WritesOwnerBlindly(
+        cleaner._store, repositories._block, cleaner._runtime
+    )
+
+
+class DropsNamedTokens(Cleaner):
+    """Takes an announcement for the deed."""
+
+    def _named(self, records: list[Record[pb.DroppedToken]]) -> set[bytes]:
+        return set()
+
+
+class DropsBranchesUnannounced(Cleaner):
+    """Empties the partition of a deleted repository and forgets about the tokens."""
+
+    def _empty_partition(
+        self, claimant: Claimant, deleted: pb.DeletedRepository, counts: CleanerCounts
+    ) -> int:
+        partition = repository_partition(claimant.repository, claimant.unique_id)
+        return self._delete_keys(partition, counts)
+
+
+class ScansOnce(Cleaner):
+    """Removes an announcement as soon as it was acted upon."""
+
+    def _retire(self, records: Records[MessageT], record: Record[MessageT], found: int) -> bool:
+        records.delete(record.name)
+        return True
+
+    def _clean_repository(
+        self, record: Record[pb.DeletedRepository], counts: CleanerCounts
+    ) -> None:
+        self._empty_partition(_claimant(record), record.message, counts)
+        self._retire(self._deleted, record, 0)
+
+
+def _claimant(record: Record[pb.DeletedRepository]) -> Claimant:
+    repository, _, unique_id = record.name.decode().partition("/")
+    return Claimant(RepositoryID(repository), UniqueID(unique_id))

@@ -1,0 +1,146 @@
+"""Repositories and the Cleaner under the simulator: every seed holds, every mutant is caught."""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from lakebed.errors import LakebedError
+from lakebed.testing.explore import first_failure
+from lakebed.testing.scheduler import Actor
+from lakebed.testing.simulator import Simulation
+from tests.simulation.repositories import (
+    BROKEN,
+    MAIN,
+    NAMES,
+    PLACES,
+    SCENARIOS,
+    SURELY_PAST_GRACE_SECONDS,
+    TOKENS,
+    Body,
+    Mix,
+    Parts,
+    Process,
+    World,
+    begin,
+    quiet,
+    run,
+    write,
+)
+from tests.simulation.repositories import repositories_hold as hold
+
+ResultT = TypeVar("ResultT")
+
+SEEDS = 5_000 if os.environ.get("LAKEBED_TEST_LONG") else 100
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_seed_holds(name: str) -> None:
+    assert first_failure(f"tests.simulation.repositories:{name}", range(SEEDS)) is None
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_rule_is_found_out(name: str) -> None:
+    mix, parts = BROKEN[name]
+    for seed in range(400):
+        try:
+            hold(seed, mix, parts)
+        except AssertionError as error:
+            assert type(error) is AssertionError, "found by the monitor, not by a crash"  # noqa: PT017
+            return
+    pytest.fail(f"{name} was not found out")
+
+
+@pytest.mark.parametrize("mix", [NAMES, PLACES, TOKENS], ids=["names", "places", "tokens"])
+def test_the_scenarios_reach_what_they_are_about(mix: Mix) -> None:
+    """A scenario in which nothing is ever created, refused or uncertain proves nothing."""
+    told: Counter[str] = Counter()
+    slow = 0
+    for seed in range(20):
+        world = hold(seed, mix, Parts())
+        told += world.told
+        slow += world.slow
+    assert told.keys() >= {"created", "deleted", "not found", "NotUnique", "StoreUnavailable"}
+    assert slow < 5, "strays are allowed after slow requests: they must not be the rule"
+
+
+# One death at every step: of a creation, of a deletion, of a pass of the Cleaner
+
+
+class KillsAt(Simulation):
+    """Lets the actor called "victim" die at a certain call, before or after it is applied."""
+
+    def __init__(self, at: int, *, after: bool) -> None:
+        super().__init__(at)
+        self.calls = 0
+        self._at = at
+        self._after = after
+
+    def call(
+        self,
+        actor: Actor,
+        label: tuple[object, ...],
+        apply: Callable[[], ResultT],
+        lost: Callable[[bool], Exception],
+    ) -> ResultT:
+        if actor.name != "victim":
+            return super().call(actor, label, apply, lost)
+        self.calls += 1
+        if self.calls == self._at and self._after:
+            with suppress(LakebedError):
+                apply()
+        if self.calls == self._at:
+            self._die(actor, label, "killed")
+        return super().call(actor, label, apply, lost)
+
+
+def create_one(world: World, process: Process) -> None:
+    process.repositories.create("apples", world.namespaces[0], committer="victim")
+
+
+def delete_one(world: World, process: Process) -> None:
+    world.monitor.deletes_under_way["apples"] += 1
+    process.repositories.delete(world.names[0])
+
+
+def clean_all(world: World, process: Process) -> None:
+    """Delete a repository in use, and clean up after it."""
+    repository = process.repositories.get(world.names[0])
+    branch = process.branches.get(repository, MAIN)
+    write(world, process, repository, branch)
+    delete_one(world, process)
+    for _ in range(5):
+        process.cleaner.run_once()
+        process.runtime.sleep(SURELY_PAST_GRACE_SECONDS)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("body", "begin_with"), [(create_one, 0), (delete_one, 1), (clean_all, 1)])
+def test_a_death_at_any_step_blocks_nothing_and_leaves_nothing(
+    body: Body, begin_with: int, *, after: bool
+) -> None:
+    mix = replace(PLACES, begin_with=begin_with)
+    deaths = 0
+    for at in range(1, 200):
+        simulation = KillsAt(at, after=after)
+        world = World(simulation, mix, Parts())
+        run(world, {"begin": begin})
+        run(world, {"victim": body})
+        run(world, {"quiet": quiet})
+        if simulation.calls < at:
+            break  # it was over before it could die
+        deaths += 1
+    assert 5 < deaths < 199
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    def trace() -> list[tuple[object, ...]]:
+        SCENARIOS["places"](7)
+        assert Simulation.latest is not None
+        return Simulation.latest.trace
+
+    assert trace() == trace()

@@ -1,0 +1,38 @@
+import json
+
+import pytest
+
+from lakebed.formats import (
+    DamagedFile,
+    ForeignFile,
+    FormatTooNew,
+    Owner,
+    decode_owner,
+    encode_owner,
+)
+
+OWNER = Owner("installation", "lake", "unique")
+
+
+def test_an_owner_comes_back() -> None:
+    assert decode_owner(encode_owner(OWNER), file="owner") == OWNER
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "reason"),
+    [
+        (encode_owner(OWNER)[:-5], DamagedFile, "owner is damaged"),
+        (b"\xff\xfe", DamagedFile, "owner is damaged"),
+        (b"[]", ForeignFile, "owner does not say that it is a lakebed owner"),
+        (b'{"type": "other"}', ForeignFile, "owner does not say that it is a lakebed owner"),
+        (b'{"type": "lakebed owner", "version": 2}', FormatTooNew, "owner has version 2"),
+        (b'{"type": "lakebed owner", "version": 1}', DamagedFile, "it lacks 'installation_id'"),
+    ],
+)
+def test_what_is_no_owner_is_named(data: bytes, error: type[Exception], reason: str) -> None:
+    with pytest.raises(error, match=reason):
+        decode_owner(data, file="owner")
+
+
+def test_people_can_read_it() -> None:
+    assert json.loads(encode_owner(OWNER))["repository"] == "lake"
