@@ -1,0 +1,80 @@
+"""Connections for reading, shared by the threads of a store."""
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+from lakebed.kv.drivers.sqlite.file import PATIENCE_SECONDS, DatabaseFile
+from lakebed.kv.errors import StoreClosed
+
+Row = tuple[Any, ...]
+
+
+class Readers:
+    """A pool of idle connections; the one used last, whose cache is warm, goes first.
+
+    A query is always read to its end, so that no connection keeps a snapshot: it would show old
+    data and keep the log from being emptied.
+    """
+
+    def __init__(self, file: DatabaseFile) -> None:
+        self._file = file
+        self._idle: list[sqlite3.Connection] = []
+        self._closed = False
+
+    def fetch(self, query: str, parameters: Row) -> list[Row]:
+        """Return the rows of a query.
+
+        Raises:
+            StoreUnavailable: SQLite could not answer.
+            StoreClosed: The pool was closed.
+        """
+        connection = self._take()
+        try:
+            rows = connection.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            connection.close()
+            raise self._file.failure(error) from error
+        self._give_back(connection)
+        return rows
+
+    def fetch_each(self, query: str, parameters: Iterable[Row]) -> list[list[Row]]:
+        """Return the rows of a query for each set of parameters; raises as `fetch`."""
+        connection = self._take()
+        try:
+            rows = [connection.execute(query, each).fetchall() for each in parameters]
+        except sqlite3.Error as error:
+            connection.close()
+            raise self._file.failure(error) from error
+        self._give_back(connection)
+        return rows
+
+    def close(self) -> None:
+        """Close the idle connections; those in use are closed when they come back."""
+        self._closed = True
+        self._close_idle()
+
+    def _take(self) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreClosed
+        try:
+            return self._idle.pop()
+        except IndexError:
+            pass
+        try:
+            return self._file.connect(timeout=PATIENCE_SECONDS)
+        except sqlite3.Error as error:
+            raise self._file.failure(error) from error
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        self._idle.append(connection)
+        # In this order: either we see that the pool was closed, or close() sees this connection.
+        if self._closed:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        while True:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return
