@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -31,11 +32,26 @@ BATCH_BYTES: Final = 16 << 20
 _SHORTEST_PAUSE_SECONDS: Final = 0.0001
 _LONGEST_PAUSE_SECONDS: Final = 0.0005
 
+# Callers just answered often come back at once. To wait for them a moment makes larger batches, and
+# lets another process have the lock.
+_LINGER_SECONDS: Final = 0.0001
+
+_OVERSLEPT_SECONDS: Final = 1.0
+
 
 class _Operation:
     """A statement run for each of some rows, all or none; and its result, once it has one."""
 
-    __slots__ = ("answered", "changed", "error", "latch", "rows", "size_bytes", "statement")
+    __slots__ = (
+        "answered",
+        "changed",
+        "error",
+        "following",
+        "latch",
+        "rows",
+        "size_bytes",
+        "statement",
+    )
 
     def __init__(self, statement: str, rows: Sequence[Row], size_bytes: int) -> None:
         self.statement = statement
@@ -47,25 +63,45 @@ class _Operation:
         # The cheapest way to wait for another thread: a lock that the other one releases.
         self.latch = threading.Lock()
         self.latch.acquire()
+        self.following: _Operation | None = None
 
     def wait(self) -> int:
+        """Wait for the answer, wake the next caller, and return how many rows were changed."""
         try:
-            self.latch.acquire()
+            while not self.answered:
+                # Ends by itself now and then, lest a caller that was interrupted between waking
+                # up and waking us keeps us here.
+                self.latch.acquire(timeout=_OVERSLEPT_SECONDS)
         except BaseException:
             # Ctrl-C. The write must not be applied after this call has ended: see it through.
-            self.latch.acquire()
+            while not self.answered:
+                time.sleep(_LONGEST_PAUSE_SECONDS)
             raise
+        finally:
+            if self.following is not None:
+                self.following.latch.release()
         if self.error is not None:
             raise self.error
         return self.changed
 
-    def answer(self, error: OutcomeUnknown | None) -> None:
+
+def _answer(operations: list[_Operation], error: OutcomeUnknown | None) -> None:
+    """Hand over the result of the operations.
+
+    Only the first caller is woken; each wakes the next. If all woke at once, they would get in each
+    other's way: only one thread can run Python at a time.
+    """
+    waiting = [operation for operation in operations if not operation.answered]
+    for operation, following in pairwise(waiting):
+        operation.following = following
+    for operation in waiting:
         if error is not None:
             # One for each caller: raising the same exception in many threads would mix them up.
-            self.error = type(error)(*error.args)
-            self.error.__cause__ = error.__cause__
-        self.answered = True
-        self.latch.release()
+            operation.error = type(error)(*error.args)
+            operation.error.__cause__ = error.__cause__
+        operation.answered = True
+    if waiting:
+        waiting[0].latch.release()
 
 
 class Writer:
@@ -116,7 +152,10 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
+        batch: list[_Operation] = []
         while not self._ending:
+            if self._queue.qsize() < len(batch) > 1:
+                time.sleep(_LINGER_SECONDS)
             first = self._queue.get()
             if first is None:
                 break
@@ -124,28 +163,30 @@ class Writer:
             try:
                 self._serve(batch)
             except Exception as error:  # noqa: BLE001 - whatever it is, callers wait for an answer
-                self._answer(batch, self._unknown(error))
+                _answer(batch, self._unknown(error))
         self._connection.close()
 
     def _serve(self, batch: list[_Operation]) -> None:
         """Write the batch together with what is queued behind it, and answer every caller."""
-        error = self._begin()
+        locked_out = self._begin()
         self._collect(batch)
-        if error is None:
-            error = self._finish(batch)
-            if isinstance(error, StoreUnavailable) and len(batch) > 1:
-                self._serve_each(batch)
-                return
-        self._answer(batch, error)
+        if locked_out:
+            _answer(batch, locked_out)
+            return
+        error = self._finish(batch)
+        if isinstance(error, StoreUnavailable) and len(batch) > 1:
+            self._serve_each(batch)
+        else:
+            _answer(batch, error)
 
     def _serve_each(self, batch: list[_Operation]) -> None:
         """Write the operations one by one: what spoilt the batch must not fail the others."""
         for operation in batch:
-            error = self._begin()
-            if error is not None:
-                self._answer(batch, error)
+            locked_out = self._begin()
+            if locked_out:
+                _answer(batch, locked_out)
                 return
-            self._answer([operation], self._finish([operation]))
+            _answer([operation], self._finish([operation]))
 
     def _collect(self, batch: list[_Operation]) -> None:
         size_bytes = batch[0].size_bytes
@@ -229,9 +270,3 @@ class Writer:
         with suppress(sqlite3.Error):
             self._connection.close()
             self._connection = self._file.connect(timeout=0)
-
-    @staticmethod
-    def _answer(batch: list[_Operation], error: OutcomeUnknown | None) -> None:
-        for operation in batch:
-            if not operation.answered:
-                operation.answer(error)
