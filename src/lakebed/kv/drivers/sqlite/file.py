@@ -83,8 +83,10 @@ class DatabaseFile:
         except (OSError, sqlite3.Error) as error:
             raise self.failure(error) from error
 
-    def connect(self, *, timeout: float, create: bool = False) -> sqlite3.Connection:
+    def connect(self, *, create: bool = False) -> sqlite3.Connection:
         """Open a connection without transactions of its own; any thread may use it, one at a time.
+
+        It waits with patience for locks, of which even a setting may need one.
 
         Raises:
             sqlite3.Error: SQLite cannot open it.
@@ -93,12 +95,16 @@ class DatabaseFile:
         connection = sqlite3.connect(
             f"{self.path.as_uri()}?mode={mode}",
             uri=True,
-            timeout=timeout,
+            timeout=PATIENCE_SECONDS,
             isolation_level=None,
             check_same_thread=False,
         )
-        for setting in _SETTINGS:
-            connection.execute(setting)
+        try:
+            for setting in _SETTINGS:
+                connection.execute(setting)
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def failure(self, error: Exception) -> StoreUnavailable:
@@ -142,7 +148,7 @@ class DatabaseFile:
 
     def _initialise(self) -> None:
         give_up_at = time.monotonic() + PATIENCE_SECONDS
-        with closing(self.connect(timeout=PATIENCE_SECONDS, create=True)) as connection:
+        with closing(self.connect(create=True)) as connection:
             while True:
                 try:
                     self._create_table(connection)

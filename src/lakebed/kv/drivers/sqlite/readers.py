@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from lakebed.kv.drivers.sqlite.file import PATIENCE_SECONDS, DatabaseFile
+from lakebed.kv.drivers.sqlite.file import DatabaseFile
 from lakebed.kv.errors import StoreClosed
 
 Row = tuple[Any, ...]
@@ -62,7 +62,7 @@ class Readers:
         except IndexError:
             pass
         try:
-            return self._file.connect(timeout=PATIENCE_SECONDS)
+            return self._file.connect()
         except sqlite3.Error as error:
             raise self._file.failure(error) from error
 

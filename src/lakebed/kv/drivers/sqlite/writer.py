@@ -118,7 +118,7 @@ class Writer:
         self.writes = 0
         """Operations in those transactions."""
         self._file = file
-        self._connection = file.connect(timeout=0)
+        self._connection = self._connect()
         self._queue: SimpleQueue[_Operation | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
@@ -152,19 +152,23 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        batch: list[_Operation] = []
+        served = 0
         while not self._ending:
-            if self._queue.qsize() < len(batch) > 1:
+            if self._queue.qsize() < served > 1:
                 time.sleep(_LINGER_SECONDS)
             first = self._queue.get()
             if first is None:
                 break
-            batch = [first]
-            try:
-                self._serve(batch)
-            except Exception as error:  # noqa: BLE001 - whatever it is, callers wait for an answer
-                _answer(batch, self._unknown(error))
+            served = self._serve_safely([first])
+            del first  # its value may be large, and the next write a long time away
         self._connection.close()
+
+    def _serve_safely(self, batch: list[_Operation]) -> int:
+        try:
+            self._serve(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, callers wait for an answer
+            _answer(batch, self._unknown(error))
+        return len(batch)
 
     def _serve(self, batch: list[_Operation]) -> None:
         """Write the batch together with what is queued behind it, and answer every caller."""
@@ -225,9 +229,9 @@ class Writer:
     def _finish(self, batch: list[_Operation]) -> OutcomeUnknown | None:
         """Run the operations in the transaction just begun, and commit it."""
         try:
-            for operation in batch:
-                cursor = self._connection.executemany(operation.statement, operation.rows)
-                operation.changed = cursor.rowcount
+            # No cursor is kept in a name: it would keep the lock when the connection is replaced.
+            for each in batch:
+                each.changed = self._connection.executemany(each.statement, each.rows).rowcount
         except Exception as error:  # noqa: BLE001 - the transaction is rolled back, whatever it was
             self._roll_back()
             return self._file.failure(error)
@@ -257,8 +261,9 @@ class Writer:
         """Settle what a failed commit may have left, and say that its outcome is unknown."""
         self._replace_connection()
         # The failed commit may lie whole in the log, where a recovery after a crash would find and
-        # apply it. The next commit overwrites it there; so make one that changes nothing.
-        with suppress(sqlite3.Error):
+        # apply it. The next commit overwrites it there; so make one that changes nothing. Should
+        # that fail too, the callers must still get their answer.
+        with suppress(Exception):
             if self._begin() is None:
                 self._connection.execute("PRAGMA user_version = 0")
                 self._connection.execute("COMMIT")
@@ -269,4 +274,9 @@ class Writer:
     def _replace_connection(self) -> None:
         with suppress(sqlite3.Error):
             self._connection.close()
-            self._connection = self._file.connect(timeout=0)
+            self._connection = self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = self._file.connect()
+        connection.execute("PRAGMA busy_timeout = 0")  # `_begin` does the waiting
+        return connection
