@@ -13,7 +13,7 @@ from pathlib import Path
 from lakebed.kv import Store, open_store
 from tests.system import acknowledging_child as child
 
-ROUNDS = 200 if os.environ.get("LAKEBED_TEST_LONG") else 25
+ROUNDS = 200 if os.environ.get("LAKEBED_TEST_LONG") else 15
 PROCESSES = 2
 THREADS = 3
 SLOTS = PROCESSES * THREADS

@@ -289,6 +289,24 @@ def test_reads_keep_no_transaction_open(store: SqliteStore, path: Path) -> None:
     assert len(list(pages)) == 499
 
 
+def test_the_log_shrinks_again_after_a_long_read(path: Path) -> None:
+    with (
+        patch.object(writer_module, "LARGEST_LOG_BYTES", 100_000),
+        patch.object(writer_module, "_READERS_PATIENCE_SECONDS", 0.01),
+        open_driver(path) as store,
+    ):
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM entries").fetchall()
+            for number in range(10):
+                store.set(b"p", b"%d" % number, bytes(100_000))
+        grown = path.with_name("lakebed.db-wal").stat().st_size
+        assert grown > 1_000_000
+        store.set(b"p", b"larger", bytes(2 * grown))
+        store.set(b"p", b"after", b"v")  # the log is emptied after the answer
+        assert path.with_name("lakebed.db-wal").stat().st_size < 100_000
+
+
 # Group commit
 
 
@@ -371,11 +389,12 @@ def test_a_write_that_does_not_fit_does_not_fail_the_others(store: SqliteStore, 
 def test_a_lock_held_too_long_is_reported_and_the_writes_never_happen(
     store: SqliteStore, path: Path
 ) -> None:
-    calls = [partial(store.set, b"p", b"%d" % number, b"v") for number in range(5)]
     with (
-        patch.object(writer_module, "PATIENCE_SECONDS", 0.3),
-        queued(store, path, calls) as futures,
+        patch.object(writer_module, "PATIENCE_SECONDS", 0.2),
+        ThreadPoolExecutor(5) as pool,
+        locked(path),
     ):
+        futures = [pool.submit(store.set, b"p", b"%d" % number, b"v") for number in range(5)]
         for future in futures:
             error = future.exception(DEADLINE_SECONDS)
             assert isinstance(error, StoreUnavailable)

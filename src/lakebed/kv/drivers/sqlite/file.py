@@ -37,12 +37,8 @@ _CREATE_TABLE: Final = """
 """
 
 # FULL: the log is on disk before a commit returns. The second asks the same of macOS, where a plain
-# fsync does not reach the disk. The third bounds the log that a burst of writes leaves behind.
-_SETTINGS: Final = (
-    "PRAGMA synchronous = FULL",
-    "PRAGMA fullfsync = ON",
-    f"PRAGMA journal_size_limit = {64 << 20}",
-)
+# fsync does not reach the disk.
+_SETTINGS: Final = ("PRAGMA synchronous = FULL", "PRAGMA fullfsync = ON")
 
 
 def path_of(url: str) -> Path:
@@ -76,6 +72,7 @@ class DatabaseFile:
             StoreUnavailable: It cannot be created or opened.
         """
         self.path = path
+        self.log_path = path.with_name(f"{path.name}-wal")
         try:
             self._refuse_foreign()
             _make_folder(path.parent)
@@ -113,10 +110,16 @@ class DatabaseFile:
             return StoreFull(f"no room for the write to {self.path}: the disk is full")
         return StoreUnavailable(f"cannot use {self.path}: {error}")
 
+    def log_bytes(self) -> int:
+        """The size of the write-ahead log beside the file."""
+        try:
+            return self.log_path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def _refuse_foreign(self) -> None:
         # First the log: a racing creator makes it only after it has filled the file.
-        log = self._sibling("-wal")
-        log_is_there = log.exists() and log.stat().st_size > 0
+        log_is_there = self.log_bytes() > 0
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -128,7 +131,7 @@ class DatabaseFile:
         if is_new and log_is_there:
             # SQLite would delete the log, and with it the last writes to a file that was moved.
             raise ForeignStore(
-                f"{self.path} is empty or missing, but its log {log.name} is there:"
+                f"{self.path} is empty or missing, but its log {self.log_path.name} is there:"
                 f" bring back the file, or remove the log to begin anew"
             )
         if not is_new and self._application_id() != APPLICATION_ID:
@@ -178,9 +181,6 @@ class DatabaseFile:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         _sync_folder(self.path.parent)
-
-    def _sibling(self, suffix: str) -> Path:
-        return self.path.with_name(self.path.name + suffix)
 
 
 def error_code(error: Exception) -> int:

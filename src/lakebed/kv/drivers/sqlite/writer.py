@@ -28,6 +28,12 @@ Row = tuple[bytes, ...]
 BATCH_OPERATIONS: Final = 1000
 BATCH_BYTES: Final = 16 << 20
 
+# SQLite moves the log into the file when it has grown a little, and then starts it anew; but never
+# while anyone reads from it, and on a busy store someone always does. Beyond this size, hold up
+# the writers until the readers are through.
+LARGEST_LOG_BYTES: Final = 64 << 20
+_READERS_PATIENCE_SECONDS: Final = 1.0
+
 # SQLite's own waiting sleeps for up to 100 ms at a time, many times what a commit takes.
 _SHORTEST_PAUSE_SECONDS: Final = 0.0001
 _LONGEST_PAUSE_SECONDS: Final = 0.0005
@@ -123,6 +129,7 @@ class Writer:
         self._lock = threading.Lock()
         self._closed = False
         self._ending = False
+        self._log_limit_bytes = LARGEST_LOG_BYTES
         # A daemon: a program that forgets to close its store must be able to end.
         self._thread = threading.Thread(target=self._run, name="lakebed-sqlite", daemon=True)
         self._thread.start()
@@ -168,6 +175,8 @@ class Writer:
             self._serve(batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, callers wait for an answer
             _answer(batch, self._unknown(error))
+        with suppress(sqlite3.Error):
+            self._bound_log()
         return len(batch)
 
     def _serve(self, batch: list[_Operation]) -> None:
@@ -270,6 +279,17 @@ class Writer:
         unknown = OutcomeUnknown(f"a commit to {self._file.path} failed: {error}")
         unknown.__cause__ = error
         return unknown
+
+    def _bound_log(self) -> None:
+        size_bytes = self._file.log_bytes()
+        if size_bytes < self._log_limit_bytes:
+            return
+        patience_ms = int(_READERS_PATIENCE_SECONDS * 1000)
+        self._connection.execute(f"PRAGMA busy_timeout = {patience_ms}")
+        busy, *_ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        # A reader that does not end must not hold up the writers again and again.
+        self._log_limit_bytes = 2 * size_bytes if busy else LARGEST_LOG_BYTES
 
     def _replace_connection(self) -> None:
         with suppress(sqlite3.Error):
