@@ -1,12 +1,11 @@
 """The store: what each call of the interface is in SQL."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Final, cast
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, path_of
-from lakebed.kv.drivers.sqlite.readers import Readers, Row
+from lakebed.kv.drivers.sqlite.readers import Readers
 from lakebed.kv.drivers.sqlite.writer import Writer
 from lakebed.kv.errors import KeyNotFound, PredicateFailed
 from lakebed.kv.store import (
@@ -48,9 +47,6 @@ _DELETE_RANGE: Final = "DELETE FROM entries WHERE partition = ?1 AND key >= ?2 A
 # Rows that dropping a partition deletes at a time; other writers get their turn in between.
 DROP_CHUNK: Final = 1000
 
-# As Entry._make, without a frame of Python for each row.
-_entry = cast("Callable[[Row], Entry]", partial(tuple.__new__, Entry))
-
 
 def open_driver(url: str, runtime: Runtime) -> Store:
     """Open the store in a file, creating it if need be; see `lakebed.kv.open_store`."""
@@ -79,10 +75,10 @@ class SqliteStore(Store):
 
     def get(self, partition: bytes, key: bytes) -> Entry:
         self.limits.check(partition, key)
-        rows = self._readers.fetch(_GET, (partition, key))
-        if not rows:
+        found = self._readers.fetch_entries(_GET, (partition, key))
+        if not found:
             raise KeyNotFound(partition, key)
-        return _entry(rows[0])
+        return found[0]
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
@@ -127,12 +123,12 @@ class SqliteStore(Store):
             raise PredicateFailed(partition, key)
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
-        return list(map(_entry, self._readers.fetch(_SCAN, (partition, start, limit))))
+        return self._readers.fetch_entries(_SCAN, (partition, start, limit))
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
         for partition, key in keys:
             self.limits.check(partition, key)
-        return [_entry(rows[0]) if rows else None for rows in self._readers.fetch_each(_GET, keys)]
+        return self._readers.fetch_each(_GET, keys)
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         rows = []
