@@ -1,4 +1,4 @@
-"""The table that every benchmark prints, and whether its bars were met."""
+"""The table that every benchmark prints, and its verdict."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement: how fast, and as a ratio to a floor measured in the same run."""
+    """One measurement, and its ratio to the floor measured in the same run."""
 
     operation: str
     driver: str
@@ -16,18 +16,30 @@ class Row:
 
     @property
     def missed(self) -> bool:
+        """Whether there is a bar and the ratio is below it."""
         return self.bar is not None and (self.ratio is None or self.ratio < self.bar)
 
 
 def report(rows: Sequence[Row]) -> int:
-    """Print the table; return 1 if a bar was missed, else 0: the exit status of a benchmark."""
-    print(f"{'operation':<28} {'driver':<12} {'per second':>12} {'ratio':>7} {'bar':>5}")
-    for row in rows:
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-        bar = "" if row.bar is None else f"{row.bar:.2f}"
-        mark = "  missed" if row.missed else ""
-        print(
-            f"{row.operation:<28} {row.driver:<12} {row.per_second:>12,.0f}"
-            f" {ratio:>7} {bar:>5}{mark}"
-        )
+    """Print the rows as a table; return 1 if any missed its bar, else 0."""
+    head = ("operation", "driver", "per second", "ratio", "bar", "")
+    lines = [head, *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for operation, driver, *numbers in lines:
+        left = (operation.ljust(widths[0]), driver.ljust(widths[1]))
+        right = (number.rjust(width) for number, width in zip(numbers, widths[2:], strict=True))
+        print("  ".join((*left, *right)).rstrip())
     return int(any(row.missed for row in rows))
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+    bar = "" if row.bar is None else f"{row.bar:.2f}"
+    return (
+        row.operation,
+        row.driver,
+        f"{row.per_second:,.0f}",
+        ratio,
+        bar,
+        "MISSED" if row.missed else "",
+    )
