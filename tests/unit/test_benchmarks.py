@@ -11,7 +11,10 @@ from benchmarks.report import Row, report
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("name", "operations"), [("kv", ["get", "scan", "set_if", "set, 16"])])
+@pytest.mark.parametrize(
+    ("name", "operations"),
+    [("kv", ["get ", "scan", "set_if ", "set, 16", "get, 16 threads", "set_if, 16 threads"])],
+)
 def test_a_benchmark_runs(name: str, operations: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--tiny"],

@@ -284,6 +284,7 @@ class Store(ABC):
         """Write many keys of one partition, each as by `set`; not all at once.
 
         Raises:
+            InvalidArgument: An item is refused; those before it may have been written.
             OutcomeUnknown: Any of them may have been applied; none will be applied later.
         """
         for key, value in items:
