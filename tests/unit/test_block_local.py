@@ -14,6 +14,7 @@ import pytest
 from lakebed.block import (
     Address,
     AlreadyExists,
+    BlockStore,
     InvalidAddress,
     LocalSettings,
     Namespace,
@@ -24,9 +25,12 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.block.drivers.local.files import ABANDONED_SECONDS
-from lakebed.block.drivers.local.store import LocalBlockStore
 
 DATA = Namespace.parse("local://data")
+
+
+def open_local(root: Path) -> BlockStore:
+    return open_block(LocalSettings(root))
 
 
 @pytest.fixture
@@ -35,12 +39,12 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(root: Path) -> Iterator[LocalBlockStore]:
-    with LocalBlockStore(root) as store:
+def store(root: Path) -> Iterator[BlockStore]:
+    with open_local(root) as store:
         yield store
 
 
-def writes(store: LocalBlockStore, address: Address) -> list[Callable[[], object]]:
+def writes(store: BlockStore, address: Address) -> list[Callable[[], object]]:
     source = DATA.address("source of copies")
     store.put(source, [b"data"])
 
@@ -60,7 +64,7 @@ def writes(store: LocalBlockStore, address: Address) -> list[Callable[[], object
     ]
 
 
-def listed(store: LocalBlockStore, namespace: Namespace = DATA) -> list[str]:
+def listed(store: BlockStore, namespace: Namespace = DATA) -> list[str]:
     return [
         namespace.relative(Address.parse(text))
         for batch in store.list_objects(namespace)
@@ -79,7 +83,7 @@ def drafts(root: Path) -> list[Path]:
 # Names
 
 
-def test_an_address_is_a_file_below_the_root(store: LocalBlockStore, root: Path) -> None:
+def test_an_address_is_a_file_below_the_root(store: BlockStore, root: Path) -> None:
     store.put(DATA.address("a/b é"), [b"content"])
     assert (root / "data" / "a" / "b é").read_bytes() == b"content"
     (root / "data" / "foreign").write_bytes(b"foreign")
@@ -94,7 +98,7 @@ def test_an_address_is_a_file_below_the_root(store: LocalBlockStore, root: Path)
         *("n" * 256, "é" * 128, "x/" + "n" * 256 + "/y", "/".join(["d" * 200] * 21)),
     ],
 )
-def test_what_a_disk_cannot_spell_is_refused(store: LocalBlockStore, path: str) -> None:
+def test_what_a_disk_cannot_spell_is_refused(store: BlockStore, path: str) -> None:
     address = DATA.address(path)
     calls: list[Callable[[], object]] = [
         *writes(store, address),
@@ -111,7 +115,7 @@ def test_what_a_disk_cannot_spell_is_refused(store: LocalBlockStore, path: str) 
             store.list_objects(DATA.folder(path))
 
 
-def test_the_longest_names_are_fine(store: LocalBlockStore, root: Path) -> None:
+def test_the_longest_names_are_fine(store: BlockStore, root: Path) -> None:
     room = 4095 - len(str(root)) - len("/data/")
     path = "/".join(["n" * 255] * (room // 256 - 1)) + "/" + "é" * 127
     store.put(DATA.address(path), [b"data"])
@@ -138,13 +142,13 @@ with open_block(LocalSettings(Path({str(root)!r}))) as store:
     assert [os.fsencode(path.name) for path in (root / "data").iterdir()] == ["é".encode()]
 
 
-def test_files_that_no_address_spells_are_left_alone(store: LocalBlockStore, root: Path) -> None:
+def test_files_that_no_address_spells_are_left_alone(store: BlockStore, root: Path) -> None:
     store.put(DATA.address("a"), [b"data"])
     (Path(os.fsdecode(os.fsencode(root) + b"/data/\xff"))).write_bytes(b"foreign")
     assert listed(store) == ["a"]
 
 
-def test_the_reserved_folder_never_shows(store: LocalBlockStore) -> None:
+def test_the_reserved_folder_never_shows(store: BlockStore) -> None:
     store.put(DATA.address(".lakebed/drafts/x"), [b"an object like any other"])
     store.create_upload(DATA.address("upload"))
     assert listed(store) == [".lakebed/drafts/x"]
@@ -153,7 +157,7 @@ def test_the_reserved_folder_never_shows(store: LocalBlockStore) -> None:
 # Folders and files
 
 
-def test_an_address_that_is_a_folder_cannot_be_written(store: LocalBlockStore) -> None:
+def test_an_address_that_is_a_folder_cannot_be_written(store: BlockStore) -> None:
     store.put(DATA.address("a/b/c"), [b"data"])
     for path in ("a", "a/b"):
         for write in writes(store, DATA.address(path)):
@@ -162,7 +166,7 @@ def test_an_address_that_is_a_folder_cannot_be_written(store: LocalBlockStore) -
     assert store.read(DATA.address("a/b/c")) == b"data"
 
 
-def test_an_address_below_an_object_cannot_be_written(store: LocalBlockStore) -> None:
+def test_an_address_below_an_object_cannot_be_written(store: BlockStore) -> None:
     store.put(DATA.address("a"), [b"data"])
     for path in ("a/b", "a/b/c"):
         for write in writes(store, DATA.address(path)):
@@ -173,7 +177,7 @@ def test_an_address_below_an_object_cannot_be_written(store: LocalBlockStore) ->
     assert store.read(DATA.address("a")) == b"data"
 
 
-def test_empty_folders_go_with_their_last_object(store: LocalBlockStore, root: Path) -> None:
+def test_empty_folders_go_with_their_last_object(store: BlockStore, root: Path) -> None:
     for path in ("a/b/1", "a/b/2", "a/c/1"):
         store.put(DATA.address(path), [])
     store.delete(DATA.address("a/b/1"))
@@ -185,9 +189,7 @@ def test_empty_folders_go_with_their_last_object(store: LocalBlockStore, root: P
     assert root.is_dir()
 
 
-def test_folders_that_a_crash_left_empty_are_no_obstacle(
-    store: LocalBlockStore, root: Path
-) -> None:
+def test_folders_that_a_crash_left_empty_are_no_obstacle(store: BlockStore, root: Path) -> None:
     (root / "data/a/b/c").mkdir(parents=True)
     (root / "data/a/d").mkdir()
     store.put(DATA.address("a"), [b"data"])
@@ -196,7 +198,7 @@ def test_folders_that_a_crash_left_empty_are_no_obstacle(
 
 def test_a_folder_that_another_replaced_is_found_again(root: Path) -> None:
     address, other_address = DATA.address("a/b/object"), DATA.address("a/b/other")
-    with LocalBlockStore(root) as store, LocalBlockStore(root) as other:
+    with open_local(root) as store, open_local(root) as other:
 
         def replaced() -> str:
             """Let the other store remove the folder that this one remembers, and make it anew."""
@@ -224,7 +226,7 @@ def test_a_folder_that_another_replaced_is_found_again(root: Path) -> None:
 
 def test_puts_and_deletes_race_in_one_folder(root: Path) -> None:
     def churn(name: bytes) -> None:
-        with LocalBlockStore(root) as store:
+        with open_local(root) as store:
             address = DATA.address(f"a/b/{name.decode()}")
             for _ in range(150):
                 store.put(address, [name])
@@ -243,7 +245,7 @@ def test_puts_and_deletes_race_in_one_folder(root: Path) -> None:
 # Links and special files
 
 
-def test_a_link_to_a_folder_is_not_followed(store: LocalBlockStore, tmp_path: Path) -> None:
+def test_a_link_to_a_folder_is_not_followed(store: BlockStore, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_bytes(b"secret")
@@ -268,7 +270,7 @@ def test_a_link_to_a_folder_is_not_followed(store: LocalBlockStore, tmp_path: Pa
     assert (outside / "secret").read_bytes() == b"secret"
 
 
-def test_a_link_to_a_file_is_not_followed(store: LocalBlockStore, tmp_path: Path) -> None:
+def test_a_link_to_a_file_is_not_followed(store: BlockStore, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_bytes(b"secret")
     store.put(DATA.address("source"), [b"data"])
@@ -288,7 +290,7 @@ def test_a_link_to_a_file_is_not_followed(store: LocalBlockStore, tmp_path: Path
     assert outside.read_bytes() == b"secret"
 
 
-def test_a_pipe_is_no_object(store: LocalBlockStore, root: Path) -> None:
+def test_a_pipe_is_no_object(store: BlockStore, root: Path) -> None:
     store.put(DATA.address("a"), [b"data"])
     os.mkfifo(root / "data" / "pipe")
     for call in (store.read, store.head, store.delete):
@@ -317,7 +319,7 @@ def test_everything_is_on_disk_before_a_write_returns(
         steps.append("rename")
         real_rename(*args, **kwargs)  # type: ignore[arg-type]
 
-    with LocalBlockStore(root) as store, LocalBlockStore(root) as other:
+    with open_local(root) as store, open_local(root) as other:
         monkeypatch.setattr(os, "fsync", fsync)
         monkeypatch.setattr(os, "rename", rename)
         store.put(DATA.address("a/b/1"), [b"data"])
@@ -336,12 +338,20 @@ def test_everything_is_on_disk_before_a_write_returns(
         steps.clear()
         store.delete(DATA.address("a/b/3"))
         assert steps == ["data/a/b"]
+        # The folders that it remembers are gone; those that another made in their place are not
+        # known to be on disk.
+        store.delete(DATA.address("a/b/1"))
+        store.delete(DATA.address("a/b/2"))
+        other.put(DATA.address("a/x"), [b"data"])
+        steps.clear()
+        store.put(DATA.address("a/c/4"), [b"data"])
+        assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/c"]
 
 
 # What is left behind
 
 
-def test_streams_give_back_their_files(store: LocalBlockStore) -> None:
+def test_streams_give_back_their_files(store: BlockStore) -> None:
     address = DATA.address("object")
     store.put(address, [b"x" * (3 << 20)])
     before = open_files()
@@ -357,7 +367,7 @@ def test_streams_give_back_their_files(store: LocalBlockStore) -> None:
     assert open_files() == before
 
 
-def test_no_drafts_are_left(store: LocalBlockStore, root: Path) -> None:
+def test_no_drafts_are_left(store: BlockStore, root: Path) -> None:
     address = DATA.address("a")
     for write in writes(store, address)[1:]:
         write()
@@ -371,7 +381,7 @@ def test_no_drafts_are_left(store: LocalBlockStore, root: Path) -> None:
 
 
 def test_abandoned_drafts_are_dropped_when_a_storage_is_opened(root: Path) -> None:
-    LocalBlockStore(root).close()
+    open_local(root).close()
     folder = root / ".lakebed" / "drafts"
     (folder / "old folder").mkdir()
     for name in ("old", "old folder/address", "new"):
@@ -379,11 +389,11 @@ def test_abandoned_drafts_are_dropped_when_a_storage_is_opened(root: Path) -> No
     long_ago = time.time() - ABANDONED_SECONDS - 1
     for name in ("old", "old folder"):
         os.utime(folder / name, (long_ago, long_ago))
-    LocalBlockStore(root).close()
+    open_local(root).close()
     assert [path.name for path in drafts(root)] == ["new"]
 
 
-def test_many_folders_are_used_with_few_descriptors(store: LocalBlockStore) -> None:
+def test_many_folders_are_used_with_few_descriptors(store: BlockStore) -> None:
     before = open_files()
     for number in range(300):
         store.put(DATA.address(f"{number}/object"), [])
@@ -395,9 +405,7 @@ def test_many_folders_are_used_with_few_descriptors(store: LocalBlockStore) -> N
 # Damage and parts
 
 
-def test_a_file_that_is_cut_while_it_is_read_is_reported(
-    store: LocalBlockStore, root: Path
-) -> None:
+def test_a_file_that_is_cut_while_it_is_read_is_reported(store: BlockStore, root: Path) -> None:
     store.put(DATA.address("a"), [b"x" * (3 << 20)])
     stream = store.get(DATA.address("a"))
     next(stream)
@@ -406,7 +414,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_reported(
         list(stream)
 
 
-def test_the_etag_of_a_part_is_its_md5(store: LocalBlockStore) -> None:
+def test_the_etag_of_a_part_is_its_md5(store: BlockStore) -> None:
     address = DATA.address("object")
     upload_id = store.create_upload(address)
     part = store.put_part(address, upload_id, 1, [b"da", b"ta"], size=4)

@@ -31,6 +31,7 @@ import pyarrow as pa
 from lakebed.block.adapter import (
     BlockStore,
     ByteStream,
+    DeleteResult,
     ETag,
     ObjectInfo,
     Part,
@@ -48,6 +49,7 @@ from lakebed.block.drivers.local.files import (
     etag_of,
     explained,
     make_folder,
+    sync_folder,
 )
 from lakebed.block.drivers.local.places import (
     RESERVED_FOLDER,
@@ -78,6 +80,7 @@ from lakebed.block.streams import (
     list_batch,
     moment,
 )
+from lakebed.runtime import Runtime
 
 _Condition = Callable[[Folder, os.stat_result | None], None]
 """Raises unless the file found in the folder, or none, may be replaced."""
@@ -103,20 +106,24 @@ class LocalBlockStore(BlockStore):
     supports_presign = False
     part_bytes_min = 0
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, runtime: Runtime) -> None:
         with explained(root):
             make_folder(root)
             root = root.resolve()
-            self._root = os.fsencode(root)
-            self._drafts = root / RESERVED_FOLDER / "drafts"
-            for folder in (self._drafts, self._drafts.with_name("uploads")):
-                make_folder(folder)
-            make_folder(self._drafts.with_name("locks"))
+            reserved = root / RESERVED_FOLDER
+            self._drafts = reserved / "drafts"
+            for folder in (reserved, self._drafts, reserved / "uploads", reserved / "locks"):
+                folder.mkdir(exist_ok=True)
+            # Also if they were there: another process may have made them a moment ago.
+            sync_folder(root)
+            sync_folder(reserved)
             check_clock_of_files(self._drafts)
             drop_abandoned(self._drafts)
             self._tree = Tree(root)
-        self._locks = Locks(self._drafts.with_name("locks"))
-        self._uploads = Uploads(self._drafts.with_name("uploads"), self._drafts)
+        self._root = os.fsencode(root)
+        self._locks = Locks(reserved / "locks")
+        self._uploads = Uploads(reserved / "uploads", self._drafts)
+        self._runtime = runtime
         self._closed = False
 
     # Objects
@@ -164,6 +171,10 @@ class LocalBlockStore(BlockStore):
             except FileNotFoundError:
                 return
             self._tree.prune(place.folder)
+
+    def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        # Side by side, because then the disk is asked to flush once for many.
+        return self._runtime.map_parallel(self._delete_result, addresses)
 
     def copy(self, source: Address, destination: Address) -> None:
         place = self._place(destination)
