@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from hashlib import md5
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from lakebed.block import (
     Address,
     AlreadyExists,
     BlockStore,
+    ETag,
     InvalidAddress,
     LocalSettings,
     Namespace,
@@ -240,6 +241,61 @@ def test_puts_and_deletes_race_in_one_folder(root: Path) -> None:
         list(pool.map(churn, [b"1", b"2", b"3", b"4"]))
     assert not (root / "data").exists()
     assert drafts(root) == []
+
+
+RIVALS: dict[str, tuple[Callable[[BlockStore, Address, ETag], object], bytes | None]] = {
+    "put": (lambda store, address, _: store.put(address, [b"rival"]), b"rival"),
+    "replace": (lambda store, address, etag: store.replace(address, b"rival", etag), b"mine"),
+    "create": (lambda store, address, _: store.create(address, b"rival"), b"mine"),
+    "delete": (lambda store, address, _: store.delete(address), None),
+}
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+def test_nothing_comes_between_comparing_and_replacing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, rival: str
+) -> None:
+    call, expected = RIVALS[rival]
+    address = DATA.address("object")
+    real_rename = os.rename
+    with open_local(root) as store, open_local(root) as other, ThreadPoolExecutor(1) as pool:
+        etag = store.create(address, b"old")
+        futures: list[Future[object]] = []
+
+        def rename(*args: object, **kwargs: object) -> None:
+            """Give a rival all the time it needs, just before the object is replaced."""
+            if not futures:
+                futures.append(pool.submit(call, other, address, etag))
+                wait(futures, timeout=0.3)
+            real_rename(*args, **kwargs)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(os, "rename", rename)
+        store.replace(address, b"mine", etag)
+        error = futures[0].exception()
+        assert isinstance(error, PreconditionFailed | AlreadyExists | None)
+        assert (error is not None) == (rival in {"replace", "create"})
+        # The rival came after: it found what had been written, or wrote over it.
+        assert (store.read(address) if store.exists(address) else None) == expected
+
+
+def test_of_two_creators_in_the_same_moment_one_wins(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = DATA.address("object")
+    real_rename = os.rename
+    with open_local(root) as store, open_local(root) as other, ThreadPoolExecutor(1) as pool:
+        futures: list[Future[ETag]] = []
+
+        def rename(*args: object, **kwargs: object) -> None:
+            if not futures:
+                futures.append(pool.submit(other.create, address, b"rival"))
+                wait(futures, timeout=0.3)
+            real_rename(*args, **kwargs)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(os, "rename", rename)
+        store.create(address, b"mine")
+        assert isinstance(futures[0].exception(), AlreadyExists)
+        assert store.read(address) == b"mine"
 
 
 # Links and special files
