@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from hashlib import md5
 from pathlib import Path
+from types import NoneType
 
 import pytest
 
@@ -23,6 +24,8 @@ from lakebed.block import (
     Part,
     PreconditionFailed,
     StorageUnavailable,
+    UploadId,
+    UploadNotFound,
     open_block,
 )
 from lakebed.block.drivers.local.files import ABANDONED_SECONDS
@@ -476,6 +479,49 @@ def test_the_etag_of_a_part_is_its_md5(store: BlockStore) -> None:
     part = store.put_part(address, upload_id, 1, [b"da", b"ta"], size=4)
     assert part == Part(1, part.etag)
     assert part.etag == md5(b"data").hexdigest()
+
+
+def test_an_upload_id_leads_nowhere_else(store: BlockStore, root: Path) -> None:
+    address = DATA.address("object")
+    # What an upload looks like on disk, but made of objects.
+    store.put(DATA.address("trap/address"), [str(address).encode()])
+    (root / "data" / "trap" / "00001").write_bytes(b"data" + md5(b"data").hexdigest().encode())
+    for name in ("../../data/trap", str(root / "data" / "trap")):
+        upload_id = UploadId(name)
+        with pytest.raises(UploadNotFound):
+            store.list_parts(address, upload_id)
+        with pytest.raises(UploadNotFound):
+            store.put_part(address, upload_id, 1, [b"new!"], size=4)
+        store.abort_upload(address, upload_id)
+    assert listed(store) == ["trap/00001", "trap/address"]
+
+
+@pytest.mark.parametrize("rival", ["complete", "abort"])
+def test_an_upload_ends_once(root: Path, monkeypatch: pytest.MonkeyPatch, rival: str) -> None:
+    address = DATA.address("object")
+    real_rename = os.rename
+    with open_local(root) as store, open_local(root) as other, ThreadPoolExecutor(1) as pool:
+        upload_id = store.create_upload(address)
+        part = store.put_part(address, upload_id, 1, [b"data"], size=4)
+        futures: list[Future[object]] = []
+
+        def end() -> object:
+            if rival == "abort":
+                return other.abort_upload(address, upload_id)
+            return other.complete_upload(address, upload_id, [part])
+
+        def rename(*args: object, **kwargs: object) -> None:
+            if not futures:
+                futures.append(pool.submit(end))
+                wait(futures, timeout=0.3)
+            real_rename(*args, **kwargs)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(os, "rename", rename)
+        store.complete_upload(address, upload_id, [part])
+        error = futures[0].exception()
+        assert isinstance(error, UploadNotFound if rival == "complete" else NoneType)
+        assert store.read(address) == b"data"
+        assert list(store.list_uploads(DATA)) == []
 
 
 def test_the_root_may_be_reached_by_a_link(tmp_path: Path) -> None:
