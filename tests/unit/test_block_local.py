@@ -1,6 +1,7 @@
 """What is particular to local storage: names, links, folders, durability, what is left behind."""
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -375,6 +376,33 @@ def test_the_etag_of_a_part_is_its_md5(store: BlockStore) -> None:
     part = store.put_part(address, upload_id, 1, [b"da", b"ta"], size=4)
     assert part == Part(1, part.etag)
     assert part.etag == md5(b"data").hexdigest()
+
+
+def test_an_upload_may_have_more_parts_than_files_may_be_open(store: BlockStore) -> None:
+    address = DATA.address("object")
+    upload_id = store.create_upload(address)
+    parts = [
+        store.put_part(address, upload_id, number, [b"%03d" % number], size=3)
+        for number in range(1, 101)
+    ]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files() + 30, limits[1]))
+    try:
+        store.complete_upload(address, upload_id, parts)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert store.read(address) == b"".join(b"%03d" % number for number in range(1, 101))
+
+
+def test_a_damaged_storage_is_reported(store: BlockStore, root: Path) -> None:
+    address = DATA.address("object")
+    upload_id = store.create_upload(address)
+    calls = writes(store, address)
+    calls.append(lambda: store.put_part(address, upload_id, 1, [b"data"], size=4))
+    (root / ".lakebed" / "drafts").rmdir()
+    for write in calls:
+        with pytest.raises(StorageUnavailable, match="local://data/object"):
+            write()
 
 
 def test_an_upload_id_leads_nowhere_else(store: BlockStore, root: Path) -> None:

@@ -23,7 +23,7 @@ object to be read.
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,6 +45,7 @@ from lakebed.block.drivers.local.files import (
     Draft,
     Locks,
     check_clock_of_files,
+    drafted,
     drop_abandoned,
     etag_of,
     explained,
@@ -304,14 +305,8 @@ class LocalBlockStore(BlockStore):
         self._check_open()
         return place_of(self._root, address)
 
-    @contextmanager
-    def _draft(self, address: Address, data: bytes = b"") -> Iterator[Draft]:
-        with explained(address):
-            draft = Draft(self._drafts)
-        with draft:
-            with explained(address):
-                draft.write(data)
-            yield draft
+    def _draft(self, address: Address, data: bytes = b"") -> AbstractContextManager[Draft]:
+        return drafted(self._drafts, address, data)
 
     def _lock(self, place: Place) -> AbstractContextManager[None]:
         return self._locks.hold(str(place.address).encode())
