@@ -1,5 +1,6 @@
 """Adding a public name is a visible change."""
 
+import lakebed.block
 import lakebed.kv
 
 
@@ -27,3 +28,49 @@ def test_the_public_names_of_the_store() -> None:
     ]
     for name in lakebed.kv.__all__:
         assert hasattr(lakebed.kv, name)
+
+
+def test_the_public_names_of_block_storage() -> None:
+    assert sorted(lakebed.block.__all__) == [
+        "Address",
+        "AlreadyExists",
+        "AzureSettings",
+        "Between",
+        "BlockError",
+        "BlockSettings",
+        "BlockStore",
+        "ByteRange",
+        "ByteStream",
+        "DeleteResult",
+        "ETag",
+        "Forbidden",
+        "FromOffset",
+        "GCSSettings",
+        "InvalidAddress",
+        "InvalidArgument",
+        "InvalidPart",
+        "LIST_SCHEMA",
+        "LocalSettings",
+        "MemorySettings",
+        "Namespace",
+        "NotSupported",
+        "ObjectInfo",
+        "ObjectNotFound",
+        "PART_NUMBER_MAX",
+        "Part",
+        "PartInfo",
+        "PreconditionFailed",
+        "PutResult",
+        "RangeNotSatisfiable",
+        "S3Settings",
+        "StorageClosed",
+        "StorageFull",
+        "StorageUnavailable",
+        "Suffix",
+        "Upload",
+        "UploadId",
+        "UploadNotFound",
+        "open_block",
+    ]
+    for name in lakebed.block.__all__:
+        assert hasattr(lakebed.block, name)

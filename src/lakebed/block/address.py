@@ -1,0 +1,220 @@
+"""Where objects are: one canonical form of an address, and namespaces that addresses lie in.
+
+    local://name/path                                     below the root folder that is configured
+    mem://name/path
+    s3://bucket/path
+    gs://bucket/path
+    https://account.blob.core.windows.net/container/path
+
+What precedes the path is the *store*: scheme, and bucket or account and container. It has one
+spelling: scheme and host in lower case, no port. (S3 buckets of before 2018 with capital letters
+can therefore not be used.)
+
+The path is the object's key, raw. Nothing in it is decoded, collapsed or resolved: ``%20``, ``?``,
+``//`` and ``..`` stand for themselves, and ``s3://b//x`` is another object than ``s3://b/x``.
+
+`Address` and `Namespace` can only be built canonical, so comparing them compares places, and
+strings made of them by ``str`` can be compared, subtracted and joined just as well.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple, Self
+
+from lakebed.block.errors import InvalidAddress
+
+AZURE_SCHEME: Final = "https"
+
+# A name begins with a letter or digit, so no store can be called "..", or like a reserved folder.
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,254}")
+_AZURE_HOST: Final = re.compile(r"[a-z0-9]{1,64}\.blob\.core\.[a-z0-9.-]{1,128}")
+_AZURE_CONTAINER: Final = re.compile(r"\$?[a-z0-9][a-z0-9-]{0,62}")
+_NAMED_SCHEMES: Final = ("local", "mem", "s3", "gs")
+_FORMS: Final = (
+    "local://name/path, mem://name/path, s3://bucket/path, gs://bucket/path"
+    " or https://account.blob.core.windows.net/container/path"
+)
+
+
+class Store(NamedTuple):
+    """The parts of a store's name."""
+
+    scheme: str
+    """``local``, ``mem``, ``s3``, ``gs`` or ``https``."""
+
+    host: str
+    """Azure: the host of the account; others: the same as `bucket`."""
+
+    bucket: str
+    """The bucket or container; for local and memory the name."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """Where one object is. Addresses of one store are ordered as their paths are, as UTF-8 bytes.
+
+    Raises:
+        InvalidAddress: The store is not spelled canonically, or the path is empty, holds a NUL or
+            has no UTF-8 form.
+    """
+
+    store: str
+    """All that precedes the slash before the path: ``s3://bucket``."""
+
+    path: str
+    """The object's key, raw."""
+
+    def __post_init__(self) -> None:
+        split_store(self.store)
+        check_path(self.path)
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Return the address that a URL spells.
+
+        Raises:
+            InvalidAddress: It is not one of the forms above.
+        """
+        return cls(*_split(url))
+
+    @property
+    def parts(self) -> Store:
+        """The parts of the store's name."""
+        return split_store(self.store)
+
+    def __str__(self) -> str:
+        return f"{self.store}/{self.path}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Namespace:
+    """A place that addresses lie in: every path that begins with its prefix.
+
+    A prefix is empty, or ends in a slash: ``dev`` is no parent of ``dev-2``. An object whose path
+    is the prefix itself (a "directory marker") does not lie in it.
+
+    Raises:
+        InvalidAddress: The store is not spelled canonically, or the prefix is no such prefix.
+    """
+
+    store: str
+    """All that precedes the slash before the prefix: ``s3://bucket``."""
+
+    prefix: str
+    """Empty for the whole store, or a raw path that ends in a slash."""
+
+    def __post_init__(self) -> None:
+        split_store(self.store)
+        if self.prefix != "":
+            check_path(self.prefix)
+            if not self.prefix.endswith("/"):
+                raise InvalidAddress(f"the prefix {self.prefix!r} must end in a slash")
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Return the namespace that a URL spells, with or without a slash at its end.
+
+        Raises:
+            InvalidAddress: It is not one of the forms above.
+        """
+        store, prefix = _split(url)
+        return cls(store, prefix if prefix.endswith("/") or not prefix else prefix + "/")
+
+    @property
+    def parts(self) -> Store:
+        """The parts of the store's name."""
+        return split_store(self.store)
+
+    def address(self, relative: str) -> Address:
+        """Return the address of a path relative to this namespace; undone by `relative`.
+
+        Raises:
+            InvalidAddress: The path is empty, holds a NUL or has no UTF-8 form.
+        """
+        check_path(relative)
+        return Address(self.store, self.prefix + relative)
+
+    def relative(self, address: Address) -> str:
+        """Return the path of an address relative to this namespace; undone by `address`.
+
+        Raises:
+            InvalidAddress: The address does not lie in this namespace.
+        """
+        if address not in self:
+            raise InvalidAddress(f"{address} does not lie in {self}")
+        return address.path[len(self.prefix) :]
+
+    def folder(self, relative: str) -> "Namespace":
+        """Return the namespace of a folder in this one; `relative` may end in a slash or not.
+
+        Raises:
+            InvalidAddress: The path is empty, holds a NUL or has no UTF-8 form.
+        """
+        check_path(relative)
+        slash = "" if relative.endswith("/") else "/"
+        return Namespace(self.store, self.prefix + relative + slash)
+
+    def __contains__(self, address: Address) -> bool:
+        return (
+            address.store == self.store
+            and address.path.startswith(self.prefix)
+            and len(address.path) > len(self.prefix)
+        )
+
+    def __str__(self) -> str:
+        return f"{self.store}/{self.prefix}"
+
+
+@lru_cache(maxsize=1024)
+def split_store(store: str) -> Store:
+    """Return the parts of a store's canonical name.
+
+    Raises:
+        InvalidAddress: It is not spelled canonically.
+    """
+    scheme, _, rest = store.partition("://")
+    if scheme in _NAMED_SCHEMES and _NAME.fullmatch(rest):
+        return Store(scheme, rest, rest)
+    host, _, container = rest.partition("/")
+    if (
+        scheme == AZURE_SCHEME
+        and _AZURE_HOST.fullmatch(host)
+        and _AZURE_CONTAINER.fullmatch(container)
+    ):
+        return Store(scheme, host, container)
+    raise InvalidAddress(f"no store is called {store!r}: use {_FORMS}")
+
+
+def check_path(path: str) -> None:
+    """Refuse what cannot be the key of an object anywhere.
+
+    Raises:
+        InvalidAddress: The path is empty, holds a NUL or has no UTF-8 form.
+    """
+    if not isinstance(path, str):
+        raise InvalidAddress(f"a path must be str, not {type(path).__name__}")
+    if not path:
+        raise InvalidAddress("a path must not be empty")
+    if "\x00" in path:
+        raise InvalidAddress(f"the path {path!r} holds a NUL")
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidAddress(f"the path {path!r} has no UTF-8 form: {error.reason}") from None
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Return the canonical store and the raw path of a URL; the caller checks both."""
+    if not isinstance(url, str):
+        raise InvalidAddress(f"an address must be str, not {type(url).__name__}")
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        raise InvalidAddress(f"{url!r} is no address: use {_FORMS}")
+    scheme = scheme.lower()
+    host, _, path = rest.partition("/")
+    host = host.lower()
+    if scheme != AZURE_SCHEME:
+        return f"{scheme}://{host}", path
+    container, _, path = path.partition("/")
+    return f"{scheme}://{host.removesuffix(':443')}/{container}", path

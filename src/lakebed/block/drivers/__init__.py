@@ -1,0 +1,1 @@
+"""One module a storage; each loads only when its settings are opened."""

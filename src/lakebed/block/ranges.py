@@ -1,0 +1,81 @@
+"""Which bytes of an object to read."""
+
+from dataclasses import dataclass
+
+from lakebed.block.errors import InvalidArgument, RangeNotSatisfiable
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The bytes from one offset to another; an end beyond the object's is the object's.
+
+    Raises:
+        InvalidArgument: The range is empty or begins before the object.
+    """
+
+    start: int
+    """Offset of the first byte."""
+
+    end: int
+    """Offset after the last byte."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.end:
+            raise InvalidArgument(f"there are no bytes from {self.start} up to {self.end}")
+
+
+@dataclass(frozen=True, slots=True)
+class FromOffset:
+    """The bytes from an offset to the end.
+
+    Raises:
+        InvalidArgument: The offset is negative.
+    """
+
+    start: int
+    """Offset of the first byte."""
+
+    def __post_init__(self) -> None:
+        if self.start < 0:
+            raise InvalidArgument(f"an offset must not be negative, and is {self.start}")
+
+
+@dataclass(frozen=True, slots=True)
+class Suffix:
+    """The last bytes; all of them if the object is shorter.
+
+    Raises:
+        InvalidArgument: The length is not positive.
+    """
+
+    length: int
+    """How many bytes, at most."""
+
+    def __post_init__(self) -> None:
+        if self.length <= 0:
+            raise InvalidArgument(f"a suffix must have a length above 0, not {self.length}")
+
+
+ByteRange = Between | FromOffset | Suffix
+
+
+def resolve(byte_range: ByteRange | None, size: int) -> tuple[int, int]:
+    """Return offset and length of the bytes that a range means in an object of `size` bytes.
+
+    No range means all bytes, none included. A range must meet at least one.
+
+    Raises:
+        RangeNotSatisfiable: It begins at or after the end, or the object is empty.
+    """
+    match byte_range:
+        case None:
+            return 0, size
+        case Between(start, end):
+            end = min(end, size)
+        case FromOffset(start):
+            end = size
+        case Suffix(length):
+            start, end = max(0, size - length), size
+    if start >= end:
+        raise RangeNotSatisfiable(f"{byte_range} lies outside an object of {size} bytes")
+    return start, end - start

@@ -1,0 +1,50 @@
+"""From settings to a storage ready to use."""
+
+from collections.abc import Callable
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final
+
+from lakebed.block.adapter import BlockStore
+from lakebed.block.settings import (
+    AzureSettings,
+    BlockSettings,
+    GCSSettings,
+    LocalSettings,
+    MemorySettings,
+    S3Settings,
+)
+from lakebed.errors import MissingExtraError
+from lakebed.runtime import Runtime, ThreadRuntime
+
+OpenDriver = Callable[[BlockSettings, Runtime], BlockStore]
+
+# Settings -> module with a function `open_driver(settings, runtime)`, and the extra that it needs.
+# By name, so that a vendor's library loads only where it is used.
+_DRIVERS: Final = MappingProxyType(
+    {
+        LocalSettings: ("lakebed.block.drivers.local", None),
+        MemorySettings: ("lakebed.block.drivers.memory", None),
+        S3Settings: ("lakebed.block.drivers.s3", "s3"),
+        GCSSettings: ("lakebed.block.drivers.gcs", "gcs"),
+        AzureSettings: ("lakebed.block.drivers.azure", "azure"),
+    }
+)
+
+
+def open_block(settings: BlockSettings, *, runtime: Runtime | None = None) -> BlockStore:
+    """Open the storage that the settings describe.
+
+    Raises:
+        InvalidArgument: The settings contradict each other.
+        MissingExtraError: The driver needs an extra that is not installed; the message says which.
+        Forbidden: The local root cannot be made or used by this user.
+    """
+    module, extra = _DRIVERS[type(settings)]
+    try:
+        open_driver: OpenDriver = import_module(module).open_driver
+    except ModuleNotFoundError as error:
+        if extra is None or (error.name or "").startswith("lakebed"):
+            raise
+        raise MissingExtraError(f"block storage by {type(settings).__name__}", extra) from error
+    return open_driver(settings, runtime or ThreadRuntime())

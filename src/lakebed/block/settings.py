@@ -1,0 +1,58 @@
+"""How to reach a storage: one frozen class for each kind; no secret shows in a ``repr``."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    """A folder of this machine; ``local://name/path`` is the file ``name/path`` in it."""
+
+    root: Path
+    """The folder; made if it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """The memory of this process; each store that is opened begins empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """Amazon S3 or a server that speaks its protocol.
+
+    Without keys, credentials are found as the vendor's tools find them: in the environment, in its
+    files, from the machine's role.
+    """
+
+    region: str = "us-east-1"
+    endpoint: str | None = None
+    """``http://127.0.0.1:8333``; None for Amazon's own."""
+    access_key_id: str | None = None
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    path_style: bool = False
+    """Whether the bucket goes into the path and not into the host name of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class GCSSettings:
+    """Google Cloud Storage; experimental."""
+
+    service_account_file: Path | None = None
+    """None: credentials are found as the vendor's tools find them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AzureSettings:
+    """One storage account of Azure Blob Storage."""
+
+    account: str
+    account_key: str | None = field(default=None, repr=False)
+    """None: credentials are found as the vendor's tools find them."""
+    endpoint: str | None = None
+    """``http://127.0.0.1:10000/account``; None for Azure's own. Addresses are the same with both:
+    ``https://account.blob.core.windows.net/container/path``."""
+
+
+BlockSettings = LocalSettings | MemorySettings | S3Settings | GCSSettings | AzureSettings
