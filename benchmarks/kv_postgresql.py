@@ -6,7 +6,6 @@ rounds, and medians are compared, since other work on the machine disturbs both 
 
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from threading import Barrier
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from benchmarks.report import Row, report
+from benchmarks.report import Row
 from lakebed.kv import Store, Version, open_store
 from lakebed.kv.drivers.postgresql import statements
 from lakebed.testing.servers import postgresql_server
@@ -31,7 +30,7 @@ BAR = 0.7
 Call = Callable[[int, int], object]
 
 
-def measure(scale: float = 1.0) -> list[Row]:
+def measure(*, scale: float) -> list[Row]:
     """Measure `get` and `set_if`; `scale` shrinks the number of calls."""
     calls = max(2, int(400 * scale))
     rounds = ROUNDS if scale >= 1 else 1
@@ -142,7 +141,3 @@ def _bare_set_if(pool: ConnectionPool[psycopg.Connection], versions: dict[bytes,
         versions[key] = new
 
     return call
-
-
-if __name__ == "__main__":
-    sys.exit(report(measure()))

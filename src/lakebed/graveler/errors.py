@@ -145,7 +145,7 @@ class UnsortedEntries(Invalid):
 class PreconditionFailed(GravelerError):
     """A conditional write found another state than it asked for; nothing was written."""
 
-    kind = "precondition_failed"
+    kind = "entry_precondition_failed"
 
     def __init__(self, key: bytes, found: str) -> None:
         super().__init__(f"the condition on {key!r} does not hold: {found}")

@@ -132,7 +132,7 @@ def _check_part(name: str, part: object, limit: int, *, may_be_empty: bool = Fal
 # Pages of a scan: small at first, since many callers want few entries; then large, since every page
 # costs a round trip; never so large that big values fill the memory.
 FIRST_PAGE: Final = 32
-LARGEST_PAGE: Final = 4096
+LARGEST_PAGE: Final = 1024
 PAGE_BYTES: Final = 4 << 20
 
 _value_of = itemgetter(1)
@@ -284,6 +284,7 @@ class Store(ABC):
         """Write many keys of one partition, each as by `set`; not all at once.
 
         Raises:
+            InvalidArgument: An item is refused; those before it may have been written.
             OutcomeUnknown: Any of them may have been applied; none will be applied later.
         """
         for key, value in items:

@@ -2,8 +2,7 @@
 
 - ``lakebed_kv_seconds``: how long calls took, failed ones included.
 - ``lakebed_kv_errors_total``: calls that raised, by the kind of the error. A missing key is an
-  answer,
-  not an error; a failed predicate is counted, because many of them mean contention.
+  answer, not an error; a failed predicate is counted, because many of them mean contention.
 """
 
 from collections.abc import Callable, Iterable, Sequence

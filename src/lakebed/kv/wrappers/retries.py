@@ -189,9 +189,13 @@ class RetryingStore(Store):
 
     def drop_partition(self, partition: bytes) -> None:
         try:
-            self._inner.drop_partition(partition)
+            try:
+                self._inner.drop_partition(partition)
+            except StoreUnavailable as error:
+                self._repeat(lambda: self._inner.drop_partition(partition), error)
         except StoreUnavailable as error:
-            self._repeat(lambda: self._inner.drop_partition(partition), error)
+            # Drivers drop in steps, and steps before the one that failed may have been applied.
+            raise OutcomeUnknown(f"perhaps only some keys were dropped: {error}") from error
 
     def close(self) -> None:
         self._inner.close()

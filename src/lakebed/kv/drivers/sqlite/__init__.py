@@ -1,0 +1,5 @@
+"""A store in one SQLite file: the embedded default. Threads and processes may share the file."""
+
+from lakebed.kv.drivers.sqlite.driver import open_driver
+
+__all__ = ["open_driver"]

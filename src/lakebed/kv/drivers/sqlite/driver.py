@@ -1,0 +1,157 @@
+"""The store: what each call of the interface is in SQL."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from lakebed.kv.drivers.sqlite.file import DatabaseFile, path_of
+from lakebed.kv.drivers.sqlite.readers import Readers
+from lakebed.kv.drivers.sqlite.writer import Writer
+from lakebed.kv.errors import KeyNotFound, PredicateFailed
+from lakebed.kv.store import (
+    ABSENT,
+    EXISTS,
+    Entry,
+    Limits,
+    Predicate,
+    Store,
+    Version,
+    check_predicate,
+    check_version,
+    new_version,
+)
+from lakebed.runtime import Runtime
+
+# Numbered in the order of the columns; the columns of a SELECT in the order of an Entry.
+_GET: Final = "SELECT key, value, version FROM entries WHERE partition = ?1 AND key = ?2"
+_SCAN: Final = """
+    SELECT key, value, version FROM entries
+    WHERE partition = ?1 AND key >= ?2 ORDER BY key LIMIT ?3
+"""
+_SET: Final = "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3, ?4)"
+_SET_IF_ABSENT: Final = "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3, ?4)"
+_SET_IF_EXISTS: Final = (
+    "UPDATE entries SET value = ?3, version = ?4 WHERE partition = ?1 AND key = ?2"
+)
+_SET_IF_VERSION: Final = f"{_SET_IF_EXISTS} AND version = ?5"
+_DELETE: Final = "DELETE FROM entries WHERE partition = ?1 AND key = ?2"
+_DELETE_IF: Final = f"{_DELETE} AND version = ?3"
+
+_LAST_KEY: Final = "SELECT max(key) FROM entries WHERE partition = ?1"
+_CHUNK_END: Final = """
+    SELECT key FROM entries
+    WHERE partition = ?1 AND key >= ?2 AND key <= ?3 ORDER BY key LIMIT 1 OFFSET ?4
+"""
+_DELETE_RANGE: Final = "DELETE FROM entries WHERE partition = ?1 AND key >= ?2 AND key <= ?3"
+
+# Rows that dropping a partition deletes at a time; other writers get their turn in between.
+DROP_CHUNK: Final = 1000
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in a file, creating it if need be; see `lakebed.kv.open_store`."""
+    return SqliteStore(DatabaseFile(path_of(url)), runtime)
+
+
+class SqliteStore(Store):
+    """A store in one file: reads on connections of a pool, writes through one thread."""
+
+    name = "sqlite"
+    limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
+    shared_between_processes = True
+
+    def __init__(self, file: DatabaseFile, runtime: Runtime) -> None:
+        """Open the connections.
+
+        Raises:
+            StoreUnavailable: The file cannot be opened.
+        """
+        self._runtime = runtime
+        self._readers = Readers(file)
+        try:
+            self.writer = Writer(file)
+        except sqlite3.Error as error:
+            raise file.failure(error) from error
+
+    def get(self, partition: bytes, key: bytes) -> Entry:
+        self.limits.check(partition, key)
+        found = self._readers.fetch_entries(_GET, (partition, key))
+        if not found:
+            raise KeyNotFound(partition, key)
+        return found[0]
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        self.limits.check(partition, key, value)
+        version = version or new_version(self._runtime)
+        self.writer.execute(_SET, [(partition, key, value, version)], size_bytes=len(value))
+        return version
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        self.limits.check(partition, key, value)
+        check_predicate(predicate)
+        version = version or new_version(self._runtime)
+        row: tuple[bytes, ...] = (partition, key, value, version)
+        if predicate is ABSENT:
+            statement = _SET_IF_ABSENT
+        elif predicate is EXISTS:
+            statement = _SET_IF_EXISTS
+        else:
+            statement = _SET_IF_VERSION
+            row += (predicate,)
+        if not self.writer.execute(statement, [row], size_bytes=len(value)):
+            raise PredicateFailed(partition, key)
+        return version
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        self.limits.check(partition, key)
+        self.writer.execute(_DELETE, [(partition, key)])
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        self.limits.check(partition, key)
+        check_version(predicate)
+        if not self.writer.execute(_DELETE_IF, [(partition, key, predicate)]):
+            raise PredicateFailed(partition, key)
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+        return self._readers.fetch_entries(_SCAN, (partition, start, limit))
+
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
+        for partition, key in keys:
+            self.limits.check(partition, key)
+        return self._readers.fetch_each(_GET, keys)
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        rows = []
+        size_bytes = 0
+        for key, value in items:
+            self.limits.check(partition, key, value)
+            rows.append((partition, key, value, new_version(self._runtime)))
+            size_bytes += len(value)
+        self.writer.execute(_SET, rows, size_bytes=size_bytes)
+
+    def drop_partition(self, partition: bytes) -> None:
+        self.limits.check_partition(partition)
+        # To the last key of now: keys written meanwhile must not make this endless.
+        [(last,)] = self._readers.fetch(_LAST_KEY, (partition,))
+        start = b""
+        while last is not None:
+            ends = self._readers.fetch(_CHUNK_END, (partition, start, last, DROP_CHUNK - 1))
+            end = ends[0][0] if ends else last
+            self.writer.execute(_DELETE_RANGE, [(partition, start, end)])
+            if end == last:
+                return
+            start = end
+
+    def close(self) -> None:
+        self._readers.close()
+        self.writer.close()

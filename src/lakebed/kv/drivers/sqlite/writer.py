@@ -1,0 +1,302 @@
+"""Group commit: one thread writes for all callers of a store, many writes to a transaction.
+
+A durable commit costs a wait for the disk, however little it carries. So callers hand their writes
+to the thread and wait. The thread takes the lock on the file and only then collects what has queued
+up, so that the time it waits for another process makes its batch larger. It runs the whole batch in
+one transaction, and tells every caller its result after the commit. That holds for a failed
+predicate too: it may rest on a write of the same batch, which is not certain before.
+
+Callers wait without a timeout: a caller that went away might see its write applied afterwards. The
+thread owes everyone an answer, and gives one whatever happens.
+"""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from lakebed.kv.drivers.sqlite.file import PATIENCE_SECONDS, DatabaseFile, error_code, is_busy
+from lakebed.kv.errors import OutcomeUnknown, StoreClosed, StoreUnavailable
+
+Row = tuple[bytes, ...]
+
+# A batch ends when it has reached either; other processes wait for the lock meanwhile.
+BATCH_OPERATIONS: Final = 1000
+BATCH_BYTES: Final = 16 << 20
+
+# SQLite moves the log into the file when it has grown a little, and then starts it anew; but never
+# while anyone reads from it, and on a busy store someone always does. Beyond this size, hold up
+# the writers until the readers are through.
+LARGEST_LOG_BYTES: Final = 64 << 20
+_READERS_PATIENCE_SECONDS: Final = 1.0
+
+# SQLite's own waiting sleeps for up to 100 ms at a time, many times what a commit takes.
+_SHORTEST_PAUSE_SECONDS: Final = 0.0001
+_LONGEST_PAUSE_SECONDS: Final = 0.0005
+
+# Callers just answered often come back at once. To wait for them a moment makes larger batches, and
+# lets another process have the lock.
+_LINGER_SECONDS: Final = 0.0001
+
+_OVERSLEPT_SECONDS: Final = 1.0
+
+
+class _Operation:
+    """A statement run for each of some rows, all or none; and its result, once it has one."""
+
+    __slots__ = (
+        "answered",
+        "changed",
+        "error",
+        "following",
+        "latch",
+        "rows",
+        "size_bytes",
+        "statement",
+    )
+
+    def __init__(self, statement: str, rows: Sequence[Row], size_bytes: int) -> None:
+        self.statement = statement
+        self.rows = rows
+        self.size_bytes = size_bytes
+        self.changed = 0
+        self.error: OutcomeUnknown | None = None
+        self.answered = False
+        # The cheapest way to wait for another thread: a lock that the other one releases.
+        self.latch = threading.Lock()
+        self.latch.acquire()
+        self.following: _Operation | None = None
+
+    def wait(self) -> int:
+        """Wait for the answer, wake the next caller, and return how many rows were changed."""
+        try:
+            while not self.answered:
+                # Ends by itself now and then, lest a caller that was interrupted between waking
+                # up and waking us keeps us here.
+                self.latch.acquire(timeout=_OVERSLEPT_SECONDS)
+        except BaseException:
+            # Ctrl-C. The write must not be applied after this call has ended: see it through.
+            while not self.answered:
+                time.sleep(_LONGEST_PAUSE_SECONDS)
+            raise
+        finally:
+            if self.following is not None:
+                self.following.latch.release()
+        if self.error is not None:
+            raise self.error
+        return self.changed
+
+
+def _answer(operations: list[_Operation], error: OutcomeUnknown | None) -> None:
+    """Hand over the result of the operations.
+
+    Only the first caller is woken; each wakes the next. If all woke at once, they would get in each
+    other's way: only one thread can run Python at a time.
+    """
+    waiting = [operation for operation in operations if not operation.answered]
+    for operation, following in pairwise(waiting):
+        operation.following = following
+    for operation in waiting:
+        if error is not None:
+            # One for each caller: raising the same exception in many threads would mix them up.
+            operation.error = type(error)(*error.args)
+            operation.error.__cause__ = error.__cause__
+        operation.answered = True
+    if waiting:
+        waiting[0].latch.release()
+
+
+class Writer:
+    """The thread that writes to a file, and the queue before it."""
+
+    def __init__(self, file: DatabaseFile) -> None:
+        """Start the thread.
+
+        Raises:
+            sqlite3.Error: The file cannot be opened.
+        """
+        self.commits = 0
+        """Transactions committed so far."""
+        self.writes = 0
+        """Operations in those transactions."""
+        self._file = file
+        self._connection = self._connect()
+        self._queue: SimpleQueue[_Operation | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._ending = False
+        self._log_limit_bytes = LARGEST_LOG_BYTES
+        # A daemon: a program that forgets to close its store must be able to end.
+        self._thread = threading.Thread(target=self._run, name="lakebed-sqlite", daemon=True)
+        self._thread.start()
+
+    def execute(self, statement: str, rows: Sequence[Row], *, size_bytes: int = 0) -> int:
+        """Run a statement for each of the rows, all or none; return how many rows it changed.
+
+        Raises:
+            StoreUnavailable: Nothing was changed.
+            OutcomeUnknown: The commit failed in a way that leaves open whether it was applied.
+            StoreClosed: The writer was closed.
+        """
+        operation = _Operation(statement, rows, size_bytes)
+        # The lock makes sure that nothing is queued behind the end.
+        with self._lock:
+            if self._closed:
+                raise StoreClosed
+            self._queue.put(operation)
+        return operation.wait()
+
+    def close(self) -> None:
+        """Finish what is queued, then end the thread."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        served = 0
+        while not self._ending:
+            if self._queue.qsize() < served > 1:
+                time.sleep(_LINGER_SECONDS)
+            first = self._queue.get()
+            if first is None:
+                break
+            served = self._serve_safely([first])
+            del first  # its value may be large, and the next write a long time away
+        self._connection.close()
+
+    def _serve_safely(self, batch: list[_Operation]) -> int:
+        try:
+            self._serve(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, callers wait for an answer
+            _answer(batch, self._unknown(error))
+        with suppress(sqlite3.Error):
+            self._bound_log()
+        return len(batch)
+
+    def _serve(self, batch: list[_Operation]) -> None:
+        """Write the batch together with what is queued behind it, and answer every caller."""
+        locked_out = self._begin()
+        self._collect(batch)
+        if locked_out:
+            _answer(batch, locked_out)
+            return
+        error = self._finish(batch)
+        if isinstance(error, StoreUnavailable) and len(batch) > 1:
+            self._serve_each(batch)
+        else:
+            _answer(batch, error)
+
+    def _serve_each(self, batch: list[_Operation]) -> None:
+        """Write the operations one by one: what spoilt the batch must not fail the others."""
+        for operation in batch:
+            locked_out = self._begin()
+            if locked_out:
+                _answer(batch, locked_out)
+                return
+            _answer([operation], self._finish([operation]))
+
+    def _collect(self, batch: list[_Operation]) -> None:
+        size_bytes = batch[0].size_bytes
+        while len(batch) < BATCH_OPERATIONS and size_bytes < BATCH_BYTES:
+            try:
+                operation = self._queue.get_nowait()
+            except Empty:
+                return
+            if operation is None:
+                self._ending = True
+                return
+            batch.append(operation)
+            size_bytes += operation.size_bytes
+
+    def _begin(self) -> StoreUnavailable | None:
+        """Take the lock on the file, which other processes write to as well."""
+        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        pause = _SHORTEST_PAUSE_SECONDS
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                if not is_busy(error):
+                    self._replace_connection()
+                    return self._file.failure(error)
+                if time.monotonic() > give_up_at:
+                    return StoreUnavailable(
+                        f"another process kept {self._file.path} locked for"
+                        f" {PATIENCE_SECONDS:g} seconds"
+                    )
+            else:
+                return None
+            time.sleep(pause)
+            pause = min(pause * 1.2, _LONGEST_PAUSE_SECONDS)
+
+    def _finish(self, batch: list[_Operation]) -> OutcomeUnknown | None:
+        """Run the operations in the transaction just begun, and commit it."""
+        try:
+            # No cursor is kept in a name: it would keep the lock when the connection is replaced.
+            for each in batch:
+                each.changed = self._connection.executemany(each.statement, each.rows).rowcount
+        except Exception as error:  # noqa: BLE001 - the transaction is rolled back, whatever it was
+            self._roll_back()
+            return self._file.failure(error)
+        try:
+            self._commit()
+        except sqlite3.Error as error:
+            if error_code(error) == sqlite3.SQLITE_FULL:
+                self._roll_back()
+                return self._file.failure(error)
+            return self._unknown(error)
+        self.commits += 1
+        self.writes += len(batch)
+        return None
+
+    def _commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        try:
+            # SQLite may have done it already: it does after some errors.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._replace_connection()
+
+    def _unknown(self, error: Exception) -> OutcomeUnknown:
+        """Settle what a failed commit may have left, and say that its outcome is unknown."""
+        self._replace_connection()
+        # The failed commit may lie whole in the log, where a recovery after a crash would find and
+        # apply it. The next commit overwrites it there; so make one that changes nothing. Should
+        # that fail too, the callers must still get their answer.
+        with suppress(Exception):
+            if self._begin() is None:
+                self._connection.execute("PRAGMA user_version = 0")
+                self._connection.execute("COMMIT")
+        unknown = OutcomeUnknown(f"a commit to {self._file.path} failed: {error}")
+        unknown.__cause__ = error
+        return unknown
+
+    def _bound_log(self) -> None:
+        size_bytes = self._file.log_bytes()
+        if size_bytes < self._log_limit_bytes:
+            return
+        patience_ms = int(_READERS_PATIENCE_SECONDS * 1000)
+        self._connection.execute(f"PRAGMA busy_timeout = {patience_ms}")
+        busy, *_ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        # A reader that does not end must not hold up the writers again and again.
+        self._log_limit_bytes = 2 * size_bytes if busy else LARGEST_LOG_BYTES
+
+    def _replace_connection(self) -> None:
+        with suppress(sqlite3.Error):
+            self._connection.close()
+            self._connection = self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = self._file.connect()
+        connection.execute("PRAGMA busy_timeout = 0")  # `_begin` does the waiting
+        return connection

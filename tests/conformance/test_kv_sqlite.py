@@ -1,0 +1,11 @@
+from pathlib import Path
+
+import pytest
+
+from lakebed.testing.kv import StoreConformance
+
+
+class TestSqliteStore(StoreConformance):
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return f"sqlite:///{tmp_path}/lakebed.db"
