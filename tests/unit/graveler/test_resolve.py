@@ -165,7 +165,7 @@ def test_chains_follow_the_parents(
     commits = world.build(history)
     by_id = {commit.id: commit for commit in commits}
     resolver = Resolver(world.branches, world.tags, world.commits)
-    expression = commits[-1].id
+    expression: str = commits[-1].id
     expected: Commit | None = commits[-1]
     for kind, number in steps:
         expression += kind + ("" if number is None else str(number))
