@@ -85,6 +85,11 @@ def test_the_id_covers_every_value(column: str, value: object) -> None:
     assert refs_id(kind, tables[0]) != refs_id(kind, tables[1])
 
 
+def test_the_id_tells_where_one_list_ends_and_the_next_begins() -> None:
+    one, other = (pa.table({"list": lists}) for lists in ([["a"], ["b", "c"]], [["a", "b"], ["c"]]))
+    assert content_id("kind", one) != content_id("kind", other)
+
+
 def test_the_id_of_a_slice_is_that_of_its_rows() -> None:
     rows = [{"list": ["a"], "flag": True}, {"list": ["b", "c"], "flag": False}, {"list": []}]
     schema = pa.schema([("list", pa.list_(pa.string())), ("flag", pa.bool_())])

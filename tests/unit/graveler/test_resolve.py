@@ -101,6 +101,7 @@ def test_a_branch_wins_over_a_tag_and_both_over_a_commit(refs: Refs) -> None:
         assert refs.commit_id(name) == refs.second.id
         refs.branches.create(refs.repository, BranchID(name), refs.root.id)
         assert refs.commit_id(name) == refs.root.id
+        assert refs.commit_id(name + "~0") == refs.root.id
 
 
 @pytest.mark.parametrize("expression", ["other", "other~1", "other@", "other$", "v2.0"])
