@@ -1,9 +1,10 @@
 """The bytes on disk: Arrow schemas, readers and writers of every file that Lakebed keeps.
 
-Committed metadata are Parquet files in the storage namespace of a repository:
+Committed metadata and dumps are Parquet files in the storage namespace of a repository:
 
     _lakebed/ranges/<id>.parquet        entries, sorted by key (`ENTRY_SCHEMA`)
     _lakebed/metaranges/<id>.parquet    the ranges of one commit (`METARANGE_SCHEMA`)
+    _lakebed/refs/<dump id>/…           a dump of all branches, tags and commits (see `refs`)
 
 They are ordinary Parquet: DuckDB, Spark or pandas read them as they lie. The content of a commit
 whose metarange is known, the largest files first, in DuckDB:
@@ -54,15 +55,34 @@ from lakebed.formats.ranges import (
     range_id,
     range_path,
 )
+from lakebed.formats.refs import (
+    MANIFEST_NAME,
+    REF_SCHEMAS,
+    DumpFile,
+    DumpID,
+    DumpManifest,
+    RefKind,
+    decode_manifest,
+    decode_refs,
+    dump_path,
+    encode_manifest,
+    encode_refs,
+    refs_id,
+)
 
 __all__ = [
     "CHANGE_SCHEMA",
     "ENTRY_SCHEMA",
     "FORMAT_VERSION",
+    "MANIFEST_NAME",
     "METARANGE_SCHEMA",
     "OWNER_PATH",
+    "REF_SCHEMAS",
     "AddressType",
     "DamagedFile",
+    "DumpFile",
+    "DumpID",
+    "DumpManifest",
     "Entry",
     "ForeignFile",
     "FormatError",
@@ -73,13 +93,19 @@ __all__ = [
     "Owner",
     "RangeID",
     "RangeRef",
+    "RefKind",
     "conform_entries",
+    "decode_manifest",
     "decode_metarange",
     "decode_owner",
     "decode_range",
+    "decode_refs",
+    "dump_path",
+    "encode_manifest",
     "encode_metarange",
     "encode_owner",
     "encode_range",
+    "encode_refs",
     "entries_of",
     "entries_table",
     "entry_at",
@@ -88,4 +114,5 @@ __all__ = [
     "metarange_table",
     "range_id",
     "range_path",
+    "refs_id",
 ]

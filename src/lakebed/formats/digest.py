@@ -6,8 +6,9 @@ therefore be computed before a file is written, stays the same when the Parquet 
 is checked against what a reader decoded.
 
     id      = SHA-256 of: kind, row count, and for each column its name and digest
-    column  = SHA-256 of: fixed width: the values, little-endian
+    column  = SHA-256 of: fixed width: the values, little-endian; of booleans, a byte each
                           bytes, text: all lengths (int32), then all bytes
+                          list:        all lengths (int32), then the digest of the flattened values
                           map:         all lengths (int32), then the digests of the flattened keys
                                        and of the flattened values
 
@@ -48,7 +49,11 @@ def _digest(array: pa.Array) -> bytes:
     if array.null_count:
         raise TypeError("a column with nulls has no digest")
     if pa.types.is_map(array.type):
-        return _digest_map(array)
+        return _digest_nested(array.offsets, array.keys, array.items)
+    if pa.types.is_list(array.type):
+        return _digest_nested(array.offsets, array.values)
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.int8())
     digest = hashlib.sha256()
     if pa.types.is_binary(array.type) or pa.types.is_string(array.type):
         digest.update(_fixed_width(pc.binary_length(array)))
@@ -58,13 +63,12 @@ def _digest(array: pa.Array) -> bytes:
     return digest.digest()
 
 
-def _digest_map(array: pa.MapArray) -> bytes:
-    offsets = array.offsets
+def _digest_nested(offsets: pa.Array, *flat: pa.Array) -> bytes:
     digest = hashlib.sha256(_fixed_width(pc.subtract(offsets[1:], offsets[:-1])))
-    # Of a slice, `keys` and `items` are still those of the whole array.
+    # Of a slice, the flattened values are still those of the whole array.
     first, last = offsets[0].as_py(), offsets[-1].as_py()
-    for flat in (array.keys, array.items):
-        digest.update(_digest(flat[first:last]))
+    for values in flat:
+        digest.update(_digest(values[first:last]))
     return digest.digest()
 
 

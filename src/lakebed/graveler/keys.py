@@ -26,6 +26,11 @@ BRANCHES: Final = Kind(b"branches/", pb.Branch)
 TAGS: Final = Kind(b"tags/", pb.Tag)
 COMMITS: Final = Kind(b"commits/", pb.Commit)
 
+PROTECTION: Final = Kind(b"settings/", pb.BranchProtection)
+PROTECTION_NAME: Final = b"branch_protection"
+RESTORED: Final = Kind(b"settings/", pb.RestoredRefs)
+RESTORED_NAME: Final = b"restored_refs"
+
 STAGED_PREFIX: Final = b"key/"
 """Before the path of an object, in the partition of a staging token."""
 

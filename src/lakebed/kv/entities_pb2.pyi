@@ -123,6 +123,26 @@ class Commit(_message.Message):
     nonce: bytes
     def __init__(self, version: _Optional[int] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metarange_id: _Optional[str] = ..., created_us: _Optional[int] = ..., parents: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., generation: _Optional[int] = ..., consumed_tokens: _Optional[_Iterable[str]] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
+class BranchProtection(_message.Message):
+    __slots__ = ("rules",)
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    rules: _containers.RepeatedCompositeFieldContainer[BranchProtectionRule]
+    def __init__(self, rules: _Optional[_Iterable[_Union[BranchProtectionRule, _Mapping]]] = ...) -> None: ...
+
+class BranchProtectionRule(_message.Message):
+    __slots__ = ("pattern",)
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    def __init__(self, pattern: _Optional[str] = ...) -> None: ...
+
+class RestoredRefs(_message.Message):
+    __slots__ = ("dump_id", "finished")
+    DUMP_ID_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    dump_id: str
+    finished: bool
+    def __init__(self, dump_id: _Optional[str] = ..., finished: _Optional[bool] = ...) -> None: ...
+
 class Entry(_message.Message):
     __slots__ = ("address", "address_type", "size", "checksum", "modified_us", "content_type", "metadata")
     class MetadataEntry(_message.Message):

@@ -191,6 +191,20 @@ class Committed:
             end=prefix_end(prefix),
         )
 
+    def differ(
+        self, left: MetaRangeID, right: MetaRangeID, *, start: bytes, end: bytes | None
+    ) -> bool:
+        """Whether any entry differs from `start` (included) up to, not including, `end`.
+
+        An empty id stands for no entries. Ranges that both sides have are not read, and reading
+        ends with the first difference.
+        """
+        sides = (
+            self._files.metarange(each) if each else MetaRange(each, ()) for each in (left, right)
+        )
+        found = diff(self._files, self._runtime, *sides, start=start, end=end)
+        return next(found, None) is not None
+
     def list_diff(self, left: MetaRangeID, right: MetaRangeID, query: Query) -> Page[DiffEntry]:
         """Return a page of differences; a common prefix means that something below it differs."""
         left_metarange, right_metarange = self._files.metarange(left), self._files.metarange(right)
