@@ -22,7 +22,6 @@ from lakebed.graveler.model import (
     UniqueID,
 )
 from lakebed.graveler.moves import MergeRequest
-from lakebed.graveler.refs.commits import Commits
 from lakebed.graveler.settings import EngineSettings
 from lakebed.graveler.staging.writer import if_absent
 from lakebed.kv import Store
@@ -51,27 +50,8 @@ SETTINGS = EngineSettings(grace_seconds=900, scan_limit_seconds=100, sealed_toke
 Assemble = Callable[[Store, Runtime, ModelCommitted], Engine]
 
 
-def naive_merge_base(commits: Commits) -> Callable[[Repository, Commit, Commit], Commit]:
-    def ancestors(repository: Repository, commit: Commit) -> dict[str, Commit]:
-        found = {commit.id: commit}
-        queue = [commit]
-        while queue:
-            for parent in queue.pop().parents:
-                if parent not in found:
-                    found[parent] = commits.get(repository, parent)
-                    queue.append(found[parent])
-        return {str(commit_id): commit for commit_id, commit in found.items()}
-
-    def merge_base(repository: Repository, one: Commit, other: Commit) -> Commit:
-        common = ancestors(repository, one)
-        shared = [c for cid, c in ancestors(repository, other).items() if cid in common]
-        return max(shared, key=lambda commit: (commit.generation, commit.id))
-
-    return merge_base
-
-
 def assemble_for_simulation(store: Store, runtime: Runtime, committed: ModelCommitted) -> Engine:
-    return assemble(store, runtime, lambda _: committed, naive_merge_base, settings=SETTINGS)
+    return assemble(store, runtime, lambda _: committed, settings=SETTINGS)
 
 
 def entry(key: bytes, name: str, content: str = "") -> Entry:

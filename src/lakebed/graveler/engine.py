@@ -8,7 +8,7 @@ from lakebed.graveler.clean import CleanBranches
 from lakebed.graveler.commit import Committer
 from lakebed.graveler.committed import Committed
 from lakebed.graveler.hooks import Hooks
-from lakebed.graveler.moves import FindMergeBase, Moves
+from lakebed.graveler.moves import Moves
 from lakebed.graveler.publish import Publisher
 from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.refs.commits import Commits
@@ -39,7 +39,6 @@ def assemble(
     store: Store,
     runtime: Runtime,
     committed_in: Callable[[Namespace], Committed],
-    merge_base: Callable[[Commits], FindMergeBase],
     *,
     hooks: Hooks | None = None,
     settings: EngineSettings | None = None,
@@ -74,7 +73,6 @@ def assemble(
             publisher,
             clean,
             committed_in,
-            merge_base(commits),
             hooks=hooks,
             settings=settings,
         ),

@@ -19,11 +19,9 @@ from lakebed.graveler.model import Branch, BranchID, Commit, Repository
 from lakebed.graveler.publish import Publisher
 from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.refs.commits import Commits
+from lakebed.graveler.refs.merge_base import find_merge_base
 from lakebed.graveler.settings import EngineSettings
 from lakebed.kv import OutcomeUnknown, PredicateFailed
-
-FindMergeBase = Callable[[Repository, Commit, Commit], Commit]
-"""The best common ancestor of two commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,6 @@ class Moves:
         publisher: Publisher,
         clean: CleanBranches,
         committed_in: Callable[[Namespace], Committed],
-        merge_base: FindMergeBase,
         *,
         hooks: Hooks,
         settings: EngineSettings,
@@ -69,7 +66,6 @@ class Moves:
         self._publisher = publisher
         self._clean = clean
         self._committed_in = committed_in
-        self._merge_base = merge_base
         self._hooks = hooks
         self._tries = settings.tries_max
 
@@ -83,12 +79,15 @@ class Moves:
             DirtyBranch: Something is staged on it.
             MergeConflict: Both sides changed the same keys; the error holds all of them.
             NoChanges: The source has nothing new.
+            Invalid: The two have no commit in common.
             Refused: A hook refused it.
             TooManyTries: Others always came first.
         """
 
         def plan(head: Commit) -> _Plan:
-            base = self._merge_base(repository, source, head)
+            base = find_merge_base(self._commits, repository, source.id, head.id)
+            if base is None:
+                raise Invalid(f"{source.id} and {branch} have no commit in common")
             if base.metarange_id == source.metarange_id and not request.allow_empty:
                 raise NoChanges(f"{source.id} has nothing that is not in {branch} already")
             merged = self._merged(repository, base, source, head, request.strategy)

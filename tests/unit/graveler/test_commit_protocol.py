@@ -32,7 +32,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.faults import Call, FaultyStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.model_committed import Contents, ModelCommitted
-from tests.simulation.engine import DEV, MAIN, REPOSITORY, SETTINGS, entry, naive_merge_base
+from tests.simulation.engine import DEV, MAIN, REPOSITORY, SETTINGS, entry
 
 ResultT = TypeVar("ResultT")
 
@@ -75,7 +75,6 @@ class Lake:
             store or self.store,
             self.runtime,
             lambda _: self.committed,
-            naive_merge_base,
             hooks=hooks,
             settings=SETTINGS,
         )
