@@ -28,7 +28,7 @@ from typing import Final, NewType, Self
 import pyarrow as pa
 
 from lakebed.block.address import Address, Namespace
-from lakebed.block.errors import BlockError, ObjectNotFound, StorageClosed
+from lakebed.block.errors import BlockError, NotSupported, ObjectNotFound, StorageClosed
 from lakebed.block.ranges import ByteRange
 
 ETag = NewType("ETag", str)
@@ -265,7 +265,8 @@ class BlockStore(ABC):
         """Write a small object only if there is none; of several that race, one wins.
 
         Raises:
-            AlreadyExists: There is an object; it was left as it is.
+            AlreadyExists: There is an object, as durable as if this call had written it; it was
+                left as it is.
         """
 
     @abstractmethod
@@ -338,9 +339,8 @@ class BlockStore(ABC):
     def list_uploads(self, namespace: Namespace) -> Iterator[Upload]:
         """Iterate over the uploads in a namespace that are not over, by path, then by id."""
 
-    # Presigned requests
+    # Presigned requests: a driver overrides both, or none
 
-    @abstractmethod
     def presign_get(self, address: Address, *, expires_seconds: int) -> str:
         """Return a URL that lets its holder read the object for a while; it need not exist.
 
@@ -348,8 +348,11 @@ class BlockStore(ABC):
             NotSupported: `supports_presign` is false.
             InvalidArgument: The time is not positive, or longer than the storage allows.
         """
+        raise NotSupported(
+            f"{self.scheme} storage signs no requests: {address} cannot be opened to others"
+            f" for {expires_seconds} seconds"
+        )
 
-    @abstractmethod
     def presign_put(self, address: Address, *, expires_seconds: int) -> str:
         """Return a URL that lets its holder write the object by one PUT, for a while.
 
@@ -360,6 +363,10 @@ class BlockStore(ABC):
             NotSupported: `supports_presign` is false.
             InvalidArgument: The time is not positive, or longer than the storage allows.
         """
+        raise NotSupported(
+            f"{self.scheme} storage signs no requests: {address} cannot be opened to others"
+            f" for {expires_seconds} seconds"
+        )
 
     @abstractmethod
     def close(self) -> None:

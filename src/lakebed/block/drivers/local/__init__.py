@@ -1,0 +1,10 @@
+"""A storage in a folder of this machine; see `lakebed.block.drivers.local.store`."""
+
+from lakebed.block.drivers.local.store import LocalBlockStore
+from lakebed.block.settings import LocalSettings
+from lakebed.runtime import Runtime
+
+
+def open_driver(settings: LocalSettings, _runtime: Runtime) -> LocalBlockStore:
+    """Open the folder, making it if it is new; see `lakebed.block.open_block`."""
+    return LocalBlockStore(settings.root)

@@ -1,0 +1,179 @@
+"""Files on disk: writing them durably, telling one write from another, explaining what failed."""
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shutil import rmtree
+from types import TracebackType
+from typing import Final, Self
+from uuid import uuid4
+from zlib import crc32
+
+from lakebed.block.adapter import ETag
+from lakebed.block.errors import (
+    BlockError,
+    Forbidden,
+    InvalidAddress,
+    InvalidArgument,
+    StorageFull,
+    StorageUnavailable,
+)
+
+ABANDONED_SECONDS: Final = 24 * 3600
+"""A draft that nobody wrote to for so long belongs to a process that is gone."""
+
+_LOCK_FILES: Final = 256
+_PRECISE_NS: Final = 1_000_000_000_123_456_789
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+@contextmanager
+def explained(place: object) -> Iterator[None]:
+    """Turn what the system raises into the errors of block storage."""
+    try:
+        yield
+    except BlockError:
+        raise  # some of them are OSErrors too
+    except OSError as error:
+        message = f"{place}: {error.strerror or error}"
+        if error.errno in _FULL:
+            raise StorageFull(message) from error
+        if error.errno in _FORBIDDEN:
+            raise Forbidden(message) from error
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidAddress(message) from error
+        raise StorageUnavailable(message) from error
+
+
+def etag_of(status: os.stat_result) -> ETag:
+    """Return the mark of one write of a file.
+
+    Size and time of a file do not tell two writes apart: the clock of a file system stands still
+    for milliseconds. So every draft is stamped with the nanosecond at which it was sealed, and the
+    inode goes in too: an object and the one that replaces it exist side by side for a moment, so
+    theirs always differ. Reading a mark costs nothing beyond ``stat``, for large files too, and
+    files that others put into the tree have one as well.
+    """
+    return ETag(f"{status.st_mtime_ns:x}-{status.st_ino:x}-{status.st_size:x}")
+
+
+class Draft:
+    """A file that is being written, in the reserved folder; it becomes an object by a rename.
+
+    Leaving the ``with`` block drops it unless it was moved away by then.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / uuid4().hex
+        self._file = self.path.open("xb")
+
+    def fileno(self) -> int:
+        """The descriptor, for calls that write past `write`."""
+        return self._file.fileno()
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        self._file.write(data)
+
+    def seal(self) -> os.stat_result:
+        """Bring all bytes to the disk; return what the finished file is like."""
+        self._file.flush()
+        now_ns = time.time_ns()
+        os.utime(self.fileno(), ns=(now_ns, now_ns))
+        os.fsync(self.fileno())
+        return os.fstat(self.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with suppress(OSError):  # bytes that do not fit any more; the file goes anyway
+            self._file.close()
+        self.path.unlink(missing_ok=True)
+
+
+class Locks:
+    """Locks between threads and processes, by name; two names may share one.
+
+    The files stay: a lock file that is removed while somebody waits for it locks nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def hold(self, name: bytes) -> Iterator[None]:
+        """Keep everybody else out while the block runs. One lock at a time: they would cross."""
+        with locked_file(self._folder / f"{crc32(name) % _LOCK_FILES:02x}", os.O_CREAT):
+            yield
+
+
+@contextmanager
+def locked_file(path: Path, flags: int = 0) -> Iterator[None]:
+    """Hold the lock of a file while the block runs, against threads and processes alike.
+
+    Raises:
+        FileNotFoundError: There is no such file, and the flags do not say to make it.
+    """
+    # A descriptor of its own for every holder: that is what the lock belongs to.
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, so that they survive a power failure."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def check_clock_of_files(folder: Path) -> None:
+    """Refuse a file system that keeps no nanoseconds: `etag_of` could not tell writes apart.
+
+    Raises:
+        InvalidArgument: It keeps none.
+    """
+    with Draft(folder) as draft:
+        os.utime(draft.fileno(), ns=(_PRECISE_NS, _PRECISE_NS))
+        if os.fstat(draft.fileno()).st_mtime_ns != _PRECISE_NS:
+            raise InvalidArgument(
+                f"the file system of {folder} does not keep times to the nanosecond, by which local"
+                " storage tells one write from another; use another file system"
+            )
+
+
+def drop_abandoned(folder: Path) -> None:
+    """Remove drafts that a process left behind when it was killed."""
+    oldest = time.time() - ABANDONED_SECONDS
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # another process tidies up as well
+            if path.stat().st_mtime >= oldest:
+                continue
+            if path.is_dir():
+                rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()

@@ -1,0 +1,399 @@
+"""A storage in a folder of this machine, as durable as its disk.
+
+    root/
+      name/path/of/an/object        local://name/path/of/an/object
+      .lakebed/
+        drafts/                     files being written, and what is about to be removed
+        uploads/                    multipart uploads
+        locks/                      one lock for the objects whose paths share a hash
+
+An object is written as a draft, brought to the disk (fsync), renamed to its place, and then the
+names of its folder, and of every folder above it, are brought to the disk. A reader finds the old
+object or the new one, whole; a crash leaves one of the two and perhaps a draft, which is dropped
+a day later when somebody opens the storage.
+
+Every change of what lies at an address is made under the address's lock: `replace` compares and
+renames, and nothing may come between. Readers take no lock.
+
+Only regular files are objects. A symbolic link in the tree is never followed: not out of the root,
+and not within. An address that is a folder, or lies below a file, cannot be written and holds no
+object to be read.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from lakebed.block.adapter import (
+    BlockStore,
+    ByteStream,
+    ETag,
+    ObjectInfo,
+    Part,
+    PartInfo,
+    PutResult,
+    Upload,
+    UploadId,
+)
+from lakebed.block.address import Address, Namespace
+from lakebed.block.drivers.local.files import (
+    Draft,
+    Locks,
+    check_clock_of_files,
+    drop_abandoned,
+    etag_of,
+    explained,
+    make_folder,
+)
+from lakebed.block.drivers.local.places import (
+    RESERVED_FOLDER,
+    SCHEME,
+    Place,
+    folder_of,
+    place_of,
+)
+from lakebed.block.drivers.local.tree import Folder, Tree, refuse_link
+from lakebed.block.drivers.local.uploads import Uploads, copy_bytes
+from lakebed.block.drivers.local.walk import walk
+from lakebed.block.errors import (
+    AlreadyExists,
+    InvalidAddress,
+    ObjectNotFound,
+    PreconditionFailed,
+    StorageClosed,
+    StorageUnavailable,
+)
+from lakebed.block.multipart import check_part_number
+from lakebed.block.ranges import ByteRange, resolve
+from lakebed.block.streams import (
+    CHUNK_BYTES,
+    LIST_BATCH_ROWS,
+    ListedObject,
+    Meter,
+    exactly,
+    list_batch,
+    moment,
+)
+
+_Condition = Callable[[Folder, os.stat_result | None], None]
+"""Raises unless the file found in the folder, or none, may be replaced."""
+
+# Without O_NONBLOCK, opening a pipe that somebody put into the tree would wait for a writer.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def _anything(_folder: Folder, _old: os.stat_result | None) -> None:
+    """Replace whatever is there."""
+
+
+class LocalBlockStore(BlockStore):
+    """Files below a root folder.
+
+    Raises:
+        Forbidden: This user may not make or write the folder.
+        InvalidArgument: Its file system keeps no nanoseconds.
+    """
+
+    scheme = SCHEME
+    shared_between_processes = True
+    supports_presign = False
+    part_bytes_min = 0
+
+    def __init__(self, root: Path) -> None:
+        with explained(root):
+            make_folder(root)
+            root = root.resolve()
+            self._root = os.fsencode(root)
+            self._drafts = root / RESERVED_FOLDER / "drafts"
+            for folder in (self._drafts, self._drafts.with_name("uploads")):
+                make_folder(folder)
+            make_folder(self._drafts.with_name("locks"))
+            check_clock_of_files(self._drafts)
+            drop_abandoned(self._drafts)
+            self._tree = Tree(root)
+        self._locks = Locks(self._drafts.with_name("locks"))
+        self._uploads = Uploads(self._drafts.with_name("uploads"), self._drafts)
+        self._closed = False
+
+    # Objects
+
+    def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        place = self._place(address)
+        meter = Meter()
+        with self._draft(address) as draft:
+            for chunk in meter.through(chunks):
+                # Not around the loop: an OSError of the caller's iterable goes through unchanged.
+                with explained(address):
+                    draft.write(chunk)
+            status = self._publish(draft, place)
+        return PutResult(meter.size, meter.md5, etag_of(status))
+
+    def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
+        descriptor, status = self._open(address)
+        try:
+            start, length = resolve(byte_range, status.st_size)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return ByteStream(_chunks(address, descriptor, start, length), lambda: os.close(descriptor))
+
+    def head(self, address: Address) -> ObjectInfo:
+        place = self._place(address)
+        with explained(address):
+            try:
+                return _info(address, self._tree.within(place, _find))
+            except FileNotFoundError as error:
+                raise ObjectNotFound(address) from error
+
+    def delete(self, address: Address) -> None:
+        place = self._place(address)
+
+        def unlink(folder: Folder, name: bytes) -> None:
+            _find(folder, name)
+            os.unlink(name, dir_fd=folder.descriptor)
+            folder.sync()
+
+        with explained(address):
+            try:
+                with self._lock(place):
+                    self._tree.within(place, unlink)
+            except FileNotFoundError:
+                return
+            self._tree.prune(place.folder)
+
+    def copy(self, source: Address, destination: Address) -> None:
+        place = self._place(destination)
+        descriptor, status = self._open(source)
+        try:
+            with self._draft(destination) as draft:
+                with explained(destination):
+                    copy_bytes(descriptor, draft.fileno(), status.st_size)
+                self._publish(draft, place)
+        finally:
+            os.close(descriptor)
+
+    def list_objects(
+        self, namespace: Namespace, *, start_after: Address | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        self._check_open()
+        names = folder_of(self._root, namespace)
+        if start_after is not None and start_after.store != namespace.store:
+            raise InvalidAddress(f"{start_after} lies in another store than {namespace}")
+        with explained(namespace):
+            try:
+                self._tree.enter(names)
+            except (FileNotFoundError, NotADirectoryError):
+                return iter(())
+        return self._batches(namespace, start_after.path.encode() if start_after else b"")
+
+    def _batches(self, namespace: Namespace, after: bytes) -> Iterator[pa.RecordBatch]:
+        base = self._tree.path((namespace.parts.bucket.encode(),))
+        rows: list[ListedObject] = []
+        with explained(namespace):
+            for path, status in walk(base, namespace.prefix.encode(), after):
+                try:
+                    address = f"{namespace.store}/{path.decode()}"
+                except UnicodeDecodeError:
+                    continue  # no address spells it; it was not written here
+                rows.append(ListedObject(address, status.st_size, status.st_mtime_ns // 1000))
+                if len(rows) == LIST_BATCH_ROWS:
+                    yield list_batch(rows)
+                    rows = []
+            if rows:
+                yield list_batch(rows)
+
+    # Small metadata files
+
+    def create(self, address: Address, data: bytes) -> ETag:
+        def must_be_absent(folder: Folder, old: os.stat_result | None) -> None:
+            if old is not None:
+                folder.sync()  # whoever wrote it may not have come so far yet
+                raise AlreadyExists(address)
+
+        place = self._place(address)
+        with self._draft(address, data) as draft:
+            return etag_of(self._publish(draft, place, must_be_absent))
+
+    def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
+        def must_be_the_same(_folder: Folder, old: os.stat_result | None) -> None:
+            if old is None:
+                raise FileNotFoundError(address)  # perhaps only this folder is gone: look again
+            if etag_of(old) != etag:
+                raise PreconditionFailed(address)
+
+        place = self._place(address)
+        with self._draft(address, data) as draft:
+            try:
+                status = self._publish(draft, place, must_be_the_same, make_folder=False)
+            except ObjectNotFound as error:
+                raise PreconditionFailed(address) from error
+        return etag_of(status)
+
+    # Multipart uploads
+
+    def create_upload(self, address: Address) -> UploadId:
+        self._place(address)
+        with explained(address):
+            return self._uploads.create(address)
+
+    def put_part(
+        self,
+        address: Address,
+        upload_id: UploadId,
+        number: int,
+        chunks: Iterable[bytes],
+        *,
+        size: int,
+    ) -> Part:
+        self._place(address)
+        check_part_number(number)
+        return self._uploads.put_part(address, upload_id, number, exactly(size, chunks))
+
+    def complete_upload(
+        self, address: Address, upload_id: UploadId, parts: Sequence[Part]
+    ) -> ObjectInfo:
+        place = self._place(address)
+        with (
+            explained(address),
+            self._uploads.completing(address, upload_id),
+            self._draft(address) as draft,
+        ):
+            self._uploads.join(address, upload_id, parts, draft)
+            return _info(address, self._publish(draft, place))
+
+    def abort_upload(self, address: Address, upload_id: UploadId) -> None:
+        self._place(address)
+        with explained(address):
+            self._uploads.abort(address, upload_id)
+
+    def list_parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
+        self._place(address)
+        with explained(address):
+            return self._uploads.parts(address, upload_id)
+
+    def list_uploads(self, namespace: Namespace) -> Iterator[Upload]:
+        self._check_open()
+        folder_of(self._root, namespace)
+        with explained(namespace):
+            return iter(self._uploads.list(namespace))
+
+    def close(self) -> None:
+        self._closed = True
+        self._tree.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageClosed
+
+    def _place(self, address: Address) -> Place:
+        self._check_open()
+        return place_of(self._root, address)
+
+    @contextmanager
+    def _draft(self, address: Address, data: bytes = b"") -> Iterator[Draft]:
+        with explained(address):
+            draft = Draft(self._drafts)
+        with draft:
+            with explained(address):
+                draft.write(data)
+            yield draft
+
+    def _lock(self, place: Place) -> AbstractContextManager[None]:
+        return self._locks.hold(str(place.address).encode())
+
+    def _open(self, address: Address) -> tuple[int, os.stat_result]:
+        place = self._place(address)
+
+        def open_file(folder: Folder, name: bytes) -> int:
+            _find(folder, name)
+            return os.open(name, _READ, dir_fd=folder.descriptor)
+
+        with explained(address):
+            try:
+                descriptor = self._tree.within(place, open_file)
+            except FileNotFoundError as error:
+                raise ObjectNotFound(address) from error
+        return descriptor, os.fstat(descriptor)
+
+    def _publish(
+        self,
+        draft: Draft,
+        place: Place,
+        condition: _Condition = _anything,
+        *,
+        make_folder: bool = True,
+    ) -> os.stat_result:
+        """Make a draft the object at a place; it is durable when this returns.
+
+        Raises:
+            ObjectNotFound: There is no folder and none is to be made, or the condition said so.
+        """
+
+        def move(folder: Folder, name: bytes) -> Folder:
+            condition(folder, self._replaceable(folder, place))
+            os.rename(draft.path, name, dst_dir_fd=folder.descriptor)
+            return folder
+
+        within = self._tree.within_made if make_folder else self._tree.within
+        with explained(place.address):
+            status = draft.seal()
+            with self._lock(place):
+                try:
+                    folder = within(place, move)
+                except FileNotFoundError as error:
+                    raise ObjectNotFound(place.address) from error
+            folder.sync()
+        return status
+
+    def _replaceable(self, folder: Folder, place: Place) -> os.stat_result | None:
+        """Return what is known of the file at a place, if there is one.
+
+        Raises:
+            InvalidAddress: There is something that is no object and cannot be replaced.
+        """
+        try:
+            status = os.stat(place.name, dir_fd=folder.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        if stat.S_ISREG(status.st_mode):
+            return status
+        refuse_link(status, place.name)
+        if stat.S_ISDIR(status.st_mode) and self._tree.clear((*place.folder, place.name)):
+            return None  # what is left of objects deleted long ago
+        raise InvalidAddress(f"{place.address} is a folder that holds other objects, or no file")
+
+
+def _find(folder: Folder, name: bytes) -> os.stat_result:
+    """Return what is known of an object.
+
+    Raises:
+        FileNotFoundError: There is none.
+        InvalidAddress: There is a link or a special file.
+    """
+    status = os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)
+    if stat.S_ISREG(status.st_mode):
+        return status
+    if stat.S_ISDIR(status.st_mode):
+        raise FileNotFoundError(name)
+    refuse_link(status, name)
+    raise InvalidAddress(f"{name.decode(errors='replace')!r} is not a regular file")
+
+
+def _info(address: Address, status: os.stat_result) -> ObjectInfo:
+    mtime = moment(status.st_mtime_ns // 1000)
+    return ObjectInfo(address, status.st_size, mtime, etag_of(status))
+
+
+def _chunks(address: Address, descriptor: int, start: int, length: int) -> Iterator[bytes]:
+    end = start + length
+    while start < end:
+        with explained(address):
+            chunk = os.pread(descriptor, min(CHUNK_BYTES, end - start), start)
+        if not chunk:
+            raise StorageUnavailable(f"{address}: the file ended {end - start} bytes too early")
+        yield chunk
+        start += len(chunk)

@@ -1,0 +1,193 @@
+"""The folders below the root: finding, making and dropping them while others do the same.
+
+Folders are entered one by one, each relative to the one before and never through a symbolic link,
+so no link in the tree leads out of it.
+
+**Durable folders.** A new file is durable when its bytes, its name in the folder, and the name of
+every folder above it are. That a folder exists proves nothing: another process may have made it a
+moment ago and not have brought its name to the disk yet. So a tree brings every level to the disk
+once itself and then remembers the folder, by an open descriptor.
+
+**Empty folders** are removed when their last object is deleted, because to the users of a storage
+there are only objects. A remembered folder may thus be gone, and another in its place. That shows
+by itself: a removed folder takes no new names (ENOENT), and then the walk begins anew. A name that
+was taken proves that the folder, and so every folder above it, is still the remembered one.
+"""
+
+import os
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+from lakebed.block.drivers.local.places import Names, Place
+from lakebed.block.errors import InvalidAddress, StorageUnavailable
+
+ResultT = TypeVar("ResultT")
+
+_ENTER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_REMEMBERED_MAX: Final = 128
+_TRIES: Final = 1000  # each lost try means that another deleted the last object of the folder
+
+
+class Folder:
+    """An open folder; it is closed when the last one who uses it lets go."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def sync(self) -> None:
+        """Bring the names in the folder to the disk."""
+        os.fsync(self.descriptor)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+class Tree:
+    """The folders below a root."""
+
+    def __init__(self, root: Path) -> None:
+        self._root_path = os.fsencode(root)
+        self._root = Folder(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        self._remembered: OrderedDict[Names, Folder] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def path(self, names: Names) -> bytes:
+        """Return the path of a folder, for calls that need one."""
+        return b"/".join((self._root_path, *names))
+
+    def within(self, place: Place, action: Callable[[Folder, bytes], ResultT]) -> ResultT:
+        """Do something in the folder of a place.
+
+        Raises:
+            FileNotFoundError: The folder is not there, or the action raised it.
+            InvalidAddress: The way leads through a symbolic link.
+        """
+        remembered = self._recall(place.folder)
+        if remembered is not None:
+            try:
+                return action(remembered, place.name)
+            except FileNotFoundError:
+                self._forget(place.folder)
+        try:
+            folder = self.enter(place.folder)
+        except NotADirectoryError as error:
+            # Below an object there is nothing.
+            raise FileNotFoundError(*error.args) from error
+        return action(folder, place.name)
+
+    def within_made(self, place: Place, action: Callable[[Folder, bytes], ResultT]) -> ResultT:
+        """Do something in the folder of a place, which is made, durably, if it is not there.
+
+        The action is repeated while it raises FileNotFoundError: the folder was removed meanwhile.
+
+        Raises:
+            InvalidAddress: The way leads through a symbolic link, or through an object.
+            StorageUnavailable: Others keep removing the folder.
+        """
+        for _ in range(_TRIES):
+            try:
+                folder = self._recall(place.folder) or self._make(place.folder)
+                return action(folder, place.name)
+            except FileNotFoundError:
+                self._forget(place.folder)
+            except NotADirectoryError as error:
+                raise InvalidAddress(f"{place.address} lies below another object") from error
+        raise StorageUnavailable(f"{place.address}: the folder is removed again and again")
+
+    def enter(self, names: Names) -> Folder:
+        """Open a folder that exists.
+
+        Raises:
+            FileNotFoundError: It is not there.
+            NotADirectoryError: The way leads through a file.
+            InvalidAddress: The way leads through a symbolic link.
+        """
+        folder = self._root
+        for name in names:
+            folder = _enter(folder, name)
+        return folder
+
+    def prune(self, names: Names) -> None:
+        """Remove a folder, and those above it, as far as they are empty."""
+        for depth in range(len(names), 0, -1):
+            try:
+                os.rmdir(self.path(names[:depth]))  # noqa: PTH106 - bytes
+            except OSError:
+                return
+
+    def clear(self, names: Names) -> bool:
+        """Remove a folder that holds no file at any depth; return whether it is gone."""
+        path = self.path(names)
+        if any(files for _, _, files in os.walk(path)):
+            return False
+        for folder, _, _ in os.walk(path, topdown=False):
+            with suppress(OSError):
+                os.rmdir(folder)  # noqa: PTH106 - bytes
+        return not os.path.lexists(path)
+
+    def close(self) -> None:
+        """Let go of all remembered folders."""
+        with self._lock:
+            self._remembered.clear()
+
+    def _make(self, names: Names) -> Folder:
+        folder = self._root
+        for depth, name in enumerate(names, 1):
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=folder.descriptor)
+            child = _enter(folder, name)
+            if not self._remembers(names[:depth], child):
+                folder.sync()
+                self._remember(names[:depth], child)
+            folder = child
+        return folder
+
+    def _remembers(self, names: Names, folder: Folder) -> bool:
+        # An open folder keeps its inode, so no other folder has the same one.
+        known = self._recall(names)
+        return known is not None and os.path.sameopenfile(known.descriptor, folder.descriptor)
+
+    def _recall(self, names: Names) -> Folder | None:
+        with self._lock:
+            folder = self._remembered.get(names)
+            if folder is not None:
+                self._remembered.move_to_end(names)
+            return folder
+
+    def _remember(self, names: Names, folder: Folder) -> None:
+        with self._lock:
+            self._remembered[names] = folder
+            self._remembered.move_to_end(names)
+            if len(self._remembered) > _REMEMBERED_MAX:
+                self._remembered.popitem(last=False)
+
+    def _forget(self, names: Names) -> None:
+        with self._lock:
+            self._remembered.pop(names, None)
+
+
+def _enter(folder: Folder, name: bytes) -> Folder:
+    try:
+        return Folder(os.open(name, _ENTER, dir_fd=folder.descriptor))
+    except OSError:
+        refuse_link(os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False), name)
+        raise
+
+
+def refuse_link(status: os.stat_result, name: bytes) -> None:
+    """Refuse to go through a symbolic link.
+
+    Raises:
+        InvalidAddress: It is one.
+    """
+    if stat.S_ISLNK(status.st_mode):
+        raise InvalidAddress(
+            f"{name.decode(errors='replace')!r} is a symbolic link; local storage follows none"
+        )

@@ -1,0 +1,170 @@
+"""Multipart uploads on disk: they outlive the process that began them.
+
+An upload is a folder, named by its id, with a file ``address`` and one file for each part. A part's
+file is its bytes and then their MD5 in hexadecimal: so bytes and ETag change in one rename. An
+upload ends by moving its folder among the drafts, from where it is removed.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from shutil import rmtree
+from typing import BinaryIO, Final
+from uuid import uuid4
+
+from lakebed.block.adapter import ETag, Part, PartInfo, Upload, UploadId
+from lakebed.block.address import Address, Namespace
+from lakebed.block.drivers.local.files import Draft, explained, locked_file, sync_folder
+from lakebed.block.errors import UploadNotFound
+from lakebed.block.multipart import check_parts
+from lakebed.block.streams import Meter, moment
+
+_ADDRESS: Final = "address"
+_MD5_CHARACTERS: Final = 32
+_UPLOAD_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class Uploads:
+    """The uploads of a storage that are not over."""
+
+    def __init__(self, folder: Path, drafts: Path) -> None:
+        self._folder = folder
+        self._drafts = drafts
+
+    def create(self, address: Address) -> UploadId:
+        """Begin an upload."""
+        upload_id = UploadId(uuid4().hex)
+        draft = self._drafts / upload_id
+        draft.mkdir()
+        with Draft(draft) as file:
+            file.write(str(address).encode())
+            file.seal()
+            file.path.rename(draft / _ADDRESS)
+        sync_folder(draft)
+        draft.rename(self._folder / upload_id)
+        sync_folder(self._folder)
+        return upload_id
+
+    def put_part(
+        self, address: Address, upload_id: UploadId, number: int, chunks: Iterable[bytes]
+    ) -> Part:
+        """Write one part; see `BlockStore.put_part`."""
+        folder = self._find(address, upload_id)
+        meter = Meter()
+        with Draft(self._drafts) as draft:
+            for chunk in meter.through(chunks):
+                with explained(address):
+                    draft.write(chunk)
+            with explained(address):
+                draft.write(meter.md5.encode())
+                draft.seal()
+                try:
+                    draft.path.rename(folder / _part_name(number))
+                    sync_folder(folder)
+                except FileNotFoundError as error:
+                    raise UploadNotFound(address, upload_id) from error
+        return Part(number, ETag(meter.md5))
+
+    def parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
+        """Return the parts by ascending number; see `BlockStore.list_parts`."""
+        folder = self._find(address, upload_id)
+        infos = []
+        for path in folder.iterdir():
+            if path.name != _ADDRESS:
+                with suppress(FileNotFoundError), path.open("rb") as file:
+                    infos.append(_part_info(int(path.name), file))
+        return sorted(infos, key=lambda info: info.number)
+
+    @contextmanager
+    def completing(self, address: Address, upload_id: UploadId) -> Iterator[None]:
+        """Keep others from ending an upload; if the block ends well, the upload is over."""
+        folder = self._find(address, upload_id)
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked_file(folder / _ADDRESS))
+            except FileNotFoundError as error:
+                raise UploadNotFound(address, upload_id) from error
+            # Whoever held the lock before may have ended the upload.
+            self._find(address, upload_id)
+            yield
+            self._drop(upload_id)
+
+    def join(
+        self, address: Address, upload_id: UploadId, parts: Sequence[Part], draft: Draft
+    ) -> None:
+        """Copy the parts named into a draft, without taking their bytes through this process."""
+        folder = self._find(address, upload_id)
+        with ExitStack() as stack:
+            # Open files stay what they are, even if a part is uploaded again meanwhile.
+            files: dict[int, BinaryIO] = {}
+            for part in parts:
+                with suppress(FileNotFoundError):
+                    file = (folder / _part_name(part.number)).open("rb")
+                    files[part.number] = stack.enter_context(file)
+            stored = {number: _part_info(number, file) for number, file in files.items()}
+            check_parts(parts, stored)
+            for part in parts:
+                size = stored[part.number].size
+                copy_bytes(files[part.number].fileno(), draft.fileno(), size)
+
+    def abort(self, address: Address, upload_id: UploadId) -> None:
+        """Drop an upload; see `BlockStore.abort_upload`."""
+        with suppress(UploadNotFound), self.completing(address, upload_id):
+            pass
+
+    def list(self, namespace: Namespace) -> list[Upload]:
+        """Return the uploads in a namespace, by path and id."""
+        uploads = []
+        for folder in self._folder.iterdir():
+            with suppress(FileNotFoundError):
+                address = Address.parse((folder / _ADDRESS).read_bytes().decode())
+                if address in namespace:
+                    created = moment((folder / _ADDRESS).stat().st_mtime_ns // 1000)
+                    uploads.append(Upload(address, UploadId(folder.name), created))
+        return sorted(uploads, key=lambda upload: (upload.address, upload.upload_id))
+
+    def _find(self, address: Address, upload_id: UploadId) -> Path:
+        folder = self._folder / upload_id
+        try:
+            # An id comes from outside: only what looks like one becomes a path.
+            if _UPLOAD_ID.fullmatch(upload_id) and self._address(folder) == str(address):
+                return folder
+        except FileNotFoundError:
+            pass
+        raise UploadNotFound(address, upload_id)
+
+    def _address(self, folder: Path) -> str:
+        return (folder / _ADDRESS).read_bytes().decode()
+
+    def _drop(self, upload_id: UploadId) -> None:
+        draft = self._drafts / upload_id
+        (self._folder / upload_id).rename(draft)
+        sync_folder(self._folder)
+        rmtree(draft, ignore_errors=True)
+
+
+def copy_bytes(source: int, target: int, length: int) -> None:
+    """Copy from the start of one open file to the position of another, inside the kernel.
+
+    Raises:
+        OSError: It failed, or the source ended early.
+    """
+    offset = 0
+    while offset < length:
+        copied = os.sendfile(target, source, offset, length - offset)
+        if not copied:
+            raise OSError(f"a file ended {length - offset} bytes too early")
+        offset += copied
+
+
+def _part_name(number: int) -> str:
+    return f"{number:05d}"
+
+
+def _part_info(number: int, file: BinaryIO) -> PartInfo:
+    status = os.fstat(file.fileno())
+    size = status.st_size - _MD5_CHARACTERS
+    etag = os.pread(file.fileno(), _MD5_CHARACTERS, size).decode()
+    return PartInfo(number, ETag(etag), size, moment(status.st_mtime_ns // 1000))

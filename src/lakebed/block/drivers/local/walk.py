@@ -1,0 +1,58 @@
+"""The files below a folder, in order of their paths.
+
+The order of paths is not the order in which folders list their names: ``a.txt`` comes before
+``a/b``, because ``.`` sorts before ``/``. So the name of a folder is sorted with the slash that
+follows it in every path. Only the names of the folders on the way to the current file are in
+memory.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+
+
+def walk(base: bytes, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
+    """Iterate over the files below `base` whose path from there begins with `prefix`.
+
+    The prefix is empty or ends in a slash. Paths up to `after` are left out, and folders that hold
+    only such are not opened. Links and special files do not count as files. What appears or
+    vanishes meanwhile comes once or not at all.
+
+    Raises:
+        OSError: A folder cannot be read.
+    """
+    levels = [_names(base, prefix, after)]
+    while levels:
+        path = next(levels[-1], None)
+        if path is None:
+            levels.pop()
+        elif path.endswith(b"/"):
+            levels.append(_names(base, path, after))
+        elif (status := _status(base + b"/" + path)) is not None:
+            yield path, status
+
+
+def _names(base: bytes, prefix: bytes, after: bytes) -> Iterator[bytes]:
+    """Return the paths in one folder that are due, in order; those of folders end in a slash."""
+    try:
+        with os.scandir(base + b"/" + prefix) as entries:
+            paths = [
+                prefix + entry.name + (b"/" if entry.is_dir(follow_symlinks=False) else b"")
+                for entry in entries
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return iter(())
+    # A folder is due also where `after` lies in it.
+    return iter(sorted(path for path in paths if path > after or _is_above(path, after)))
+
+
+def _is_above(path: bytes, after: bytes) -> bool:
+    return path.endswith(b"/") and after.startswith(path)
+
+
+def _status(path: bytes) -> os.stat_result | None:
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
