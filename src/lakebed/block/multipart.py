@@ -1,4 +1,4 @@
-"""The rules of multipart uploads, for drivers that keep the parts themselves."""
+"""The rules of multipart uploads, for drivers that keep or check the parts themselves."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -33,3 +33,16 @@ def check_parts(named: Sequence[Part], stored: Mapping[int, PartInfo]) -> None:
     for before, after in pairwise(named):
         if before.number >= after.number:
             raise InvalidPart(f"part {after.number} is named after part {before.number}")
+
+
+def check_sizes(parts: Sequence[PartInfo], part_bytes_min: int) -> None:
+    """Refuse to complete an upload with parts that are too small.
+
+    Raises:
+        InvalidPart: A part that is not the last has fewer than `part_bytes_min` bytes.
+    """
+    for part in parts[:-1]:
+        if part.size < part_bytes_min:
+            raise InvalidPart(
+                f"part {part.number} has {part.size} bytes; all but the last need {part_bytes_min}"
+            )

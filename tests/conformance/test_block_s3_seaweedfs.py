@@ -1,0 +1,15 @@
+import pytest
+
+from lakebed.block import BlockSettings, S3Settings
+from lakebed.testing.block import BlockConformance
+from tests.fixtures.object_stores import BUCKET
+
+
+class TestS3OnSeaweedFS(BlockConformance):
+    @pytest.fixture
+    def settings(self, seaweedfs_settings: S3Settings) -> BlockSettings:
+        return seaweedfs_settings
+
+    @pytest.fixture
+    def place(self) -> str:
+        return f"s3://{BUCKET}/somewhere"
