@@ -114,7 +114,7 @@ def azurite() -> Iterator[ObjectServer]:
     with TemporaryDirectory(prefix="lakebed-azurite-") as name:
         (port,) = free_ports(1)
         command = [
-            *(node, str(program), "--location", name, "--inMemoryPersistence"),
+            *(node, str(program), "--inMemoryPersistence"),
             *("--disableTelemetry", "--skipApiVersionCheck", "--silent"),
             *("--blobHost", "127.0.0.1", "--blobPort", str(port)),
         ]

@@ -225,14 +225,14 @@ class CloudBlockStore(BlockStore):
         if isinstance(place, Address):
             check_spelling(place.path, length_max=self.path_bytes_max)
 
-    def _client(self, address: Address, *, once: bool = False) -> Client:
-        """Return the client for the bucket of an address; with `once` it never sends twice."""
-        self._check(address)
+    def _client(self, place: Place, *, once: bool = False) -> Client:
+        """Return the client for the bucket of a place; with `once` it never sends twice."""
+        self._check(place)
         with self._lock:
-            client = self._clients.get((address.store, once))
+            client = self._clients.get((place.store, once))
             if client is None:
-                client = self._connect(address.parts, NO_RETRIES if once else RETRIES)
-                self._clients[address.store, once] = client
+                client = self._connect(place.parts, NO_RETRIES if once else RETRIES)
+                self._clients[place.store, once] = client
         return client
 
     def _resolved(self, address: Address, byte_range: ByteRange) -> "GetOptions":
