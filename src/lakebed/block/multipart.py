@@ -17,32 +17,28 @@ def check_part_number(number: int) -> None:
         raise InvalidArgument(f"parts are numbered from 1 to {PART_NUMBER_MAX}, not {number}")
 
 
+def check_order(named: Sequence[Part]) -> None:
+    """Refuse to complete an upload with no parts, or with parts that are out of order.
+
+    Raises:
+        InvalidPart: Numbers do not ascend, or none is named.
+    """
+    if not named:
+        raise InvalidPart("an upload is completed with at least one part")
+    for before, after in pairwise(named):
+        if before.number >= after.number:
+            raise InvalidPart(f"part {after.number} is named after part {before.number}")
+
+
 def check_parts(named: Sequence[Part], stored: Mapping[int, PartInfo]) -> None:
     """Refuse to complete an upload with parts that it does not have.
 
     Raises:
         InvalidPart: A part is not stored with that ETag, numbers do not ascend, or none is named.
     """
-    if not named:
-        raise InvalidPart("an upload is completed with at least one part")
+    check_order(named)
     for part in named:
         if part.number not in stored:
             raise InvalidPart(f"part {part.number} was not uploaded")
         if stored[part.number].etag != part.etag:
             raise InvalidPart(f"part {part.number} was uploaded with another ETag than {part.etag}")
-    for before, after in pairwise(named):
-        if before.number >= after.number:
-            raise InvalidPart(f"part {after.number} is named after part {before.number}")
-
-
-def check_sizes(parts: Sequence[PartInfo], part_bytes_min: int) -> None:
-    """Refuse to complete an upload with parts that are too small.
-
-    Raises:
-        InvalidPart: A part that is not the last has fewer than `part_bytes_min` bytes.
-    """
-    for part in parts[:-1]:
-        if part.size < part_bytes_min:
-            raise InvalidPart(
-                f"part {part.number} has {part.size} bytes; all but the last need {part_bytes_min}"
-            )

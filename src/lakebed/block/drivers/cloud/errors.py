@@ -26,6 +26,7 @@ from lakebed.block.errors import (
     Forbidden,
     InvalidAddress,
     InvalidArgument,
+    InvalidPart,
     ObjectNotFound,
     PreconditionFailed,
     RangeNotSatisfiable,
@@ -68,6 +69,10 @@ def _full(place: Place, said: str) -> BlockError:
     return StorageFull(f"there is no room for {place}: {said}")
 
 
+def _invalid_part(place: Place, said: str) -> BlockError:
+    return InvalidPart(f"a part named to complete the upload of {place} will not do: {said}")
+
+
 def _no_bucket(place: Place, said: str) -> BlockError:
     return InvalidAddress(f"there is no {place.store} that could hold {place}: {said}")
 
@@ -99,6 +104,8 @@ _BY_CODE: Final[Mapping[str, _Meaning]] = MappingProxyType(
     dict.fromkeys(("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"), _no_bucket)
     | dict.fromkeys(("ExpiredToken", "InvalidToken", "TokenRefreshRequired"), _forbidden)
     | dict.fromkeys(("AuthorizationHeaderMalformed", "InvalidAuthenticationInfo"), _forbidden)
+    | dict.fromkeys(("InvalidPart", "InvalidPartOrder", "EntityTooSmall"), _invalid_part)
+    | dict.fromkeys(("InvalidBlockList",), _invalid_part)
     | dict.fromkeys(("KeyTooLongError", "InvalidResourceName", "InvalidURI"), _unspellable)
 )
 _BY_STATUS: Final[Mapping[int, _Meaning]] = MappingProxyType(

@@ -27,7 +27,7 @@ from lakebed.block.errors import (
     StorageUnavailable,
     UploadNotFound,
 )
-from lakebed.block.multipart import check_part_number, check_parts, check_sizes
+from lakebed.block.multipart import check_order, check_part_number
 from lakebed.block.settings import S3Settings
 from lakebed.block.streams import exactly
 from lakebed.runtime import Runtime
@@ -35,7 +35,7 @@ from lakebed.runtime import Runtime
 if TYPE_CHECKING:
     from obstore.store import RetryConfig, S3Config
     from types_boto3_s3 import S3Client
-    from types_boto3_s3.type_defs import CompletedPartTypeDef, CopySourceTypeDef
+    from types_boto3_s3.type_defs import CompletedPartTypeDef, CopySourceTypeDef, PartTypeDef
 
 _ATTEMPTS: Final = 5
 _PART_BYTES_MAX: Final = 5 << 30
@@ -136,9 +136,9 @@ class S3BlockStore(CloudBlockStore):
     def complete_upload(
         self, address: Address, upload_id: UploadId, parts: Sequence[Part]
     ) -> ObjectInfo:
-        stored = {part.number: part for part in self.list_parts(address, upload_id)}
-        check_parts(parts, stored)
-        check_sizes([stored[part.number] for part in parts], self.part_bytes_min)
+        # S3 answers a second completion like the first; whether there is an upload, a list tells.
+        self._stored_parts(address, upload_id, limit=1)
+        check_order(parts)
         named: list[CompletedPartTypeDef] = [
             {"PartNumber": part.number, "ETag": f'"{part.etag}"'} for part in parts
         ]
@@ -162,12 +162,6 @@ class S3BlockStore(CloudBlockStore):
             pass
 
     def list_parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
-        self._check(address)
-        with _explained(address, upload_id), explained(address):
-            pages = self._sdk.get_paginator("list_parts").paginate(
-                Bucket=address.parts.bucket, Key=address.path, UploadId=upload_id
-            )
-            found = [part for page in pages for part in page.get("Parts", [])]
         return [
             PartInfo(
                 part["PartNumber"],
@@ -175,8 +169,21 @@ class S3BlockStore(CloudBlockStore):
                 part["Size"],
                 part["LastModified"].astimezone(UTC),
             )
-            for part in found
+            for part in self._stored_parts(address, upload_id, limit=None)
         ]
+
+    def _stored_parts(
+        self, address: Address, upload_id: UploadId, *, limit: int | None
+    ) -> "list[PartTypeDef]":
+        self._check(address)
+        with _explained(address, upload_id), explained(address):
+            pages = self._sdk.get_paginator("list_parts").paginate(
+                Bucket=address.parts.bucket,
+                Key=address.path,
+                UploadId=upload_id,
+                PaginationConfig={} if limit is None else {"MaxItems": limit, "PageSize": limit},
+            )
+            return [part for page in pages for part in page.get("Parts", [])]
 
     def list_uploads(self, namespace: Namespace) -> Iterator[Upload]:
         self._check(namespace)
