@@ -60,9 +60,8 @@ class S3BlockStore(CloudBlockStore):
             aws_session_token=settings.session_token,
             region_name=settings.region,
         )
-        self._sdk = self._sdk_client(attempts=_ATTEMPTS)
-        self._sdk_once = self._sdk_client(attempts=1)
-        self._wire = Wire(self._sdk)
+        self._sdk_clients: dict[int, S3Client] = {}
+        self._wire = Wire(lambda: self._sdk)
 
     def copy(self, source: Address, destination: Address) -> None:
         info = self.head(source)
@@ -206,8 +205,9 @@ class S3BlockStore(CloudBlockStore):
     def close(self) -> None:
         super().close()
         self._wire.close()
-        self._sdk.close()
-        self._sdk_once.close()
+        with self._lock:
+            for client in self._sdk_clients.values():
+                client.close()
 
     def _connect(self, store: Store, retries: "RetryConfig") -> S3Store:
         # A session that finds no credentials is a ValueError to obstore.
@@ -234,7 +234,25 @@ class S3BlockStore(CloudBlockStore):
         host = url.netloc if self._settings.path_style else f"{store.bucket}.{url.netloc}"
         return urlunsplit(url._replace(netloc=host))
 
+    @property
+    def _sdk(self) -> "S3Client":
+        return self._sdk_client(attempts=_ATTEMPTS)
+
+    @property
+    def _sdk_once(self) -> "S3Client":
+        """A client that never sends twice."""
+        return self._sdk_client(attempts=1)
+
     def _sdk_client(self, *, attempts: int) -> "S3Client":
+        # Not when the store is opened: a client takes a tenth of a second to make. One at a time:
+        # a session must not make two at once.
+        with self._lock:
+            client = self._sdk_clients.get(attempts)
+            if client is None:
+                client = self._sdk_clients[attempts] = self._new_sdk_client(attempts)
+        return client
+
+    def _new_sdk_client(self, attempts: int) -> "S3Client":
         config = Config(
             signature_version="s3v4",
             connect_timeout=5,

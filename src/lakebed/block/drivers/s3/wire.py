@@ -8,7 +8,7 @@ A signed URL is as good as the credentials for as long as it lives. None is ever
 and the errors of urllib3, which quote it, are no causes of ours.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from urllib.parse import unquote_plus
@@ -48,7 +48,7 @@ class Page(NamedTuple):
 class Wire:
     """Sends requests that boto3 signs."""
 
-    def __init__(self, signer: "S3Client") -> None:
+    def __init__(self, signer: "Callable[[], S3Client]") -> None:
         self._signer = signer
         self._pool = urllib3.PoolManager(maxsize=_CONNECTIONS)
 
@@ -106,7 +106,7 @@ class Wire:
 
     def _sign(self, operation: str, params: Mapping[str, object], place: Place) -> str:
         try:
-            return self._signer.generate_presigned_url(operation, params, _URL_SECONDS)
+            return self._signer().generate_presigned_url(operation, params, _URL_SECONDS)
         except BotoCoreError as error:
             raise explain(error, place) from error
 
