@@ -1,7 +1,10 @@
 """The part of the conformance suite of block storage that is about conditional writes."""
 
 import multiprocessing
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import chain
 
 import pytest
@@ -39,9 +42,20 @@ def increment_with(store: BlockStore, address: Address, rounds: int, threads: in
                 continue
             done += 1
 
-    with ThreadPoolExecutor(threads) as pool:
+    with switching_often(), ThreadPoolExecutor(threads) as pool:
         for future in [pool.submit(work) for _ in range(threads)]:
             future.result()
+
+
+@contextmanager
+def switching_often() -> Iterator[None]:
+    """Let threads take turns after every few instructions, so that races show."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 class ConditionalConformance:
@@ -100,7 +114,7 @@ class ConditionalConformance:
                 except AlreadyExists:
                     return []
 
-            with ThreadPoolExecutor(8) as pool:
+            with switching_often(), ThreadPoolExecutor(8) as pool:
                 contents = [b"%d" % number for number in range(8)]
                 won = list(chain.from_iterable(pool.map(create, contents)))
             assert won == [(store.read(address), store.head(address).etag)]
@@ -110,8 +124,8 @@ class ConditionalConformance:
     ) -> None:
         address = namespace.address("counter")
         store.create(address, b"0")
-        increment_with(store, address, rounds=10, threads=4)
-        assert store.read(address) == b"40"
+        increment_with(store, address, rounds=25, threads=4)
+        assert store.read(address) == b"100"
 
     def test_counting_by_replace_from_processes(
         self, settings: BlockSettings, store: BlockStore, namespace: Namespace
@@ -124,11 +138,11 @@ class ConditionalConformance:
             return
         context = multiprocessing.get_context("spawn")
         workers = [
-            context.Process(target=increment, args=(settings, address, 10, 2)) for _ in range(2)
+            context.Process(target=increment, args=(settings, address, 25, 2)) for _ in range(2)
         ]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join(60)
         assert [worker.exitcode for worker in workers] == [0, 0]
-        assert store.read(address) == b"40"
+        assert store.read(address) == b"100"

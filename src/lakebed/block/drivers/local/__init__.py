@@ -5,6 +5,6 @@ from lakebed.block.settings import LocalSettings
 from lakebed.runtime import Runtime
 
 
-def open_driver(settings: LocalSettings, _runtime: Runtime) -> LocalBlockStore:
+def open_driver(settings: LocalSettings, runtime: Runtime) -> LocalBlockStore:
     """Open the folder, making it if it is new; see `lakebed.block.open_block`."""
-    return LocalBlockStore(settings.root)
+    return LocalBlockStore(settings.root, runtime)

@@ -102,6 +102,17 @@ class Draft:
         self.path.unlink(missing_ok=True)
 
 
+@contextmanager
+def drafted(folder: Path, place: object, data: bytes = b"") -> Iterator[Draft]:
+    """Write a draft that begins with some bytes, for a place that errors are to name."""
+    with explained(place):
+        draft = Draft(folder)
+    with draft:
+        with explained(place):
+            draft.write(data)
+        yield draft
+
+
 class Locks:
     """Locks between threads and processes, by name; two names may share one.
 

@@ -23,7 +23,7 @@ object to be read.
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ import pyarrow as pa
 from lakebed.block.adapter import (
     BlockStore,
     ByteStream,
+    DeleteResult,
     ETag,
     ObjectInfo,
     Part,
@@ -44,10 +45,12 @@ from lakebed.block.drivers.local.files import (
     Draft,
     Locks,
     check_clock_of_files,
+    drafted,
     drop_abandoned,
     etag_of,
     explained,
     make_folder,
+    sync_folder,
 )
 from lakebed.block.drivers.local.places import (
     RESERVED_FOLDER,
@@ -78,6 +81,7 @@ from lakebed.block.streams import (
     list_batch,
     moment,
 )
+from lakebed.runtime import Runtime
 
 _Condition = Callable[[Folder, os.stat_result | None], None]
 """Raises unless the file found in the folder, or none, may be replaced."""
@@ -103,20 +107,24 @@ class LocalBlockStore(BlockStore):
     supports_presign = False
     part_bytes_min = 0
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, runtime: Runtime) -> None:
         with explained(root):
             make_folder(root)
             root = root.resolve()
-            self._root = os.fsencode(root)
-            self._drafts = root / RESERVED_FOLDER / "drafts"
-            for folder in (self._drafts, self._drafts.with_name("uploads")):
-                make_folder(folder)
-            make_folder(self._drafts.with_name("locks"))
+            reserved = root / RESERVED_FOLDER
+            self._drafts = reserved / "drafts"
+            for folder in (reserved, self._drafts, reserved / "uploads", reserved / "locks"):
+                folder.mkdir(exist_ok=True)
+            # Also if they were there: another process may have made them a moment ago.
+            sync_folder(root)
+            sync_folder(reserved)
             check_clock_of_files(self._drafts)
             drop_abandoned(self._drafts)
             self._tree = Tree(root)
-        self._locks = Locks(self._drafts.with_name("locks"))
-        self._uploads = Uploads(self._drafts.with_name("uploads"), self._drafts)
+        self._root = os.fsencode(root)
+        self._locks = Locks(reserved / "locks")
+        self._uploads = Uploads(reserved / "uploads", self._drafts)
+        self._runtime = runtime
         self._closed = False
 
     # Objects
@@ -164,6 +172,10 @@ class LocalBlockStore(BlockStore):
             except FileNotFoundError:
                 return
             self._tree.prune(place.folder)
+
+    def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        # Side by side, because then the disk is asked to flush once for many.
+        return self._runtime.map_parallel(self._delete_result, addresses)
 
     def copy(self, source: Address, destination: Address) -> None:
         place = self._place(destination)
@@ -293,14 +305,8 @@ class LocalBlockStore(BlockStore):
         self._check_open()
         return place_of(self._root, address)
 
-    @contextmanager
-    def _draft(self, address: Address, data: bytes = b"") -> Iterator[Draft]:
-        with explained(address):
-            draft = Draft(self._drafts)
-        with draft:
-            with explained(address):
-                draft.write(data)
-            yield draft
+    def _draft(self, address: Address, data: bytes = b"") -> AbstractContextManager[Draft]:
+        return drafted(self._drafts, address, data)
 
     def _lock(self, place: Place) -> AbstractContextManager[None]:
         return self._locks.hold(str(place.address).encode())

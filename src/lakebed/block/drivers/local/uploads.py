@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from lakebed.block.adapter import ETag, Part, PartInfo, Upload, UploadId
 from lakebed.block.address import Address, Namespace
-from lakebed.block.drivers.local.files import Draft, explained, locked_file, sync_folder
+from lakebed.block.drivers.local.files import Draft, drafted, explained, locked_file, sync_folder
 from lakebed.block.errors import UploadNotFound
 from lakebed.block.multipart import check_parts
 from lakebed.block.streams import Meter, moment
@@ -51,9 +51,10 @@ class Uploads:
         self, address: Address, upload_id: UploadId, number: int, chunks: Iterable[bytes]
     ) -> Part:
         """Write one part; see `BlockStore.put_part`."""
-        folder = self._find(address, upload_id)
+        with explained(address):
+            folder = self._find(address, upload_id)
         meter = Meter()
-        with Draft(self._drafts) as draft:
+        with drafted(self._drafts, address) as draft:
             for chunk in meter.through(chunks):
                 with explained(address):
                     draft.write(chunk)
@@ -95,19 +96,14 @@ class Uploads:
         self, address: Address, upload_id: UploadId, parts: Sequence[Part], draft: Draft
     ) -> None:
         """Copy the parts named into a draft, without taking their bytes through this process."""
-        folder = self._find(address, upload_id)
-        with ExitStack() as stack:
-            # Open files stay what they are, even if a part is uploaded again meanwhile.
-            files: dict[int, BinaryIO] = {}
-            for part in parts:
-                with suppress(FileNotFoundError):
-                    file = (folder / _part_name(part.number)).open("rb")
-                    files[part.number] = stack.enter_context(file)
-            stored = {number: _part_info(number, file) for number, file in files.items()}
-            check_parts(parts, stored)
-            for part in parts:
-                size = stored[part.number].size
-                copy_bytes(files[part.number].fileno(), draft.fileno(), size)
+        check_parts(parts, {part.number: part for part in self.parts(address, upload_id)})
+        for part in parts:
+            # One at a time: there may be more parts than a process may open files.
+            with (self._folder / upload_id / _part_name(part.number)).open("rb") as file:
+                stored = _part_info(part.number, file)
+                # An open file stays what it is; until now the part may have been uploaded again.
+                check_parts([part], {part.number: stored})
+                copy_bytes(file.fileno(), draft.fileno(), stored.size)
 
     def abort(self, address: Address, upload_id: UploadId) -> None:
         """Drop an upload; see `BlockStore.abort_upload`."""

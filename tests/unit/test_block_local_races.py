@@ -1,0 +1,162 @@
+"""Local storage when several processes change the same objects and folders at the same moment."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from types import NoneType
+
+import pytest
+
+from lakebed.block import (
+    Address,
+    AlreadyExists,
+    BlockStore,
+    ETag,
+    LocalSettings,
+    Namespace,
+    PreconditionFailed,
+    UploadNotFound,
+    open_block,
+)
+
+DATA = Namespace.parse("local://data")
+
+
+def open_local(root: Path) -> BlockStore:
+    """Open a store; two of them know as little of each other as two processes do."""
+    return open_block(LocalSettings(root))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+def test_a_folder_that_another_replaced_is_found_again(root: Path) -> None:
+    address, other_address = DATA.address("a/b/object"), DATA.address("a/b/other")
+    with open_local(root) as store, open_local(root) as other:
+
+        def replaced() -> str:
+            """Let the other store remove the folder that this one remembers, and make it anew."""
+            store.put(address, [b"mine"])
+            other.delete(address)
+            other.put(address, [b"theirs"])
+            return str(other.head(address).etag)
+
+        replaced()
+        assert store.read(address) == b"theirs"
+        etag = replaced()
+        assert store.head(address).etag == etag
+        store.replace(address, b"new", store.head(address).etag)
+        replaced()
+        with pytest.raises(AlreadyExists):
+            store.create(address, b"new")
+        replaced()
+        store.put(other_address, [b"beside"])
+        assert other.read(other_address) == b"beside"
+        other.delete(other_address)
+        replaced()
+        store.delete(address)
+        assert not other.exists(address)
+
+
+def test_puts_and_deletes_race_in_one_folder(root: Path) -> None:
+    def churn(name: bytes) -> None:
+        with open_local(root) as store:
+            address = DATA.address(f"a/b/{name.decode()}")
+            for _ in range(150):
+                store.put(address, [name])
+                assert store.read(address) == name
+                store.replace(address, b"new", store.head(address).etag)
+                assert store.read(address) == b"new"
+                store.delete(address)
+                assert not store.exists(address)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(churn, [b"1", b"2", b"3", b"4"]))
+    assert not (root / "data").exists()
+    assert list((root / ".lakebed" / "drafts").iterdir()) == []
+
+
+RIVALS: dict[str, tuple[Callable[[BlockStore, Address, ETag], object], bytes | None]] = {
+    "put": (lambda store, address, _: store.put(address, [b"rival"]), b"rival"),
+    "replace": (lambda store, address, etag: store.replace(address, b"rival", etag), b"mine"),
+    "create": (lambda store, address, _: store.create(address, b"rival"), b"mine"),
+    "delete": (lambda store, address, _: store.delete(address), None),
+}
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+def test_nothing_comes_between_comparing_and_replacing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, rival: str
+) -> None:
+    call, expected = RIVALS[rival]
+    address = DATA.address("object")
+    real_rename = os.rename
+    with open_local(root) as store, open_local(root) as other, ThreadPoolExecutor(1) as pool:
+        etag = store.create(address, b"old")
+        futures: list[Future[object]] = []
+
+        def rename(*args: object, **kwargs: object) -> None:
+            """Give a rival all the time it needs, just before the object is replaced."""
+            if not futures:
+                futures.append(pool.submit(call, other, address, etag))
+                wait(futures, timeout=0.3)
+            real_rename(*args, **kwargs)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(os, "rename", rename)
+        store.replace(address, b"mine", etag)
+        error = futures[0].exception()
+        assert isinstance(error, PreconditionFailed | AlreadyExists | None)
+        assert (error is not None) == (rival in {"replace", "create"})
+        # The rival came after: it found what had been written, or wrote over it.
+        assert (store.read(address) if store.exists(address) else None) == expected
+
+
+def test_of_two_creators_in_the_same_moment_one_wins(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = DATA.address("object")
+    real_rename = os.rename
+    with open_local(root) as store, open_local(root) as other, ThreadPoolExecutor(1) as pool:
+        futures: list[Future[ETag]] = []
+
+        def rename(*args: object, **kwargs: object) -> None:
+            if not futures:
+                futures.append(pool.submit(other.create, address, b"rival"))
+                wait(futures, timeout=0.3)
+            real_rename(*args, **kwargs)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(os, "rename", rename)
+        store.create(address, b"mine")
+        assert isinstance(futures[0].exception(), AlreadyExists)
+        assert store.read(address) == b"mine"
+
+
+@pytest.mark.parametrize("rival", ["complete", "abort"])
+def test_an_upload_ends_once(root: Path, monkeypatch: pytest.MonkeyPatch, rival: str) -> None:
+    address = DATA.address("object")
+    real_rename = os.rename
+    with open_local(root) as store, open_local(root) as other, ThreadPoolExecutor(1) as pool:
+        upload_id = store.create_upload(address)
+        part = store.put_part(address, upload_id, 1, [b"data"], size=4)
+        futures: list[Future[object]] = []
+
+        def end() -> object:
+            if rival == "abort":
+                return other.abort_upload(address, upload_id)
+            return other.complete_upload(address, upload_id, [part])
+
+        def rename(*args: object, **kwargs: object) -> None:
+            if not futures:
+                futures.append(pool.submit(end))
+                wait(futures, timeout=0.3)
+            real_rename(*args, **kwargs)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(os, "rename", rename)
+        store.complete_upload(address, upload_id, [part])
+        error = futures[0].exception()
+        assert isinstance(error, UploadNotFound if rival == "complete" else NoneType)
+        assert store.read(address) == b"data"
+        assert list(store.list_uploads(DATA)) == []
