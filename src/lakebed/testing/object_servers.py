@@ -13,6 +13,7 @@ for as long as another process lives.
 import fcntl
 import http.client
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -168,8 +169,16 @@ def keep(name: str, while_pid: int, endpoint: Path) -> None:
         new = endpoint.with_suffix(".new")
         new.write_text(server.endpoint)
         new.rename(endpoint)
-        while Path(f"/proc/{while_pid}").exists():
+        while _lives(while_pid):
             time.sleep(_POLL_SECONDS)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def free_ports(count: int) -> list[int]:

@@ -25,7 +25,7 @@ from lakebed.block.adapter import (
 )
 from lakebed.block.address import Address, Namespace, Store
 from lakebed.block.drivers.cloud.errors import Place, explained
-from lakebed.block.drivers.cloud.store import CLIENT_OPTIONS, CloudBlockStore
+from lakebed.block.drivers.cloud.store import CloudBlockStore, client_options
 from lakebed.block.errors import InvalidAddress, NotSupported, ObjectNotFound
 from lakebed.block.settings import GCSSettings
 from lakebed.runtime import Runtime
@@ -141,7 +141,7 @@ class GCSBlockStore(CloudBlockStore):
         if self._settings.service_account_file is not None:
             config["service_account"] = str(self._settings.service_account_file)
         return GCSStore(
-            store.bucket, config=config, client_options=CLIENT_OPTIONS, retry_config=retries
+            store.bucket, config=config, client_options=client_options(None), retry_config=retries
         )
 
 

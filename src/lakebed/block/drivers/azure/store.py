@@ -35,7 +35,7 @@ from lakebed.block.address import AZURE_SCHEME, Address, Namespace, Store
 from lakebed.block.drivers.azure.blocks import Block, Kind, Uploads
 from lakebed.block.drivers.azure.errors import explained
 from lakebed.block.drivers.cloud.errors import Place
-from lakebed.block.drivers.cloud.store import CLIENT_OPTIONS, CloudBlockStore, check_expiry
+from lakebed.block.drivers.cloud.store import CloudBlockStore, check_expiry, client_options
 from lakebed.block.drivers.cloud.streams import Source, held_back
 from lakebed.block.errors import (
     InvalidAddress,
@@ -273,7 +273,7 @@ class AzureBlockStore(CloudBlockStore):
         return AzureStore(
             store.bucket,
             config=config,
-            client_options=CLIENT_OPTIONS,
+            client_options=client_options(self._endpoint),
             retry_config=retries,
             credential_provider=provider,
         )

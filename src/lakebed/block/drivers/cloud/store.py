@@ -46,13 +46,6 @@ Client = S3Store | AzureStore | GCSStore
 
 RETRIES: Final["RetryConfig"] = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
 NO_RETRIES: Final["RetryConfig"] = {"max_retries": 0}
-CLIENT_OPTIONS: Final["ClientConfig"] = {
-    "allow_http": True,
-    "connect_timeout": timedelta(seconds=5),
-    # Not for the whole of a request: a large object takes as long as it takes.
-    "timeout": timedelta(days=1),
-    "read_timeout": timedelta(seconds=60),
-}
 PRESIGN_SECONDS_MAX: Final = 7 * 24 * 3600
 
 # A stream up to this size is sent by one request; a longer one in parts of this size, a few at a
@@ -241,6 +234,17 @@ class CloudBlockStore(BlockStore):
         start, length = resolve(byte_range, info.size)
         version = self._version(info.etag)
         return {"range": (start, start + length), "if_match": version["e_tag"]}
+
+
+def client_options(endpoint: str | None) -> "ClientConfig":
+    """Return the options of a client for an endpoint; None is the cloud's own."""
+    return {
+        "allow_http": endpoint is not None and endpoint.startswith("http://"),
+        "connect_timeout": timedelta(seconds=5),
+        "read_timeout": timedelta(seconds=60),
+        # For the whole of a request, which for a large object takes as long as it takes.
+        "timeout": timedelta(days=1),
+    }
 
 
 def check_expiry(seconds: int) -> None:

@@ -15,7 +15,7 @@ from obstore.store import S3Store
 
 from lakebed.block.adapter import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId
 from lakebed.block.address import Address, Namespace, Store
-from lakebed.block.drivers.cloud.store import CLIENT_OPTIONS, CloudBlockStore
+from lakebed.block.drivers.cloud.store import CloudBlockStore, client_options
 from lakebed.block.drivers.cloud.streams import Source, held_back
 from lakebed.block.drivers.s3.errors import explained
 from lakebed.block.drivers.s3.wire import Wire
@@ -223,7 +223,7 @@ class S3BlockStore(CloudBlockStore):
         return S3Store(
             store.bucket,
             config=config,
-            client_options=CLIENT_OPTIONS,
+            client_options=client_options(self._settings.endpoint),
             retry_config=retries,
             credential_provider=Boto3CredentialProvider(self._session),
         )

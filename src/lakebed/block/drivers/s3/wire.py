@@ -1,7 +1,7 @@
 """Requests to S3 that neither obstore nor boto3 sends as they are needed.
 
 boto3 signs them, as URLs, and urllib3 sends them: a part from a stream that cannot be rewound,
-which boto3 would want to read twice, and a page of a listing, which boto3 takes eight times as
+which boto3 would want to read twice, and a page of a listing, which boto3 takes ten times as
 long to read as the code below.
 
 A signed URL is as good as the credentials for as long as it lives. None is ever put into a message,
