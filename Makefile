@@ -68,7 +68,8 @@ bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
 	$(BIN)/python -m benchmarks.kv
 
 proto: install ## generate the protobuf code from the .proto files
-	$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src $(shell find src -name '*.proto')
+	$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
+		$(shell find src -name '*.proto')
 
 lock: ## resolve the lock files again (UPGRADE=1: to the newest versions)
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \

@@ -94,7 +94,7 @@ class StorageFull(StorageUnavailable):
 class InvalidArgument(BlockError, ValueError):
     """An argument was refused; nothing was done."""
 
-    kind = "invalid_argument"
+    kind = "block_invalid_argument"
 
 
 class InvalidAddress(InvalidArgument):

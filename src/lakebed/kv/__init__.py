@@ -1,6 +1,7 @@
 """The key-value store that every mutable record lives in: one small interface, many drivers."""
 
 from lakebed.kv.errors import (
+    CorruptRecord,
     ForeignStore,
     InvalidArgument,
     KeyNotFound,
@@ -19,6 +20,7 @@ from lakebed.kv.store import ABSENT, EXISTS, Entry, Predicate, Store, Version
 __all__ = [
     "ABSENT",
     "EXISTS",
+    "CorruptRecord",
     "Entry",
     "ForeignStore",
     "InvalidArgument",

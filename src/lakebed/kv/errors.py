@@ -10,6 +10,7 @@
         ├── InvalidArgument     refused before the store was asked              (also a ValueError)
         │   └── LimitExceeded   a partition, key or value is larger than the driver holds
         ├── StoreClosed         the store was closed                            (also a ValueError)
+        ├── CorruptRecord       a record is there, but is not what its key says
         └── ForeignStore        what the URL points to is not a Lakebed store
             └── SchemaTooNew    it was written by a newer Lakebed
 
@@ -101,6 +102,12 @@ class StoreClosed(KVError, ValueError):
 
     def __init__(self) -> None:
         super().__init__("the store is closed; open it again with open_store()")
+
+
+class CorruptRecord(KVError):
+    """A record is there, but is not of the kind that its key says; it was left as it is."""
+
+    kind = "corrupt_record"
 
 
 class ForeignStore(KVError):

@@ -223,7 +223,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the store holds; later calls raise `StoreClosed`, but close again."""
+        """Give back what the store holds; from then on every call but this raises `StoreClosed`."""
 
     def scan(
         self, partition: bytes, start: bytes = b"", *, limit: int | None = None

@@ -16,6 +16,7 @@ import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -510,7 +511,7 @@ class StoreConformance:
                     continue
                 winners.append((key, name))
 
-        in_threads([lambda name=name: create(name) for name in range(8)])  # type: ignore[misc]
+        in_threads([partial(create, name) for name in range(8)])
         assert sorted(winners) == [(e.key, int(e.value)) for e in store.scan(partition)]
         assert len(winners) == 20
 

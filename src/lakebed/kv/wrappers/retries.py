@@ -16,6 +16,7 @@ time one call may take, and a budget of retries that all callers of the store sh
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -73,6 +74,17 @@ class _Tries:
         self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
 
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A write that may have to be repeated, and what it would leave and replace."""
+
+    apply: Callable[[], Version]
+    partition: bytes
+    key: bytes
+    mark: Version
+    predicate: Predicate | None
+
+
 class RetryingStore(Store):
     """Repeats the calls to the store inside until they have a certain outcome, within bounds."""
 
@@ -107,13 +119,13 @@ class RetryingStore(Store):
     ) -> Version:
         mark = version or new_version(self._runtime)
 
-        def write() -> Version:
+        def apply() -> Version:
             return self._inner.set(partition, key, value, version=mark)
 
         try:
-            return write()
+            return apply()
         except OutcomeUnknown as error:
-            return self._settle_write(write, partition, key, mark, None, error)
+            return self._settle(_Write(apply, partition, key, mark, None), error)
 
     def set_if(
         self,
@@ -126,13 +138,13 @@ class RetryingStore(Store):
     ) -> Version:
         mark = version or new_version(self._runtime)
 
-        def write() -> Version:
+        def apply() -> Version:
             return self._inner.set_if(partition, key, value, predicate, version=mark)
 
         try:
-            return write()
+            return apply()
         except OutcomeUnknown as error:
-            return self._settle_write(write, partition, key, mark, predicate, error)
+            return self._settle(_Write(apply, partition, key, mark, predicate), error)
 
     def delete(self, partition: bytes, key: bytes) -> None:
         tries: _Tries | None = None
@@ -200,27 +212,19 @@ class RetryingStore(Store):
             except StoreUnavailable as latest:
                 error = latest
 
-    def _settle_write(
-        self,
-        write: Callable[[], Version],
-        partition: bytes,
-        key: bytes,
-        mark: Version,
-        predicate: Predicate | None,
-        error: OutcomeUnknown,
-    ) -> Version:
+    def _settle(self, write: _Write, error: OutcomeUnknown) -> Version:
         """Bring a write with an uncertain outcome to a certain one, or raise `OutcomeUnknown`."""
         tries = _Tries(self._runtime, self._budget)
         while True:
             if not isinstance(error, StoreUnavailable):
-                there = self._read_back(partition, key, error)
-                if there is not None and there.predicate == mark:
-                    return mark
-                if there is None or there.predicate != predicate:
+                there = self._read_back(write.partition, write.key, error)
+                if there is not None and there.predicate == write.mark:
+                    return write.mark
+                if there is None or there.predicate != write.predicate:
                     raise error
             tries.pause_or_raise(error)
             try:
-                return write()
+                return write.apply()
             except OutcomeUnknown as latest:
                 error = latest
 

@@ -1,0 +1,300 @@
+"""The calls of the interface as statements, and what their errors mean."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, LiteralString
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from lakebed.kv.drivers.postgresql import statements
+from lakebed.kv.drivers.postgresql.link import Link, Patience, Row
+from lakebed.kv.drivers.postgresql.pool import Pool, explain
+from lakebed.kv.drivers.postgresql.schema import prepare_schema
+from lakebed.kv.errors import (
+    InvalidArgument,
+    KeyNotFound,
+    OutcomeUnknown,
+    PredicateFailed,
+    StoreClosed,
+    StoreFull,
+    StoreUnavailable,
+)
+from lakebed.kv.store import (
+    ABSENT,
+    EXISTS,
+    VERSION_BYTES,
+    Entry,
+    Limits,
+    Predicate,
+    Store,
+    Version,
+    check_predicate,
+    check_version,
+    new_version,
+)
+from lakebed.runtime import Runtime
+
+RECONNECT_SECONDS: Final = 0.1
+CHUNK_KEYS: Final = 1000
+CHUNK_BYTES: Final = 8 << 20
+DROP_KEYS: Final = 10_000
+DISK_FULL: Final = "53100"
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in a PostgreSQL database; see `lakebed.kv.open_store`."""
+    return PostgreSQLStore(url, runtime)
+
+
+class PostgreSQLStore(Store):
+    """A table in a PostgreSQL database."""
+
+    name = "postgresql"
+    # Partition and key share an entry of the index, which holds at most 2,704 bytes.
+    limits = Limits(partition_bytes=512, key_bytes=2048, value_bytes=16 << 20)
+    shared_between_processes = True
+
+    def __init__(self, url: str, runtime: Runtime, *, patience: Patience | None = None) -> None:
+        """Connect, and create the table if there is none.
+
+        Raises:
+            InvalidArgument: The URL is malformed.
+            ForeignStore: There is a table of our name that is not ours.
+            StoreUnavailable: The database cannot be reached.
+        """
+        self._runtime = runtime
+        self._patience = patience or Patience()
+        self._connect = partial(Link.connect, _check_url(url), self._patience, runtime)
+        self._pool = Pool(self._connect)
+        self._closed = False
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def get(self, partition: bytes, key: bytes) -> Entry:
+        self._check(partition, key)
+        rows = self._read(statements.GET, partition, key)
+        if not rows:
+            raise KeyNotFound(partition, key)
+        return Entry(key, *rows[0])
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        self._check(partition, key, value)
+        mark = version or new_version(self._runtime)
+        self._write(statements.SET, partition, key, value, mark)
+        return mark
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        self._check(partition, key, value)
+        check_predicate(predicate)
+        mark = version or new_version(self._runtime)
+        if predicate is ABSENT:
+            changed = self._write(statements.SET_IF_ABSENT, partition, key, value, mark)
+        elif predicate is EXISTS:
+            changed = self._write(statements.SET_IF_EXISTS, partition, key, value, mark)
+        else:
+            changed = self._write(statements.SET_IF_VERSION, partition, key, value, mark, predicate)
+        if not changed:
+            raise PredicateFailed(partition, key)
+        return mark
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        self._check(partition, key)
+        self._write(statements.DELETE, partition, key)
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        self._check(partition, key)
+        check_version(predicate)
+        if not self._write(statements.DELETE_IF, partition, key, predicate):
+            raise PredicateFailed(partition, key)
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+        rows = self._read(statements.SCAN, partition, start, limit)
+        return [Entry._make(row) for row in rows]
+
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
+        for partition, key in keys:
+            self._check(partition, key)
+        entries: list[Entry | None] = []
+        for begin in range(0, len(keys), CHUNK_KEYS):
+            entries += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
+        return entries
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write many keys of one partition, in chunks that are each applied whole or not at all."""
+        applied = False
+        for chunk in self._chunks(partition, items):
+            with _step(of_applied=applied):
+                self._set_chunk(partition, chunk)
+            applied = True
+
+    def drop_partition(self, partition: bytes) -> None:
+        """Delete every key of a partition, in chunks: a statement has only so much time."""
+        self._check(partition, b"any")
+        start, applied = b"", False
+        while True:
+            with _step(of_applied=applied):
+                rows = self._read(statements.NEXT_CHUNK, partition, start, DROP_KEYS)
+                if not rows:
+                    self._write(statements.DELETE_FROM, partition, start)
+                    return
+                end = rows[0][0]
+                self._write(statements.DELETE_BETWEEN, partition, start, end)
+            start, applied = end, True
+
+    def close(self) -> None:
+        self._closed = True
+        self._pool.close()
+
+    def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
+        if self._closed:
+            raise StoreClosed
+        self.limits.check(partition, key, value)
+
+    def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
+        entries: list[Entry | None] = [None] * len(keys)
+        partitions, names = [list(column) for column in zip(*keys, strict=True)]
+        for number, value, version in self._read(statements.GET_MANY, partitions, names):
+            entries[number - 1] = Entry(names[number - 1], value, version)
+        return entries
+
+    def _chunks(
+        self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
+    ) -> Iterator[dict[bytes, bytes]]:
+        # A statement cannot write a key twice: the last value of a key replaces those before.
+        chunk: dict[bytes, bytes] = {}
+        size = 0
+        for key, value in items:
+            self._check(partition, key, value)
+            if len(chunk) == CHUNK_KEYS or (chunk and size + len(value) > CHUNK_BYTES):
+                yield chunk
+                chunk, size = {}, 0
+            chunk[key] = value
+            size += len(value)
+        if chunk:
+            yield chunk
+
+    def _set_chunk(self, partition: bytes, chunk: dict[bytes, bytes]) -> None:
+        keys = sorted(chunk)  # in one order everywhere: two writers never wait for each other
+        marks = self._runtime.random_bytes(VERSION_BYTES * len(keys))
+        versions = [
+            marks[begin : begin + VERSION_BYTES] for begin in range(0, len(marks), VERSION_BYTES)
+        ]
+        self._write(statements.SET_MANY, partition, keys, [chunk[key] for key in keys], versions)
+
+    def _prepare(self) -> None:
+        link = self._pool.take()
+        kept: Link | None = None
+        try:
+            prepare_schema(link)
+            kept = link
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"cannot prepare the database: {explain(error)}") from error
+        finally:
+            self._pool.give_back(link, kept)
+
+    def _read(self, statement: LiteralString, *parameters: object) -> list[Row]:
+        link = self._pool.take()
+        kept: Link | None = None
+        try:
+            rows = link.execute(statement, parameters).fetchall()
+            kept = link
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"postgresql did not answer: {explain(error)}") from error
+        finally:
+            self._pool.give_back(link, kept)
+        return rows
+
+    def _write(self, statement: LiteralString, *parameters: object) -> int:
+        """Run a write and return how many rows it changed.
+
+        Raises:
+            StoreUnavailable: None, and none will be.
+            OutcomeUnknown: Perhaps some, but from now on none.
+        """
+        link = self._pool.take()
+        kept: Link | None = None
+        settled_at = self._runtime.monotonic() + self._patience.settled_seconds
+        try:
+            changed = link.execute(statement, (link.deadline(), *parameters)).rowcount
+            kept = link
+        except psycopg.Error as error:
+            # Not kept even after a mere refusal: if the server's clock was set, and deadlines are
+            # wrong, only a new connection helps.
+            if link.rolled_back(error):
+                raise _refusal(error) from error
+            kept = self._settle(link, settled_at)
+            raise OutcomeUnknown(
+                f"postgresql did not say what became of a write: {explain(error)}"
+            ) from error
+        finally:
+            self._pool.give_back(link, kept)
+        return changed
+
+    def _settle(self, lost: Link, settled_at: float) -> Link | None:
+        """Return when what was sent on a lost connection can no longer be applied.
+
+        Returns:
+            A new connection, if there is one.
+        """
+        lost.close()
+        replacement = self._replace(lost)
+        while replacement is None and self._runtime.monotonic() < settled_at:
+            self._runtime.sleep(RECONNECT_SECONDS)
+            replacement = self._replace(lost)
+        return replacement
+
+    def _replace(self, lost: Link) -> Link | None:
+        """Make a new connection and end the process of the lost one; None if that failed."""
+        try:
+            link = self._connect()
+        except psycopg.Error:
+            return None
+        try:
+            link.end(lost.backend)
+        except psycopg.Error:
+            link.close()
+            return None
+        return link
+
+
+@contextmanager
+def _step(*, of_applied: bool) -> Iterator[None]:
+    """A step of a call: that it changed nothing does not mean that those before changed nothing."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        if not of_applied:
+            raise
+        raise OutcomeUnknown(f"only the first steps were applied: {error}") from error
+
+
+def _check_url(url: str) -> str:
+    try:
+        conninfo_to_dict(url)
+    except psycopg.Error:
+        # Without the reason: it quotes parts of the URL, and one of them is the password.
+        raise InvalidArgument(
+            "the URL is malformed: use postgresql://user:password@host:port/database, with special"
+            " characters as %xx"
+        ) from None
+    return url
+
+
+def _refusal(error: psycopg.Error) -> StoreUnavailable:
+    kind = StoreFull if error.sqlstate == DISK_FULL else StoreUnavailable
+    return kind(f"postgresql refused the write: {explain(error)}")

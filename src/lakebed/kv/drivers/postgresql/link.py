@@ -1,0 +1,180 @@
+"""A connection that never waits for ever, and that can be proved to be over."""
+
+import select
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, LiteralString, Self, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
+
+from lakebed.kv.drivers.postgresql import statements
+from lakebed.runtime import Runtime
+
+ReturnT = TypeVar("ReturnT")
+Row = tuple[Any, ...]
+
+CLOCK_MARGIN_SECONDS: Final = 0.5
+LIFETIME_SECONDS: Final = 600.0
+# Busy connections are not looked at: every look lets another thread run first.
+LOOK_AFTER_SECONDS: Final = 0.02
+FIRST_PAUSE_SECONDS: Final = 0.001
+LONGEST_PAUSE_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long each step of a call may take."""
+
+    connect_seconds: int = 5
+    """To connect to one address of the server; the library takes no less than 2."""
+
+    start_seconds: float = 5.0
+    """From the beginning of a write until the server starts on it; later it refuses it."""
+
+    run_seconds: float = 5.0
+    """From there until the server has done its work or given up."""
+
+    reply_seconds: float = 12.0
+    """From the beginning of a call until its reply. Longer than the two before together, so that
+    a slow server gives its own answer."""
+
+    @property
+    def settled_seconds(self) -> float:
+        """From the beginning of a write until it can no longer be applied, whatever happened."""
+        return self.start_seconds + self.run_seconds + CLOCK_MARGIN_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A process that serves a connection. Numbers come back; a number with its times does not."""
+
+    pid: int
+    started: int
+    server_started: int
+
+
+class _BoundedConnection(psycopg.Connection[Row]):
+    """A connection on which nothing waits longer than `reply_seconds`."""
+
+    reply_seconds: float | None = None
+
+    def wait(
+        self, gen: PQGen[ReturnT], interval: float = 0.1, timeout: float | None = None
+    ) -> ReturnT:
+        return super().wait(gen, interval, self.reply_seconds if timeout is None else timeout)
+
+
+class Link:
+    """One connection with what it takes to end the process that serves it."""
+
+    def __init__(
+        self, connection: _BoundedConnection, patience: Patience, runtime: Runtime
+    ) -> None:
+        self._connection = connection
+        self._cursor = psycopg.RawCursor(connection)
+        self._patience = patience
+        self._runtime = runtime
+        self.backend, clock = self._identify()
+        self._connected_at = self._used_at = runtime.monotonic()
+        # The clock was read at some moment before this one. Taking it for this moment makes the
+        # server's clock look slow, and deadlines early.
+        self._server_clock_offset = clock - self._connected_at
+        self._input = select.poll()
+        self._input.register(connection.fileno(), select.POLLIN)
+
+    @classmethod
+    def connect(cls, conninfo: str, patience: Patience, runtime: Runtime) -> Self:
+        """Connect to the primary server.
+
+        Raises:
+            psycopg.Error: It cannot be reached, or refuses.
+        """
+        connection = _BoundedConnection.connect(
+            conninfo,
+            autocommit=True,
+            connect_timeout=patience.connect_seconds,
+            # A standby lags behind: what it reads may be old.
+            target_session_attrs="read-write",
+        )
+        connection.reply_seconds = patience.reply_seconds
+        try:
+            return cls(connection, patience, runtime)
+        except BaseException:
+            connection.close()
+            raise
+
+    def execute(
+        self, statement: LiteralString, parameters: Sequence[object]
+    ) -> psycopg.Cursor[Row]:
+        """Run a statement and wait for the whole reply.
+
+        Raises:
+            psycopg.Error: See `rolled_back` for what it means.
+        """
+        cursor = self._cursor.execute(statement, parameters, prepare=True, binary=True)
+        if self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            raise psycopg.OperationalError("the connection ended before the reply was complete")
+        return cursor
+
+    def rolled_back(self, error: psycopg.Error) -> bool:
+        """Whether an error of `execute` is the server's word that the statement changed nothing.
+
+        An error that ends the session is not: it may concern something that came later.
+        """
+        return (
+            error.sqlstate is not None
+            and error.diag.severity_nonlocalized == "ERROR"
+            and self._connection.pgconn.transaction_status == TransactionStatus.IDLE
+        )
+
+    def deadline(self) -> float:
+        """The latest time, by the server's clock, at which it may start on a write sent now."""
+        latest = self._runtime.monotonic() + self._patience.start_seconds
+        return latest + self._server_clock_offset
+
+    def is_usable(self) -> bool:
+        """Whether the connection is young and, as far as one can tell without asking, still open.
+
+        A server that ends a connection says so: an idle connection with something to read has been
+        ended.
+        """
+        now = self._runtime.monotonic()
+        idle_seconds, self._used_at = now - self._used_at, now
+        if now - self._connected_at > LIFETIME_SECONDS:
+            return False
+        return idle_seconds < LOOK_AFTER_SECONDS or not self._input.poll(0)
+
+    def end(self, backend: Backend) -> None:
+        """End the process of another connection, and wait until it is gone.
+
+        However long that takes: while the process is listed, its write may yet be applied.
+
+        Raises:
+            psycopg.Error: This connection failed; nothing is known.
+        """
+        if backend.server_started != self.backend.server_started:
+            return  # the process went with its server
+        process = (backend.pid, backend.started)
+        pause = FIRST_PAUSE_SECONDS
+        self.execute(statements.TERMINATE, process)
+        while self.execute(statements.IS_LISTED, process).fetchone() is not None:
+            self._runtime.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    def close(self) -> None:
+        """Close the connection; the server may still be at work on what was sent."""
+        self._connection.close()
+
+    def _identify(self) -> tuple[Backend, float]:
+        timeout = f"{self._patience.run_seconds * 1000:.0f}ms"
+        row = self.execute(statements.IDENTIFY, (timeout,)).fetchone()
+        assert row is not None
+        backend, clock = Backend(*row[:3]), row[3]
+        if backend.pid != self._connection.pgconn.backend_pid:
+            raise psycopg.OperationalError(
+                "there is a connection pooler in between: a Lakebed store needs connections of its"
+                " own to the server"
+            )
+        return backend, clock

@@ -1,0 +1,128 @@
+"""The SQL of the driver: the table, and one statement for each call.
+
+The first parameter of every write is its deadline, in seconds since 1970 by the server's clock.
+"""
+
+from typing import Final, LiteralString
+
+# The parts put together here are all constants of this module.
+# ruff: noqa: S608
+
+# What the table must look like: its kind (partitioned) and its columns with their types.
+KIND: Final = "p"
+COLUMNS: Final = ("partition bytea", "key bytea", "value bytea", "version bytea")
+DESCRIBE: Final = """
+SELECT relkind::text, array(
+    SELECT attname || ' ' || format_type(atttypid, atttypmod) FROM pg_attribute
+    WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
+FROM pg_class WHERE oid = to_regclass('lakebed_kv')
+"""
+
+# Racing processes create the table one after the other: the first does, the rest find it. Locking
+# is a statement of its own, since only a new statement is sure to see what others created
+# meanwhile. The number only has to be ours.
+LOCK_SCHEMA: Final = "SELECT pg_advisory_lock(7021801416893550637)"
+UNLOCK_SCHEMA: Final = "SELECT pg_advisory_unlock(7021801416893550637)"
+CREATE_IF_ABSENT: Final = """
+DO $$
+BEGIN
+    IF to_regclass('lakebed_kv') IS NULL THEN
+        CREATE TABLE lakebed_kv (
+            partition bytea NOT NULL,
+            key bytea NOT NULL,
+            value bytea NOT NULL,
+            version bytea NOT NULL,
+            PRIMARY KEY (partition, key)
+        ) PARTITION BY HASH (partition);
+        FOR number IN 0..15 LOOP
+            EXECUTE format('CREATE TABLE lakebed_kv_%s PARTITION OF lakebed_kv'
+                ' FOR VALUES WITH (MODULUS 16, REMAINDER %s)', number, number);
+        END LOOP;
+    END IF;
+END
+$$
+"""
+
+# Who serves this connection, since when, on a server running since when; what its clock shows.
+# Then the settings of the session. All statements find their rows by the primary key: the plans
+# that are switched off would be chosen only by mistake, before the table has statistics, and would
+# read a whole partition for one page. Replies mean that the write is durable: where the default
+# waits for no disk, ours does.
+IDENTIFY: Final = """
+SELECT pg_backend_pid(),
+    (extract(epoch FROM activity.backend_start) * 1000000)::bigint,
+    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+    extract(epoch FROM clock_timestamp())::float8,
+    set_config('statement_timeout', $1, false),
+    set_config('default_transaction_isolation', 'read committed', false),
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+        WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false),
+    set_config('plan_cache_mode', 'force_generic_plan', false),
+    set_config('enable_seqscan', 'off', false),
+    set_config('enable_bitmapscan', 'off', false),
+    set_config('enable_sort', 'off', false)
+FROM pg_stat_get_activity(pg_backend_pid()) AS activity
+"""
+
+# The time of the start tells a process from a later one with the same number.
+_LISTED: Final[LiteralString] = """
+FROM pg_stat_get_activity($1) AS activity
+WHERE (extract(epoch FROM activity.backend_start) * 1000000)::bigint = $2
+"""
+IS_LISTED: Final = "SELECT pid " + _LISTED
+TERMINATE: Final = "SELECT pg_terminate_backend(pid) " + _LISTED
+
+GET: Final = "SELECT value, version FROM lakebed_kv WHERE partition = $1 AND key = $2"
+
+# OFFSET 0 keeps the planner from turning the look-ups by key into one join over the whole table.
+GET_MANY: Final = """
+SELECT wanted.number::int4, found.value, found.version
+FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY AS wanted (partition, key, number)
+CROSS JOIN LATERAL (
+    SELECT value, version FROM lakebed_kv
+    WHERE partition = wanted.partition AND key = wanted.key OFFSET 0
+) AS found
+"""
+
+SCAN: Final = """
+SELECT key, value, version FROM lakebed_kv
+WHERE partition = $1 AND key >= $2 ORDER BY key LIMIT $3
+"""
+
+# The key that begins the next chunk of a partition.
+NEXT_CHUNK: Final = """
+SELECT key FROM lakebed_kv WHERE partition = $1 AND key >= $2 ORDER BY key LIMIT 1 OFFSET $3
+"""
+
+# A late statement must fail, not match nothing. The failing branch depends on the clock, so that
+# the planner cannot compute it beforehand.
+_LATE: Final[LiteralString] = "decode('late: ' || clock_timestamp()::text, 'hex')"
+_IN_TIME: Final[LiteralString] = "clock_timestamp() < to_timestamp($1)"
+_VALUE: Final[LiteralString] = f"CASE WHEN {_IN_TIME} THEN $4::bytea ELSE {_LATE} END"
+_UNLESS_LATE: Final[LiteralString] = f"CASE WHEN {_IN_TIME} THEN true ELSE {_LATE} IS NULL END"
+
+_INSERT: Final[LiteralString] = (
+    f"INSERT INTO lakebed_kv (partition, key, value, version) VALUES ($2, $3, {_VALUE}, $5)"
+)
+_UPDATE: Final[LiteralString] = (
+    f"UPDATE lakebed_kv SET value = {_VALUE}, version = $5 WHERE partition = $2 AND key = $3"
+)
+_REPLACE: Final[LiteralString] = (
+    " ON CONFLICT (partition, key) DO UPDATE SET value = excluded.value, version = excluded.version"
+)
+
+SET: Final = _INSERT + _REPLACE
+SET_IF_ABSENT: Final = _INSERT + " ON CONFLICT DO NOTHING"
+SET_IF_EXISTS: Final = _UPDATE
+SET_IF_VERSION: Final = _UPDATE + " AND version = $6"
+
+SET_MANY: Final = (
+    f"INSERT INTO lakebed_kv (partition, key, value, version)"
+    f" SELECT CASE WHEN {_IN_TIME} THEN $2::bytea ELSE {_LATE} END, key, value, version"
+    f" FROM unnest($3::bytea[], $4::bytea[], $5::bytea[]) AS rows (key, value, version)" + _REPLACE
+)
+
+DELETE: Final = f"DELETE FROM lakebed_kv WHERE partition = $2 AND key = $3 AND {_UNLESS_LATE}"
+DELETE_IF: Final = DELETE + " AND version = $4"
+DELETE_FROM: Final = f"DELETE FROM lakebed_kv WHERE partition = $2 AND key >= $3 AND {_UNLESS_LATE}"
+DELETE_BETWEEN: Final = DELETE_FROM + " AND key < $4"

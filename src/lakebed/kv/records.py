@@ -1,0 +1,121 @@
+"""Typed records over a store: one protobuf message a key, one kind of message a key prefix.
+
+BRANCHES = Kind(b"branches/", Branch)
+branches = Records(store, BRANCHES, partition)
+record = branches.get(b"main")            # Record(name, message, predicate)
+record.message.commit_id = "…"
+branches.set_if(b"main", record.message, record.predicate)
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from lakebed.kv.errors import CorruptRecord, KeyNotFound
+from lakebed.kv.store import Entry, Predicate, Store, Version
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[MessageT]):
+    """What lies under a prefix of keys."""
+
+    prefix: bytes
+    message: type[MessageT]
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[MessageT]):
+    """A message with its name and the predicate for changing it."""
+
+    name: bytes
+    """The key without the prefix of its kind."""
+
+    message: MessageT
+    predicate: Version
+
+
+class Records(Generic[MessageT]):
+    """The records of one kind in one partition. Every method raises what `Store` raises."""
+
+    def __init__(self, store: Store, kind: Kind[MessageT], partition: bytes) -> None:
+        self._store = store
+        self._kind = kind
+        self._partition = partition
+
+    def get(self, name: bytes) -> Record[MessageT]:
+        """Return a record.
+
+        Raises:
+            KeyNotFound: There is none of that name.
+            CorruptRecord: What is there is not such a message.
+        """
+        return self._record(self._store.get(self._partition, self._key(name)))
+
+    def find(self, name: bytes) -> Record[MessageT] | None:
+        """Return a record, or None if there is none of that name.
+
+        Raises:
+            CorruptRecord: What is there is not such a message.
+        """
+        try:
+            return self.get(name)
+        except KeyNotFound:
+            return None
+
+    def set(self, name: bytes, message: MessageT) -> Version:
+        """Write a record, whatever was there."""
+        return self._store.set(self._partition, self._key(name), message.SerializeToString())
+
+    def set_if(self, name: bytes, message: MessageT, predicate: Predicate) -> Version:
+        """Write a record if the predicate holds.
+
+        Raises:
+            PredicateFailed: It does not.
+        """
+        value = message.SerializeToString()
+        return self._store.set_if(self._partition, self._key(name), value, predicate)
+
+    def delete(self, name: bytes) -> None:
+        """Delete a record, if it is there."""
+        self._store.delete(self._partition, self._key(name))
+
+    def delete_if(self, name: bytes, predicate: Version) -> None:
+        """Delete a record if it is as it was read.
+
+        Raises:
+            PredicateFailed: It is not.
+        """
+        self._store.delete_if(self._partition, self._key(name), predicate)
+
+    def scan(
+        self, *, prefix: bytes = b"", start: bytes = b"", limit: int | None = None
+    ) -> Iterator[Record[MessageT]]:
+        """Iterate over the records whose names begin with `prefix`, from `start` (included) on.
+
+        Raises:
+            CorruptRecord: What is there is not such a message.
+        """
+        wanted = self._kind.prefix + prefix
+        first = self._kind.prefix + max(prefix, start)
+        for entry in self._store.scan(self._partition, first, limit=limit):
+            if not entry.key.startswith(wanted):
+                return
+            yield self._record(entry)
+
+    def _key(self, name: bytes) -> bytes:
+        return self._kind.prefix + name
+
+    def _record(self, entry: Entry) -> Record[MessageT]:
+        message = self._kind.message()
+        try:
+            message.ParseFromString(entry.value)
+        except DecodeError as error:
+            raise CorruptRecord(
+                f"key {entry.key!r} in partition {self._partition!r} does not hold a"
+                f" {self._kind.message.DESCRIPTOR.name}: {error}"
+            ) from error
+        return Record(entry.key[len(self._kind.prefix) :], message, entry.predicate)

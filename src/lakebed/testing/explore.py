@@ -1,0 +1,96 @@
+"""Runs simulated scenarios over many seeds, and replays one.
+
+A scenario is a function of a seed that raises when something is wrong; a module lists its scenarios
+in a dict named ``SCENARIOS``.
+
+    python -m lakebed.testing.explore my.scenarios --seeds 10000     # all of them
+    python -m lakebed.testing.explore my.scenarios:counter --seed 7  # one run, with its trace
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import repeat
+
+from lakebed.testing.simulator import Simulation
+
+Scenario = Callable[[int], None]
+
+_CHUNK = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A seed for which a scenario went wrong, and the command that shows it again."""
+
+    scenario: str
+    seed: int
+    error: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.scenario} failed with seed {self.seed}: {self.error}\n"
+            f"replay: python -m lakebed.testing.explore {self.scenario} --seed {self.seed}"
+        )
+
+
+def load(name: str) -> dict[str, Scenario]:
+    """The scenarios that ``module`` or ``module:scenario`` names, by their full names."""
+    module, _, only = name.partition(":")
+    scenarios: dict[str, Scenario] = import_module(module).SCENARIOS
+    chosen = {only: scenarios[only]} if only else scenarios
+    return {f"{module}:{key}": scenario for key, scenario in chosen.items()}
+
+
+def first_failure(name: str, seeds: Iterable[int]) -> Failure | None:
+    """Run one scenario, named ``module:scenario``, over seeds until one fails."""
+    (scenario,) = load(name).values()
+    for seed in seeds:
+        try:
+            scenario(seed)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+            return Failure(name, seed, repr(error))
+    return None
+
+
+def explore(names: Iterable[str], seeds: range) -> Iterator[tuple[str, Failure | None]]:
+    """Run scenarios over seeds, on all cores; yield each with its first failure, if any."""
+    chunks = [seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK)]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for name in names:
+            failures = pool.map(first_failure, repeat(name), chunks)
+            yield name, next((failure for failure in failures if failure), None)
+
+
+def replay(name: str, seed: int) -> int:
+    """Run one scenario with one seed and print its trace; return 1 if it failed."""
+    failure = first_failure(name, [seed])
+    if Simulation.latest is not None:
+        for line in Simulation.latest.trace:
+            print(*line)
+    print(failure or f"{name} passed with seed {seed}")
+    return 1 if failure else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return 1 if a scenario failed."""
+    parser = argparse.ArgumentParser(prog="python -m lakebed.testing.explore")
+    parser.add_argument("scenarios", help="a module, or module:scenario")
+    parser.add_argument("--seeds", type=int, default=10_000, help="how many seeds, from 0 on")
+    parser.add_argument("--seed", type=int, help="replay this one, with its trace")
+    chosen = parser.parse_args(arguments)
+    if chosen.seed is not None:
+        return replay(chosen.scenarios, chosen.seed)
+    failed = 0
+    for name, failure in explore(load(chosen.scenarios), range(chosen.seeds)):
+        print(failure or f"{name}: {chosen.seeds} seeds passed", flush=True)
+        failed += failure is not None
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Greenlets under a seeded scheduler, with simulated time: the machine room of the simulator.
+
+Between two points at which a task gives way it runs alone. Who goes next is drawn from the seed, so
+the same seed gives the same run. When every task waits, the clock jumps to the next one due.
+"""
+
+import heapq
+import random
+from collections.abc import Callable
+from functools import partial
+
+from greenlet import getcurrent, greenlet
+
+from lakebed.runtime import Runtime
+
+
+class ActorKilledError(BaseException):
+    """Unwinds the tasks of a killed actor; not an `Exception`, so that no handler swallows it."""
+
+
+class SimulationStuckError(AssertionError):
+    """The tasks wait for each other, or went on for too long."""
+
+
+class TaskFailedError(AssertionError):
+    """A task raised something that its scenario did not expect."""
+
+
+class Actor:
+    """A simulated process: tasks that share a clock and die together."""
+
+    runtime: Runtime
+
+    def __init__(self, scheduler: "Scheduler", name: str) -> None:
+        self.name = name
+        self.alive = True
+        self._scheduler = scheduler
+
+    def start(self, body: Callable[[], object]) -> None:
+        """Add a task: something that the process does beside its other tasks."""
+        self._scheduler.add_task(self, body)
+
+    def kill(self) -> None:
+        """Let the process die now."""
+        self.alive = False
+
+
+class _Task:
+    """A greenlet of an actor."""
+
+    __slots__ = ("actor", "greenlet")
+
+    def __init__(self, actor: Actor, body: Callable[[], object], hub: greenlet) -> None:
+        self.actor = actor
+        self.greenlet = greenlet(body, hub)
+
+
+class Scheduler:
+    """Runs tasks one at a time, in simulated time.
+
+    Args:
+        seed: Decides everything.
+        steps_max: A run that takes more steps is stuck.
+    """
+
+    def __init__(self, seed: int, *, steps_max: int) -> None:
+        self.random = random.Random(seed)
+        self.step = 0
+        self.seconds = 0.0
+        self._steps_max = steps_max
+        self._due: list[tuple[float, float, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self._tasks: dict[_Task, None] = {}
+        self._current: _Task | None = None
+        self._hub = getcurrent()
+
+    def latency(self) -> float:
+        """How long the next pause of a task takes, in simulated seconds."""
+        return self.random.random() * 0.01
+
+    def add_task(self, actor: Actor, body: Callable[[], object]) -> None:
+        """Add a task of an actor; it starts when the scheduler picks it."""
+        task = _Task(actor, body, self._hub)
+        self._tasks[task] = None
+        self.after(self.latency(), partial(self._resume, task))
+
+    def run(self) -> None:
+        """Run until every task has ended.
+
+        Raises:
+            TaskFailedError: A task raised.
+            SimulationStuckError: The tasks wait for each other, or took too many steps.
+        """
+        try:
+            while self._due:
+                self.step += 1
+                if self.step > self._steps_max:
+                    raise SimulationStuckError(f"not at an end after {self._steps_max} steps")
+                self.seconds, _, _, action = heapq.heappop(self._due)
+                action()
+            stuck = sorted(task.actor.name for task in self._tasks if task.actor.alive)
+            if stuck:
+                raise SimulationStuckError(f"waiting for what nobody will do: {', '.join(stuck)}")
+        finally:
+            self._unwind()
+
+    def pause(self, actor: Actor, seconds: float | None = None) -> None:
+        """Let others go first: for a random while, or for a time.
+
+        Raises:
+            ActorKilledError: The actor died meanwhile, or before.
+        """
+        task = self._running(actor)
+        self.after(self.latency() if seconds is None else seconds, partial(self._resume, task))
+        self._hub.switch()
+
+    def park(self, actor: Actor, ready: Callable[[Callable[[], None]], None]) -> None:
+        """Wait until someone calls the function that `ready` is given; it may be called twice.
+
+        Raises:
+            ActorKilledError: The actor died meanwhile, or before.
+        """
+        resume: list[Callable[[], None]] = [partial(self._resume, self._running(actor))]
+
+        def wake() -> None:
+            if resume:
+                self.after(0.0, resume.pop())
+
+        ready(wake)
+        self._hub.switch()
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something in a while; what is due at the same time goes in a random order."""
+        self._sequence += 1
+        entry = (self.seconds + seconds, self.random.random(), self._sequence, action)
+        heapq.heappush(self._due, entry)
+
+    def _running(self, actor: Actor) -> _Task:
+        if not actor.alive:
+            raise ActorKilledError(actor.name)
+        task = self._current
+        assert task is not None, "simulated calls are made by tasks, not by the test"
+        assert task.actor is actor, f"a task of {task.actor.name} used a handle of {actor.name}"
+        return task
+
+    def _resume(self, task: _Task) -> None:
+        self._current = task
+        try:
+            if task.actor.alive:
+                task.greenlet.switch()
+            else:
+                task.greenlet.throw(ActorKilledError(task.actor.name))
+        except ActorKilledError:
+            pass
+        except Exception as error:
+            raise TaskFailedError(f"a task of {task.actor.name} raised {error!r}") from error
+        finally:
+            self._current = None
+            if task.greenlet.dead:
+                del self._tasks[task]
+
+    def _unwind(self) -> None:
+        """End what is left, so that no ``finally`` runs at a moment that nobody chose."""
+        for task in list(self._tasks):
+            task.actor.kill()
+            self._resume(task)

@@ -1,0 +1,52 @@
+"""A key-value store under the simulator: handles for actors, and the truth about every write."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lakebed.kv.store import Store, Version
+from lakebed.kv.wrappers.faults import Call, FaultyStore, lost
+from lakebed.testing.scheduler import Actor
+from lakebed.testing.simulator import Simulation
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A write that the store applied."""
+
+    step: int
+    operation: str
+    partition: bytes
+    key: bytes
+    version: Version | None
+
+
+class SimulatedStore:
+    """Shares one store among actors; each call of theirs may meet any fault."""
+
+    def __init__(self, simulation: Simulation, inner: Store) -> None:
+        self.inner = inner
+        self._simulation = simulation
+        self.applied: list[Applied] = []
+        """Every write that took effect, in order: what checkers compare answers with."""
+
+    def handle(self, actor: Actor) -> Store:
+        """The store as this actor sees it; the handle dies with the actor."""
+
+        def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+            def apply_and_record() -> ResultT:
+                result = apply()
+                if call.writes:
+                    step = self._simulation.step
+                    write = (call.operation, call.partition, call.key, call.version)
+                    self.applied.append(Applied(step, *write))
+                return result
+
+            label = (call.operation, call.partition, call.key)
+            return self._simulation.call(
+                actor, label, apply_and_record, lambda known: lost(call, known=known)
+            )
+
+        return FaultyStore(self.inner, intercept)

@@ -1,0 +1,360 @@
+"""The PostgreSQL driver when processes race, servers restart and clients die."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from itertools import count
+from time import monotonic, sleep
+from typing import Any
+
+import psycopg
+import pytest
+
+from lakebed.kv import (
+    ABSENT,
+    ForeignStore,
+    InvalidArgument,
+    KeyNotFound,
+    OutcomeUnknown,
+    PredicateFailed,
+    Store,
+    StoreClosed,
+    StoreFull,
+    StoreUnavailable,
+    open_store,
+)
+from lakebed.kv.drivers.postgresql import PostgreSQLStore, open_driver
+from lakebed.kv.drivers.postgresql.link import Backend, Link, Patience
+from lakebed.kv.drivers.postgresql.pool import POOL_SIZE
+from lakebed.runtime import ThreadRuntime
+from lakebed.testing.kv import in_threads
+from lakebed.testing.servers import PostgreSQLServer
+
+LONG = "LAKEBED_TEST_LONG" in os.environ
+KILL_ROUNDS = 40 if LONG else 4
+
+
+def execute(url: str, statements: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statements.encode())
+
+
+def rows(url: str, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+def wait_until_alone(url: str) -> None:
+    """Wait until nobody else is connected to the database."""
+    others = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+    give_up_at = monotonic() + 10
+    while rows(url, others + " AND pid <> pg_backend_pid()"):
+        assert monotonic() < give_up_at
+        sleep(0.01)
+
+
+def start_child(program: str, *arguments: str) -> "subprocess.Popen[str]":
+    """Start a Python program and wait until it says that it is ready."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    return child
+
+
+# Opening
+
+
+OPEN_AT_ONCE = """
+import sys
+from lakebed.kv import ABSENT, open_store
+import lakebed.kv.drivers.postgresql
+print("ready", flush=True)
+sys.stdin.readline()
+with open_store(sys.argv[1]) as store:
+    store.set_if(b"p", sys.argv[2].encode(), b"", ABSENT)
+"""
+
+
+def test_racing_processes_open_a_new_database(postgresql_url: str) -> None:
+    children = [start_child(OPEN_AT_ONCE, postgresql_url, str(number)) for number in range(5)]
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    for child in children:
+        child.communicate(timeout=60)  # it prints nothing more
+        assert child.returncode == 0
+    with open_store(postgresql_url) as store:
+        assert [entry.key for entry in store.scan(b"p")] == [b"0", b"1", b"2", b"3", b"4"]
+    partitions = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'lakebed_kv'::regclass"
+    assert rows(postgresql_url, partitions) == [(16,)]
+
+
+def test_racing_threads_open_a_new_database(postgresql_url: str) -> None:
+    barrier = threading.Barrier(8)
+
+    def work() -> None:
+        barrier.wait()
+        open_store(postgresql_url).close()
+
+    in_threads([work] * 8)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE lakebed_kv (partition bytea, key bytea, value text, version bytea)",
+        "CREATE VIEW lakebed_kv AS SELECT 1 AS partition",
+    ],
+)
+def test_a_foreign_table_is_left_alone(postgresql_url: str, statement: str) -> None:
+    execute(postgresql_url, statement)
+    with pytest.raises(ForeignStore, match="not Lakebed's"):
+        open_store(postgresql_url)
+    assert rows(postgresql_url, "SELECT * FROM pg_class WHERE relname = 'lakebed_kv_0'") == []
+
+
+@pytest.mark.parametrize(
+    ("malformed", "error", "message"),
+    [
+        ("postgresql://u:s3cret@/no_such_database?host={host}", StoreUnavailable, "not exist"),
+        ("postgresql://u:s3cret@127.0.0.1:1/db", StoreUnavailable, "refused"),
+        ("postgresql://u:s3cret@127.0.0.1:port/db", StoreUnavailable, "port"),
+        ("postgresql://u:s3cret@127.0.0.1/db?unknown=1", InvalidArgument, "malformed"),
+        ("postgresql://u:s3cret%zz@127.0.0.1/db", InvalidArgument, "malformed"),
+    ],
+)
+def test_what_cannot_be_opened_is_explained_without_the_password(
+    postgresql: PostgreSQLServer, malformed: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        open_store(malformed.format(host=postgresql.socket.parent))
+    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in str(caught.value.__cause__)
+
+
+# Errors of the server
+
+
+@pytest.mark.parametrize(("state", "error"), [("53100", StoreFull), ("XX000", StoreUnavailable)])
+def test_a_refusal_by_the_server_changed_nothing(
+    postgresql_url: str, state: str, error: type[StoreUnavailable]
+) -> None:
+    with open_driver(postgresql_url, ThreadRuntime()) as store:
+        execute(
+            postgresql_url,
+            f"""
+            CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '{state}'; END $$;
+            CREATE TRIGGER refuse BEFORE INSERT OR DELETE ON lakebed_kv
+            FOR EACH ROW EXECUTE FUNCTION refuse()
+            """,
+        )
+        with pytest.raises(error, match="no room") as caught:
+            store.set(b"p", b"key", b"value")
+        assert type(caught.value) is error
+        with pytest.raises(KeyNotFound):
+            store.get(b"p", b"key")
+        execute(postgresql_url, "DROP TRIGGER refuse ON lakebed_kv")
+        store.set(b"p", b"key", b"value")
+
+
+def test_a_later_step_that_fails_does_not_say_that_nothing_changed(postgresql_url: str) -> None:
+    items = [(b"%05d" % number, b"") for number in range(1500)]
+    with open_driver(postgresql_url, ThreadRuntime()) as store:
+        execute(postgresql_url, "ALTER TABLE lakebed_kv ADD CONSTRAINT few CHECK (key < '01200')")
+        with pytest.raises(OutcomeUnknown, match="only the first steps") as caught:
+            store.set_many(b"p", items)
+        assert not isinstance(caught.value, StoreUnavailable)
+        assert rows(postgresql_url, "SELECT count(*) FROM lakebed_kv") == [(1000,)]
+
+
+def test_a_lost_table_is_reported_in_our_terms(postgresql_url: str) -> None:
+    with open_driver(postgresql_url, ThreadRuntime()) as store:
+        execute(postgresql_url, "DROP TABLE lakebed_kv")
+        with pytest.raises(StoreUnavailable, match="lakebed_kv"):
+            store.get(b"p", b"key")
+        with pytest.raises(StoreUnavailable, match="lakebed_kv"):
+            store.set(b"p", b"key", b"value")
+
+
+# Connections
+
+
+def test_connections_are_few_and_given_back(postgresql_url: str) -> None:
+    with open_driver(postgresql_url, ThreadRuntime()) as store:
+
+        def work() -> None:
+            for number in range(10):
+                store.set(b"p", b"%d" % number, b"")
+
+        in_threads([work] * (2 * POOL_SIZE))
+        [(most,)] = rows(
+            postgresql_url,
+            "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()",
+        )
+    assert 1 <= most <= POOL_SIZE
+    wait_until_alone(postgresql_url)
+    with pytest.raises(StoreClosed):
+        store.get(b"p", b"1")
+
+
+def test_a_process_that_got_a_number_again_is_left_alone(postgresql_url: str) -> None:
+    patience, runtime = Patience(), ThreadRuntime()
+    one = Link.connect(postgresql_url, patience, runtime)
+    other = Link.connect(postgresql_url, patience, runtime)
+    earlier = Backend(other.backend.pid, other.backend.started - 1, other.backend.server_started)
+    one.end(earlier)
+    assert other.is_usable()
+    assert other.execute("SELECT 1", ()).fetchone() == (1,)
+    one.end(other.backend)
+    with pytest.raises(psycopg.OperationalError):
+        other.execute("SELECT 1", ())
+    one.close()
+    other.close()
+
+
+# Restarts
+
+
+def test_a_restart_between_calls_goes_unnoticed(mortal_postgresql: PostgreSQLServer) -> None:
+    with open_driver(mortal_postgresql.create_database(), ThreadRuntime()) as store:
+        barrier = threading.Barrier(8)
+
+        def work() -> None:
+            barrier.wait()
+            for number in range(20):
+                store.set(b"p", b"%d" % number, b"")
+
+        in_threads([work] * 8)
+        mortal_postgresql.stop()
+        mortal_postgresql.start()
+        in_threads([work] * 8)
+        mortal_postgresql.kill()
+        with pytest.raises(StoreUnavailable):
+            store.get(b"p", b"0")
+        mortal_postgresql.start()
+        in_threads([work] * 8)
+
+
+class _Writer:
+    """Creates keys of its own, one after the other, and notes what it was told about each."""
+
+    def __init__(self, store: Store, partition: bytes) -> None:
+        self._store = store
+        self.partition = partition
+        self.applied: dict[bytes, bytes] = {}
+        self.not_applied: set[bytes] = set()
+        self.errors: Counter[str] = Counter()
+
+    def run(self, stop: threading.Event) -> None:
+        for number in count():
+            if stop.is_set():
+                return
+            self._create(b"%08d" % number)
+
+    def _create(self, key: bytes) -> None:
+        try:
+            self.applied[key] = self._store.set_if(self.partition, key, b"", ABSENT)
+        except StoreUnavailable:
+            self.not_applied.add(key)
+            self.errors["unavailable"] += 1
+        except OutcomeUnknown:
+            self.errors["unknown"] += 1
+        except PredicateFailed:
+            self.errors["predicate"] += 1  # nobody else creates this key: a write applied twice
+
+
+@pytest.mark.parametrize("retries", [False, True])
+def test_outcomes_stay_true_while_the_server_restarts(
+    mortal_postgresql: PostgreSQLServer, *, retries: bool
+) -> None:
+    url = mortal_postgresql.create_database()
+    with open_store(url) if retries else open_driver(url, ThreadRuntime()) as store:
+        writers = [_Writer(store, b"w%d" % number) for number in range(6)]
+        stop = threading.Event()
+
+        def restart() -> None:
+            try:
+                for end in (mortal_postgresql.stop, mortal_postgresql.kill) * 2:
+                    sleep(0.3)
+                    end()
+                    sleep(0.05)
+                    mortal_postgresql.start()
+            finally:
+                sleep(0.3)
+                stop.set()
+
+        in_threads([restart, *(lambda writer=writer: writer.run(stop) for writer in writers)])
+        for writer in writers:
+            there = {entry.key: entry.predicate for entry in store.scan(writer.partition)}
+            assert writer.errors["predicate"] == 0
+            assert {key: there.get(key) for key in writer.applied} == writer.applied
+            assert not writer.not_applied & there.keys()
+            assert len(writer.applied) > 0
+    failed = sum((writer.errors for writer in writers), Counter[str]())
+    assert retries or failed.total() > 0  # or nothing was shown
+
+
+# Clients that die
+
+CHILD = """
+import sys
+from lakebed.kv import ABSENT, PredicateFailed, open_store
+with open_store(sys.argv[1]) as store:
+    print("ready", flush=True)
+    while True:
+        entry = store.get(b"p", b"counter")
+        number = int(entry.value) + 1
+        try:
+            store.set_if(b"p", b"counter", b"%d" % number, entry.predicate)
+        except PredicateFailed:
+            continue
+        print(number, flush=True)
+"""
+
+
+def kill(child: "subprocess.Popen[str]") -> list[int]:
+    """Kill a child without warning; return what it acknowledged before."""
+    child.send_signal(signal.SIGKILL)
+    assert child.stdout is not None
+    # Not by `communicate`, which would miss what came together with the line read before.
+    output = child.stdout.read()
+    child.communicate(timeout=10)
+    # A last line cut short by the kill was not acknowledged.
+    return [int(line) for line in output.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def test_killed_clients_lose_nothing_and_apply_nothing_twice(postgresql_url: str) -> None:
+    chance = random.Random(1)
+    total = 0
+    with open_store(postgresql_url) as store:
+        store.set(b"p", b"counter", b"0")
+    for _ in range(KILL_ROUNDS):
+        children = [start_child(CHILD, postgresql_url) for _ in range(2)]
+        sleep(chance.uniform(0.05, 0.3))
+        numbers = [number for child in children for number in kill(child)]
+        wait_until_alone(postgresql_url)
+        with open_store(postgresql_url) as store:
+            value = int(store.get(b"p", b"counter").value)
+        # Every number was given to one child only, none is missing but those nobody heard of.
+        assert len(set(numbers)) == len(numbers)
+        assert value - total - len(children) <= len(numbers) <= value - total
+        assert max(numbers, default=total) <= value
+        total = value
+    assert total > KILL_ROUNDS
+
+
+def test_patience_is_consistent() -> None:
+    patience = Patience()
+    assert patience.reply_seconds > patience.start_seconds + patience.run_seconds
+    assert PostgreSQLStore.limits.partition_bytes + PostgreSQLStore.limits.key_bytes < 2704
