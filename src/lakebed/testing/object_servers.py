@@ -88,8 +88,14 @@ def seaweedfs() -> Iterator[ObjectServer]:
             "-master.telemetry=false",
             *(f"-{option}={port}" for option, port in ports.items()),
         ]
-        with _running(command, folder, ports["s3.port"]) as server:
-            yield server
+        try:
+            with _running(command, folder, ports["s3.port"]) as server:
+                yield server
+        finally:
+            # It does not always remove them, and cannot be told another folder.
+            for part in _SEAWEEDFS_PARTS:
+                port = ports[f"{part}.port.grpc"]
+                Path(f"/tmp/seaweedfs-{part}-grpc-{port}.sock").unlink(missing_ok=True)
 
 
 @contextmanager
