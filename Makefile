@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-install: $(VENV)/.installed ## create .venv with the locked dependencies and the test servers
+install: $(VENV)/.installed node_modules/.installed ## create .venv with the locked dependencies and the test servers
 
 .uv/bin/uv: requirements/uv.txt
 	$(PYTHON) -m venv .uv
@@ -29,6 +29,12 @@ $(VENV)/.installed: requirements/dev.txt pyproject.toml | $(filter .uv/bin/uv,$(
 	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) $(VENV)
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+# Azurite, a server that tests use. No scripts of packages are run.
+node_modules/.installed: package.json package-lock.json .npmrc
+	@command -v npm >/dev/null || { echo "the test servers need Node: there is no program npm" >&2; exit 1; }
+	npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
 
 format: install ## rewrite the sources in the project's format
@@ -77,4 +83,4 @@ lock: ## resolve the lock files again (UPGRADE=1: to the newest versions)
 		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .uv .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -27,7 +27,7 @@ from lakebed.kv.registry import compose
 from lakebed.kv.store import Store
 from lakebed.runtime import ThreadRuntime
 
-ROUNDS = 7
+ROUNDS = 13
 VALUE = bytes(200)
 PARTITION = b"main-3f2504e0-4f89"
 SLOW_DISK_SECONDS = 0.005
@@ -99,7 +99,7 @@ def compare(
 
 def _measure_reads(folder: Path, scale: float) -> list[Row]:
     keys = max(100, int(200_000 * scale))
-    gets = max(50, int(20_000 * scale))
+    gets = max(50, int(10_000 * scale))
     with open_both(folder / "reads.db") as (_, store, bare):
         store.set_many(PARTITION, ((key_of(number), VALUE) for number in range(keys)))
         wanted = [key_of(number * 7919 % keys) for number in range(gets)]
@@ -129,8 +129,8 @@ def _measure_reads(folder: Path, scale: float) -> list[Row]:
 
 
 def _measure_writes(folder: Path, scale: float) -> list[Row]:
-    writes = max(20, int(2000 * scale))
-    each = max(5, int(600 * scale))
+    writes = max(20, int(1000 * scale))
+    each = max(5, int(300 * scale))
     path = folder / "writes.db"
     with open_both(path) as (driver, store, bare):
         rows = [_measure_set_if(store, bare, writes)]
@@ -150,7 +150,7 @@ def _measure_writes(folder: Path, scale: float) -> list[Row]:
                 writes,
             )
         rows += _with_count("set, 2 processes x 8 threads", speed, processes.count, bar=1.4)
-        rows.append(_measure_slow_disk(store, bare, max(2, int(50 * scale))))
+        rows.append(_measure_slow_disk(store, bare, max(2, int(25 * scale))))
     return rows
 
 

@@ -163,6 +163,12 @@ class BlockStore(ABC):
     supports_presign: bool
     """Whether `presign_get` and `presign_put` work."""
 
+    presigned_put_creates_only: bool = False
+    """Whether the holder of a URL of `presign_put` can create the object but not replace one."""
+
+    supports_uploads: bool = True
+    """Whether the calls for multipart uploads work; if not, they raise `NotSupported`."""
+
     part_bytes_min: int
     """The least size of every part of an upload but the last; smaller ones make `complete_upload`
     raise `InvalidPart`."""
@@ -357,7 +363,7 @@ class BlockStore(ABC):
         """Return a URL that lets its holder write the object by one PUT, for a while.
 
         Where the storage can tie it to the URL alone, the holder can create the object but not
-        replace it.
+        replace it: see `presigned_put_creates_only`.
 
         Raises:
             NotSupported: `supports_presign` is false.

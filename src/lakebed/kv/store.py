@@ -130,9 +130,10 @@ def _check_part(name: str, part: object, limit: int, *, may_be_empty: bool = Fal
 
 
 # Pages of a scan: small at first, since many callers want few entries; then large, since every page
-# costs a round trip; never so large that big values fill the memory.
+# costs a round trip; never so large that big values fill the memory, or that Python's garbage
+# collector, which runs after 700 new objects, looks through every page several times.
 FIRST_PAGE: Final = 32
-LARGEST_PAGE: Final = 1024
+LARGEST_PAGE: Final = 512
 PAGE_BYTES: Final = 4 << 20
 
 _value_of = itemgetter(1)

@@ -76,6 +76,9 @@ def memory_bytes() -> int:
 class BlockConformance(ListingConformance, ConditionalConformance, MultipartConformance):
     """What every driver must do. Subclasses override `settings` and `place`."""
 
+    large_mib = 300
+    """The size of an object that must stream: well above what a driver may hold in memory."""
+
     @pytest.fixture
     def settings(self) -> BlockSettings:
         """How to open the storage."""
@@ -190,7 +193,7 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
 
     def test_large_objects_stream(self, store: BlockStore, namespace: Namespace) -> None:
         address = namespace.address("large")
-        count = 5 * 1024 if LONG else 300
+        count = 5 * 1024 if LONG else self.large_mib
         chunk = os.urandom(MIB)
         before = memory_bytes()
         most = before

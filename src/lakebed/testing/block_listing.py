@@ -30,6 +30,9 @@ def addresses_of(batches: Iterable[pa.RecordBatch]) -> list[str]:
 class ListingConformance:
     """Listings. Applied by `lakebed.testing.block.BlockConformance`."""
 
+    many_objects = 1500
+    """More objects than come on one page of a listing."""
+
     def test_listings_are_in_order_of_the_paths(
         self, store: BlockStore, namespace: Namespace
     ) -> None:
@@ -90,7 +93,7 @@ class ListingConformance:
         check()
 
     def test_listings_of_many_objects(self, store: BlockStore, namespace: Namespace) -> None:
-        paths = [f"{number % 7}/{number:05}" for number in range(1500)]
+        paths = [f"{number % 7}/{number:05}" for number in range(self.many_objects)]
         addresses = [namespace.address(path) for path in paths]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda address: store.put(address, []), addresses))

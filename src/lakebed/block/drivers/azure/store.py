@@ -1,0 +1,312 @@
+"""The driver for Azure Blob Storage: objects by obstore; the rest by Azure's own library.
+
+Multipart uploads are lists of blocks; see `lakebed.block.drivers.azure.blocks`. What follows from
+Azure's having one such list for each blob:
+
+- Any write of a blob, by whatever call, ends all uploads to the same address.
+- What an abort leaves is deleted by Azure itself, a week after the last block came.
+- `list_uploads` does not find uploads to an address at which there is an object already, and
+  looks at every object of the namespace.
+
+Lakebed gives every upload an address of its own, so the first and the last do not matter to it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from azure.core import MatchConditions
+from azure.identity import DefaultAzureCredential
+from azure.storage.blob import (
+    BlobBlock,
+    BlobClient,
+    BlobProperties,
+    BlobSasPermissions,
+    BlobServiceClient,
+    generate_blob_sas,
+)
+from obstore.auth.azure import AzureCredentialProvider
+from obstore.store import AzureStore
+
+from lakebed.block.adapter import ObjectInfo, Part, PartInfo, Upload, UploadId
+from lakebed.block.address import AZURE_SCHEME, Address, Namespace, Store
+from lakebed.block.drivers.azure.blocks import Block, Kind, Uploads
+from lakebed.block.drivers.azure.errors import explained
+from lakebed.block.drivers.cloud.errors import Place
+from lakebed.block.drivers.cloud.store import CloudBlockStore, check_expiry, client_options
+from lakebed.block.drivers.cloud.streams import Source, held_back
+from lakebed.block.errors import (
+    InvalidAddress,
+    ObjectNotFound,
+    PreconditionFailed,
+    StorageUnavailable,
+    UploadNotFound,
+)
+from lakebed.block.multipart import check_part_number, check_parts
+from lakebed.block.settings import AzureSettings
+from lakebed.block.streams import ListedObject, exactly, list_batch
+from lakebed.runtime import Runtime
+
+if TYPE_CHECKING:
+    from obstore.store import AzureConfig, RetryConfig
+
+_RETRIES: Final = 5
+_BLOCK_BYTES_MAX: Final = 4000 << 20
+_COPY_POLL_SECONDS: Final = 0.5
+
+
+class AzureBlockStore(CloudBlockStore):
+    """All containers of one account."""
+
+    scheme = AZURE_SCHEME
+    part_bytes_min = 0
+    reads_suffixes = False
+
+    def __init__(self, settings: AzureSettings, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        self._settings = settings
+        usual_host = f"{settings.account}.blob.core.windows.net"
+        self._endpoint = settings.endpoint or f"https://{usual_host}"
+        host = urlsplit(self._endpoint).hostname or ""
+        # The clouds of governments have hosts of their own; an emulator stands for the usual one.
+        self._host = host if host.startswith(f"{settings.account}.blob.core.") else usual_host
+        self._identity = None if settings.account_key else DefaultAzureCredential()
+        self.presigned_put_creates_only = settings.account_key is not None
+        self._sdk = self._sdk_client(retries=_RETRIES)
+        self._sdk_once = self._sdk_client(retries=0)
+
+    def delete(self, address: Address) -> None:
+        # Not by obstore: its request for a batch of one hides that there is no container.
+        self._check(address)
+        try:
+            with explained(address):
+                self._blob(address).delete_blob()
+        except ObjectNotFound:
+            pass
+
+    def copy(self, source: Address, destination: Address) -> None:
+        info = self.head(source)
+        self._check(destination)
+        try:
+            with explained(destination):
+                self._copy_content(info, destination)
+        except ObjectNotFound as error:
+            raise ObjectNotFound(source) from error
+        except PreconditionFailed as error:
+            raise StorageUnavailable(f"{source} was replaced while it was copied") from error
+
+    def _copy_content(self, info: ObjectInfo, destination: Address) -> None:
+        """Copy the content that was found, and wait until it is there."""
+        blob = self._blob(destination)
+        copy = blob.start_copy_from_url(
+            self._blob(info.address).url,
+            source_etag=f'"{info.etag}"',
+            source_match_condition=MatchConditions.IfNotModified,
+        )
+        status: str | None = str(copy["copy_status"])
+        while status == "pending":
+            self._runtime.sleep(_COPY_POLL_SECONDS)
+            state = blob.get_blob_properties().copy
+            status = state.status if state.id == copy["copy_id"] else "replaced by another write"
+        if status != "success":
+            raise StorageUnavailable(f"the copy of {info.address} to {destination} ended: {status}")
+
+    def _pages(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
+        container = self._sdk.get_container_client(namespace.parts.bucket)
+        with explained(namespace):
+            pages = container.list_blobs(
+                name_starts_with=namespace.prefix or None, start_from=after or None
+            ).by_page()
+            for page in pages:
+                rows = [_listed(namespace, blob) for blob in page if blob.name > after]
+                if rows:
+                    yield list_batch(rows)
+
+    # Multipart uploads
+
+    def create_upload(self, address: Address) -> UploadId:
+        self._check(address)
+        upload_id = UploadId(self._runtime.random_bytes(16).hex())
+        self._mark(address, upload_id, Kind.BEGUN)
+        return upload_id
+
+    def put_part(
+        self,
+        address: Address,
+        upload_id: UploadId,
+        number: int,
+        chunks: Iterable[bytes],
+        *,
+        size: int,
+    ) -> Part:
+        self._check(address)
+        check_part_number(number)
+        self._find_upload(address, upload_id)
+        source = Source(held_back(exactly(size, chunks)), size_max=_BLOCK_BYTES_MAX)
+        first, _ = source.take(0)
+        if size == 0:
+            return Part(number, self._mark(address, upload_id, Kind.EMPTY_PART, number).etag)
+        block = self._new_block(upload_id, Kind.PART, number)
+        try:
+            with explained(address):
+                self._blob(address, once=True).stage_block(
+                    block.name, _Body(source.after(first), size), length=size
+                )
+        except Exception:
+            if source.raised is not None:
+                raise source.raised from None
+            raise
+        return Part(number, block.etag)
+
+    def complete_upload(
+        self, address: Address, upload_id: UploadId, parts: Sequence[Part]
+    ) -> ObjectInfo:
+        self._check(address)
+        stored = self._find_upload(address, upload_id).parts(upload_id)
+        check_parts(parts, {number: info for number, (_, info) in stored.items()})
+        blocks = [stored[part.number][0] for part in parts]
+        named = [BlobBlock(block.name) for block in blocks if block.kind is Kind.PART]
+        with explained(address):
+            # Once: sent again after a lost reply, it would not find the blocks it committed.
+            self._blob(address, once=True).commit_block_list(named)
+        return self.head(address)
+
+    def abort_upload(self, address: Address, upload_id: UploadId) -> None:
+        self._check(address)
+        try:
+            self._find_upload(address, upload_id)
+        except UploadNotFound:
+            return
+        self._mark(address, upload_id, Kind.ABORTED)
+
+    def list_parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
+        self._check(address)
+        parts = self._find_upload(address, upload_id).parts(upload_id)
+        return [info for _, info in parts.values()]
+
+    def list_uploads(self, namespace: Namespace) -> Iterator[Upload]:
+        self._check(namespace)
+        container = self._sdk.get_container_client(namespace.parts.bucket)
+        with explained(namespace):
+            blobs = container.list_blobs(
+                name_starts_with=namespace.prefix or None, include=["uncommittedblobs"]
+            )
+            # Of those that were never committed, and of empty ones, the size is 0.
+            empty = [
+                blob.name for blob in blobs if blob.size == 0 and blob.name != namespace.prefix
+            ]
+        uploads = [
+            Upload(address, upload_id, created)
+            for address in (Address(namespace.store, name) for name in empty)
+            for upload_id, created in self._uploads(address).begun.items()
+        ]
+        return iter(sorted(uploads, key=lambda upload: (upload.address, upload.upload_id)))
+
+    def _presign(
+        self, method: Literal["GET", "PUT"], address: Address, expires_seconds: int
+    ) -> str:
+        if self._settings.account_key is None:
+            return super()._presign(method, address, expires_seconds)
+        self._check(address)
+        check_expiry(expires_seconds)
+        # Without the permission to write, that to create does not extend to replacing.
+        permission = BlobSasPermissions(read=method == "GET", create=method == "PUT")
+        signature = generate_blob_sas(
+            self._settings.account,
+            address.parts.bucket,
+            address.path,
+            account_key=self._settings.account_key,
+            permission=permission,
+            expiry=datetime.fromtimestamp(self._runtime.now(), UTC)
+            + timedelta(seconds=expires_seconds),
+        )
+        return f"{self._blob(address).url}?{signature}"
+
+    def close(self) -> None:
+        super().close()
+        self._sdk.close()
+        self._sdk_once.close()
+
+    def _find_upload(self, address: Address, upload_id: UploadId) -> Uploads:
+        uploads = self._uploads(address)
+        if upload_id not in uploads.begun:
+            raise UploadNotFound(address, upload_id)
+        return uploads
+
+    def _uploads(self, address: Address) -> Uploads:
+        try:
+            with explained(address):
+                _, blocks = self._blob(address).get_block_list("uncommitted")
+        except ObjectNotFound:
+            blocks = []
+        return Uploads((block.id, block.size) for block in blocks)
+
+    def _mark(self, address: Address, upload_id: UploadId, kind: Kind, number: int = 0) -> Block:
+        """Send a block that only its name matters of."""
+        block = self._new_block(upload_id, kind, number)
+        with explained(address):
+            self._blob(address).stage_block(block.name, b"\0", length=1)
+        return block
+
+    def _new_block(self, upload_id: UploadId, kind: Kind, number: int) -> Block:
+        time_us = int(self._runtime.now() * 1_000_000)
+        return Block(upload_id, kind, number, time_us, self._runtime.random_bytes(8))
+
+    def _check(self, place: Place) -> None:
+        super()._check(place)
+        if place.parts.host != self._host:
+            raise InvalidAddress(f"{place} lies in another account than {self._host}")
+        if isinstance(place, Address) and (
+            "\\" in place.path or any(part.endswith(".") for part in place.path.split("/"))
+        ):
+            raise InvalidAddress(
+                f"Azure changes paths with a backslash or a dot at the end of a segment: {place}"
+            )
+
+    def _connect(self, store: Store, retries: "RetryConfig") -> AzureStore:
+        config: AzureConfig = {"account_name": self._settings.account, "endpoint": self._endpoint}
+        if self._settings.account_key is not None:
+            config["account_key"] = self._settings.account_key
+        provider = AzureCredentialProvider(self._identity) if self._identity else None
+        return AzureStore(
+            store.bucket,
+            config=config,
+            client_options=client_options(self._endpoint),
+            retry_config=retries,
+            credential_provider=provider,
+        )
+
+    def _blob(self, address: Address, *, once: bool = False) -> BlobClient:
+        """Return the client for a blob; with `once` it never sends twice."""
+        service = self._sdk_once if once else self._sdk
+        return service.get_blob_client(address.parts.bucket, address.path)
+
+    def _sdk_client(self, *, retries: int) -> BlobServiceClient:
+        return BlobServiceClient(
+            self._endpoint,
+            self._settings.account_key or self._identity,
+            retry_total=retries,
+            connection_timeout=5,
+            read_timeout=60,
+        )
+
+
+class _Body:
+    """A stream that knows its length, which requests asks for."""
+
+    def __init__(self, chunks: Iterator[bytes], size: int) -> None:
+        self._chunks = chunks
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._chunks
+
+
+def _listed(namespace: Namespace, blob: BlobProperties) -> ListedObject:
+    mtime_us = int(blob.last_modified.timestamp()) * 1_000_000
+    return ListedObject(f"{namespace.store}/{blob.name}", blob.size, mtime_us)

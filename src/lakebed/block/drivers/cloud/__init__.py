@@ -1,0 +1,1 @@
+"""What the drivers of the clouds share: objects by obstore, and the meaning of its errors."""

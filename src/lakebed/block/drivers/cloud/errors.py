@@ -1,0 +1,152 @@
+"""From what a cloud answers to the errors of block storage, the same for every library.
+
+Messages name the address, the status and the cloud's own code for it, and nothing else of an
+answer: a body or a URL may carry a signature.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from lakebed.block.address import Address, Namespace
+from lakebed.block.errors import (
+    AlreadyExists,
+    BlockError,
+    Forbidden,
+    InvalidAddress,
+    InvalidArgument,
+    InvalidPart,
+    ObjectNotFound,
+    PreconditionFailed,
+    RangeNotSatisfiable,
+    StorageFull,
+    StorageUnavailable,
+)
+
+Place = Address | Namespace
+
+_STATUS: Final = re.compile(r'(?:non-2xx status code: |\bcode: "|\(code: )(\d{3})\b')
+_CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
+
+
+class Answer(NamedTuple):
+    """What a cloud said in refusing a request."""
+
+    status: int
+    """The HTTP status; 0 if there was no answer."""
+
+    code: str = ""
+    """The cloud's own name for the trouble, if it gave one."""
+
+
+def refusal(answer: Answer, place: Place) -> BlockError:
+    """Return the error that an answer means for a call about a place."""
+    said = f"{answer.status or 'no answer'} {answer.code}".rstrip()
+    meaning = _BY_CODE.get(answer.code) or _BY_STATUS.get(answer.status) or _failed
+    return meaning(place, said)
+
+
+def _failed(place: Place, said: str) -> BlockError:
+    return StorageUnavailable(f"the storage failed at {place}: {said}")
+
+
+def _forbidden(place: Place, said: str) -> BlockError:
+    return Forbidden(f"the storage refuses access to {place} to these credentials: {said}")
+
+
+def _full(place: Place, said: str) -> BlockError:
+    return StorageFull(f"there is no room for {place}: {said}")
+
+
+def _invalid_part(place: Place, said: str) -> BlockError:
+    return InvalidPart(f"a part named to complete the upload of {place} will not do: {said}")
+
+
+def _no_bucket(place: Place, said: str) -> BlockError:
+    return InvalidAddress(f"there is no {place.store} that could hold {place}: {said}")
+
+
+def _not_found(place: Place, said: str) -> BlockError:
+    return ObjectNotFound(place) if isinstance(place, Address) else _no_bucket(place, said)
+
+
+def _outside(place: Place, said: str) -> BlockError:
+    return RangeNotSatisfiable(f"the range lies outside the object at {place}: {said}")
+
+
+def _precondition(place: Place, _said: str) -> BlockError:
+    return PreconditionFailed(place)
+
+
+def _refused(place: Place, said: str) -> BlockError:
+    return InvalidArgument(f"the storage refuses a request for {place}: {said}")
+
+
+def _unspellable(place: Place, said: str) -> BlockError:
+    return InvalidAddress(f"the storage cannot spell {place}: {said}")
+
+
+_Meaning = Callable[[Place, str], BlockError]
+
+# What the code tells beyond the status.
+_BY_CODE: Final[Mapping[str, _Meaning]] = MappingProxyType(
+    dict.fromkeys(("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"), _no_bucket)
+    | dict.fromkeys(("ExpiredToken", "InvalidToken", "TokenRefreshRequired"), _forbidden)
+    | dict.fromkeys(("AuthorizationHeaderMalformed", "InvalidAuthenticationInfo"), _forbidden)
+    | dict.fromkeys(("InvalidPart", "InvalidPartOrder", "EntityTooSmall"), _invalid_part)
+    | dict.fromkeys(("InvalidBlockList",), _invalid_part)
+    | dict.fromkeys(("KeyTooLongError", "InvalidResourceName", "InvalidURI"), _unspellable)
+)
+_BY_STATUS: Final[Mapping[int, _Meaning]] = MappingProxyType(
+    {
+        HTTPStatus.BAD_REQUEST: _refused,
+        HTTPStatus.UNAUTHORIZED: _forbidden,
+        HTTPStatus.FORBIDDEN: _forbidden,
+        HTTPStatus.NOT_FOUND: _not_found,
+        HTTPStatus.METHOD_NOT_ALLOWED: _refused,
+        HTTPStatus.LENGTH_REQUIRED: _refused,
+        HTTPStatus.PRECONDITION_FAILED: _precondition,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: _refused,
+        HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: _outside,
+        HTTPStatus.INSUFFICIENT_STORAGE: _full,
+    }
+)
+
+
+def explain(error: Exception, place: Place) -> BlockError:
+    """Return the error that an exception of obstore means for a call about a place."""
+    # The path stands in the text as the caller gave it; it must not be taken for an answer.
+    text = str(error) if isinstance(place, Namespace) else str(error).replace(place.path, "")
+    status, code = _STATUS.search(text), _CODE.search(text)
+    answer = Answer(int(status[1]) if status else 0, code[1] if code else "")
+    match error:
+        case FileNotFoundError():
+            return refusal(answer._replace(status=HTTPStatus.NOT_FOUND), place)
+        case PermissionDeniedError() | UnauthenticatedError():
+            return refusal(answer._replace(status=answer.status or HTTPStatus.FORBIDDEN), place)
+        case PreconditionError():
+            return PreconditionFailed(place)
+        case AlreadyExistsError():
+            return AlreadyExists(place)
+        case _:
+            return refusal(answer, place)
+
+
+@contextmanager
+def explained(place: Place) -> Iterator[None]:
+    """Turn what obstore raises in the block into an error of block storage."""
+    try:
+        yield
+    except (BaseError, FileNotFoundError, PermissionError) as error:
+        raise explain(error, place) from error

@@ -1,0 +1,287 @@
+"""Objects in a cloud, by obstore: what the drivers for S3, Azure and Google have in common.
+
+A vendor's own library comes in where obstore has no call, or not an exact one: multipart uploads
+with ids, copies between buckets, listings (obstore lists ``t/`` as ``t``).
+
+**Conditional writes are sent once.** Were they sent again after a lost reply, the second would
+meet the object that the first had made, and "already exists" would be a lie. So `create` and
+`replace` use a client without retries: an answer is about this very request, and without an answer
+the outcome is `StorageUnavailable`, which says that the write may have been applied.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+import obstore
+import pyarrow as pa
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from lakebed.block.adapter import BlockStore, ByteStream, DeleteResult, ETag, ObjectInfo, PutResult
+from lakebed.block.address import Address, Namespace, Store
+from lakebed.block.drivers.cloud.errors import Place, explained
+from lakebed.block.drivers.cloud.spelling import check_spelling
+from lakebed.block.drivers.cloud.streams import Source, body
+from lakebed.block.errors import (
+    AlreadyExists,
+    InvalidAddress,
+    InvalidArgument,
+    NotSupported,
+    ObjectNotFound,
+    PreconditionFailed,
+    StorageClosed,
+    StorageUnavailable,
+)
+from lakebed.block.ranges import Between, ByteRange, FromOffset, Suffix, resolve
+from lakebed.runtime import Runtime
+
+if TYPE_CHECKING:  # these exist for type checkers only
+    from obstore import GetOptions, ObjectMeta, PutMode, UpdateVersion
+    from obstore import PutResult as Written
+    from obstore.store import ClientConfig, RetryConfig
+
+Client = S3Store | AzureStore | GCSStore
+
+RETRIES: Final["RetryConfig"] = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
+NO_RETRIES: Final["RetryConfig"] = {"max_retries": 0}
+PRESIGN_SECONDS_MAX: Final = 7 * 24 * 3600
+
+# A stream up to this size is sent by one request; a longer one in parts of this size, a few at a
+# time. No cloud takes more than 10,000 parts from obstore, which bounds the size of a stream.
+_PART_BYTES: Final = 8 << 20
+_PARTS_AT_A_TIME: Final = 4
+_STREAM_BYTES_MAX: Final = 10_000 * _PART_BYTES
+_DELETES_AT_A_TIME: Final = 16
+
+
+class CloudBlockStore(BlockStore):
+    """The objects of all buckets that one set of credentials reaches."""
+
+    shared_between_processes = True
+    supports_presign = True
+    path_bytes_max: ClassVar[int] = 1024
+    """Longer paths are refused."""
+    reads_suffixes: ClassVar[bool] = True
+    """Whether the cloud finds the last bytes of an object without being told its size."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = runtime.lock()
+        self._clients: dict[tuple[str, bool], Client] = {}
+        self._closed = False
+
+    @abstractmethod
+    def _connect(self, store: Store, retries: "RetryConfig") -> Client:
+        """Return a client for one bucket; nothing is sent yet."""
+
+    def _etag(self, result: "Written | ObjectMeta") -> ETag:
+        """Return the mark of an object's content, without quotes."""
+        return ETag((result["e_tag"] or "").strip('"'))
+
+    def _version(self, etag: ETag) -> "UpdateVersion":
+        """Return what obstore calls the content that a mark stands for; undoes `_etag`."""
+        return {"e_tag": f'"{etag}"'}
+
+    # Objects
+
+    def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        client = self._client(address)
+        source = Source(chunks, size_max=_STREAM_BYTES_MAX)
+        first, is_all = source.take(_PART_BYTES)
+        try:
+            with explained(address):
+                if is_all:
+                    result = obstore.put(client, address.path, first, use_multipart=False)
+                else:
+                    result = obstore.put(
+                        client,
+                        address.path,
+                        source.after(first),
+                        use_multipart=True,
+                        chunk_size=_PART_BYTES,
+                        max_concurrency=_PARTS_AT_A_TIME,
+                    )
+        except Exception:
+            if source.raised is not None:
+                raise source.raised from None
+            raise
+        return PutResult(source.size, source.md5, self._etag(result))
+
+    def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
+        client = self._client(address)
+        if isinstance(byte_range, Suffix) and not self.reads_suffixes:
+            options = self._resolved(address, byte_range)
+        else:
+            options = _range_options(byte_range)
+        try:
+            with explained(address):
+                result = obstore.get(client, address.path, options=options)
+        except PreconditionFailed as error:
+            raise StorageUnavailable(f"{address} was replaced while it was being read") from error
+        except (InvalidArgument, StorageUnavailable):
+            # Servers have several ways to say that a range lies outside; the size tells.
+            if byte_range is not None:
+                resolve(byte_range, self.head(address).size)
+            raise
+        chunks = body(result, address)
+        return ByteStream(chunks, chunks.close)
+
+    def head(self, address: Address) -> ObjectInfo:
+        client = self._client(address)
+        with explained(address):
+            meta = obstore.head(client, address.path)
+        return ObjectInfo(address, meta["size"], meta["last_modified"], self._etag(meta))
+
+    def delete(self, address: Address) -> None:
+        client = self._client(address)
+        try:
+            with explained(address):
+                obstore.delete(client, address.path)
+        except ObjectNotFound:
+            pass
+
+    def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        # Not by the clouds' bulk calls: obstore does not tell what became of each address.
+        self._check_open()
+        return self._runtime.map_parallel(self._delete_result, addresses, limit=_DELETES_AT_A_TIME)
+
+    def list_objects(
+        self, namespace: Namespace, *, start_after: Address | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        self._check(namespace)
+        if start_after is not None and start_after.store != namespace.store:
+            raise InvalidAddress(f"{start_after} lies in another store than {namespace}")
+        # The prefix itself sorts before every path that it begins, and does not lie in it.
+        after = max(namespace.prefix, start_after.path if start_after else "")
+        return _in_order(self._pages(namespace, after))
+
+    @abstractmethod
+    def _pages(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
+        """Yield the objects of a namespace whose paths sort after `after`; see `list_objects`."""
+
+    # Small metadata files
+
+    def create(self, address: Address, data: bytes) -> ETag:
+        try:
+            return self._put_once(address, data, "create")
+        except AlreadyExists as error:
+            # S3 answers a create that raced with a delete as if there were an object.
+            if self.exists(address):
+                raise
+            raise StorageUnavailable(f"{address} was deleted while it was created") from error
+
+    def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
+        try:
+            return self._put_once(address, data, self._version(etag))
+        except ObjectNotFound as error:
+            raise PreconditionFailed(address) from error
+        except AlreadyExists as error:
+            raise StorageUnavailable(f"{address} was written by another meanwhile") from error
+
+    def _put_once(self, address: Address, data: bytes, mode: "PutMode") -> ETag:
+        client = self._client(address, once=True)
+        with explained(address):
+            return self._etag(obstore.put(client, address.path, data, mode=mode))
+
+    # Presigned requests
+
+    def presign_get(self, address: Address, *, expires_seconds: int) -> str:
+        return self._presign("GET", address, expires_seconds)
+
+    def presign_put(self, address: Address, *, expires_seconds: int) -> str:
+        return self._presign("PUT", address, expires_seconds)
+
+    def _presign(
+        self, method: Literal["GET", "PUT"], address: Address, expires_seconds: int
+    ) -> str:
+        client = self._client(address)
+        check_expiry(expires_seconds)
+        with explained(address):
+            return obstore.sign(client, method, address.path, timedelta(seconds=expires_seconds))
+
+    def close(self) -> None:
+        self._closed = True
+        with self._lock:
+            self._clients.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageClosed
+
+    def _check(self, place: Place) -> None:
+        """Refuse a place of another storage, and a path that would not arrive as it is."""
+        self._check_open()
+        if place.parts.scheme != self.scheme:
+            raise InvalidAddress(f"{place} is no address of {self.scheme} storage")
+        if isinstance(place, Address):
+            check_spelling(place.path, length_max=self.path_bytes_max)
+
+    def _client(self, place: Place, *, once: bool = False) -> Client:
+        """Return the client for the bucket of a place; with `once` it never sends twice."""
+        self._check(place)
+        with self._lock:
+            client = self._clients.get((place.store, once))
+            if client is None:
+                client = self._connect(place.parts, NO_RETRIES if once else RETRIES)
+                self._clients[place.store, once] = client
+        return client
+
+    def _resolved(self, address: Address, byte_range: ByteRange) -> "GetOptions":
+        """Return the options to read a range of the content that is there now."""
+        info = self.head(address)
+        start, length = resolve(byte_range, info.size)
+        version = self._version(info.etag)
+        return {"range": (start, start + length), "if_match": version["e_tag"]}
+
+
+def client_options(endpoint: str | None) -> "ClientConfig":
+    """Return the options of a client for an endpoint; None is the cloud's own."""
+    return {
+        "allow_http": endpoint is not None and endpoint.startswith("http://"),
+        "connect_timeout": timedelta(seconds=5),
+        "read_timeout": timedelta(seconds=60),
+        # For the whole of a request, which for a large object takes as long as it takes.
+        "timeout": timedelta(days=1),
+    }
+
+
+def check_expiry(seconds: int) -> None:
+    """Refuse a life of a presigned request that no cloud allows.
+
+    Raises:
+        InvalidArgument: It is not positive, or longer than `PRESIGN_SECONDS_MAX`.
+    """
+    if not 0 < seconds <= PRESIGN_SECONDS_MAX:
+        raise InvalidArgument(
+            f"a presigned request lives for 1 to {PRESIGN_SECONDS_MAX} seconds, not {seconds}"
+        )
+
+
+def _range_options(byte_range: ByteRange | None) -> "GetOptions":
+    match byte_range:
+        case None:
+            return {}
+        case Between(start, end):
+            return {"range": (start, end)}
+        case FromOffset(start):
+            return {"range": {"offset": start}}
+        case Suffix(length):
+            return {"range": {"suffix": length}}
+
+
+def _in_order(pages: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the pages as they are; whoever compares sorted lists must be able to rely on them.
+
+    Raises:
+        NotSupported: The storage lists in another order than that of the paths.
+    """
+    last = ""
+    for page in pages:
+        addresses = [last, *page.column("address").to_pylist()]
+        for before, after in pairwise(addresses):
+            if before >= after:
+                raise NotSupported(f"the storage does not list in order: {after} after {before}")
+        last = addresses[-1]
+        yield page

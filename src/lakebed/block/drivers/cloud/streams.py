@@ -1,0 +1,97 @@
+"""Streams on their way to and from a cloud."""
+
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from obstore.exceptions import BaseError
+
+from lakebed.block.address import Address
+from lakebed.block.errors import InvalidArgument, StorageUnavailable
+from lakebed.block.streams import CHUNK_BYTES, Meter
+
+if TYPE_CHECKING:  # this exists for type checkers only
+    from obstore import GetResult
+
+
+class Source(Iterator[bytes]):
+    """The caller's chunks, measured, and what they raised.
+
+    A library that pulls the chunks may hand on an exception of the caller's own, and it may be one
+    that the library itself would raise, such as FileNotFoundError. `raised` tells whose it is.
+    """
+
+    def __init__(self, chunks: Iterable[bytes], *, size_max: int) -> None:
+        self._meter = Meter()
+        self._chunks = self._meter.through(chunks)
+        self._size_max = size_max
+        self.raised: BaseException | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes went through so far."""
+        return self._meter.size
+
+    @property
+    def md5(self) -> str:
+        """The MD5 of those bytes, in hexadecimal."""
+        return self._meter.md5
+
+    def __next__(self) -> bytes:
+        try:
+            chunk = next(self._chunks)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self.raised = error
+            raise
+        if self.size > self._size_max:
+            self.raised = InvalidArgument(f"the stream has more than {self._size_max} bytes")
+            raise self.raised
+        return chunk
+
+    def take(self, size: int) -> tuple[bytes, bool]:
+        """Return the first bytes, more than `size` of them or all, and whether they are all."""
+        taken: list[bytes] = []
+        for chunk in self:
+            taken.append(chunk)
+            if self.size > size:
+                return b"".join(taken), False
+        return b"".join(taken), True
+
+    def after(self, first: bytes) -> Iterator[bytes]:
+        """Return the bytes taken before and then the rest."""
+        return chain([first], self)
+
+
+def held_back(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield each chunk only when the next is there, or the end.
+
+    A server that counts bytes takes a request for whole with its last one. What the caller's stream
+    raises instead of its end must come before that.
+    """
+    held: bytes | None = None
+    for chunk in chunks:
+        if held is not None:
+            yield held
+        held = chunk
+    if held is not None:
+        yield held
+
+
+def body(result: "GetResult", address: Address) -> Generator[bytes]:
+    """Yield the bytes of an object that was found, all of them.
+
+    Raises:
+        StorageUnavailable: They broke off, or the object was replaced or deleted meanwhile.
+    """
+    start, end = result.range
+    left = end - start
+    try:
+        for chunk in result.stream(min_chunk_size=CHUNK_BYTES):
+            left -= len(chunk)
+            yield chunk
+    except (BaseError, OSError) as error:
+        raise StorageUnavailable(f"reading {address} broke off, {left} bytes short") from error
+    if left:
+        raise StorageUnavailable(f"reading {address} ended {left} bytes short")

@@ -1,0 +1,10 @@
+"""Amazon S3 and servers that speak its protocol; see `lakebed.block.drivers.s3.store`."""
+
+from lakebed.block.drivers.s3.store import S3BlockStore
+from lakebed.block.settings import S3Settings
+from lakebed.runtime import Runtime
+
+
+def open_driver(settings: S3Settings, runtime: Runtime) -> S3BlockStore:
+    """Open the storage; nothing is sent yet. See `lakebed.block.open_block`."""
+    return S3BlockStore(settings, runtime)

@@ -1,0 +1,54 @@
+"""What the exceptions of boto3 mean."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    TokenRetrievalError,
+)
+
+from lakebed.block.drivers.cloud.errors import Answer, Place, refusal
+from lakebed.block.errors import BlockError, Forbidden, InvalidArgument, StorageUnavailable
+
+_NO_CREDENTIALS: Final = (
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    TokenRetrievalError,
+)
+
+
+def answer_of(error: ClientError) -> Answer:
+    """Return what the storage said."""
+    status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+    code = error.response["Error"]["Code"]
+    # Where an answer has no body, boto3 gives the status for the code.
+    return Answer(status, "" if code.isdecimal() else code)
+
+
+def explain(error: BotoCoreError | ClientError, place: Place) -> BlockError:
+    """Return the error that an exception of boto3 means for a call about a place."""
+    if isinstance(error, ClientError):
+        return refusal(answer_of(error), place)
+    reason = type(error).__name__
+    if isinstance(error, _NO_CREDENTIALS):
+        return Forbidden(f"there are no credentials to reach {place} with: {reason}")
+    if isinstance(error, ParamValidationError):
+        return InvalidArgument(f"the request for {place} cannot be sent: {reason}")
+    return StorageUnavailable(f"no answer to a request for {place}: {reason}")
+
+
+@contextmanager
+def explained(place: Place) -> Iterator[None]:
+    """Turn what boto3 raises in the block into an error of block storage."""
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise explain(error, place) from error

@@ -1,0 +1,278 @@
+"""The driver for S3: objects by obstore; copies, listings and multipart uploads by boto3."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import boto3
+import pyarrow as pa
+from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
+from obstore.auth.boto3 import Boto3CredentialProvider
+from obstore.store import S3Store
+
+from lakebed.block.adapter import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId
+from lakebed.block.address import Address, Namespace, Store
+from lakebed.block.drivers.cloud.store import CloudBlockStore, client_options
+from lakebed.block.drivers.cloud.streams import Source, held_back
+from lakebed.block.drivers.s3.errors import explained
+from lakebed.block.drivers.s3.wire import Wire
+from lakebed.block.errors import (
+    Forbidden,
+    InvalidArgument,
+    ObjectNotFound,
+    PreconditionFailed,
+    StorageUnavailable,
+    UploadNotFound,
+)
+from lakebed.block.multipart import check_order, check_part_number
+from lakebed.block.settings import S3Settings
+from lakebed.block.streams import exactly
+from lakebed.runtime import Runtime
+
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig, S3Config
+    from types_boto3_s3 import S3Client
+    from types_boto3_s3.type_defs import CompletedPartTypeDef, CopySourceTypeDef, PartTypeDef
+
+_ATTEMPTS: Final = 5
+_PART_BYTES_MAX: Final = 5 << 30
+_COPY_BYTES_MAX: Final = 5 << 30
+_COPY_IN_PARTS: Final = TransferConfig(multipart_chunksize=512 << 20)
+
+
+class S3BlockStore(CloudBlockStore):
+    """All buckets that the credentials reach."""
+
+    scheme = "s3"
+    part_bytes_min = 5 << 20
+
+    def __init__(self, settings: S3Settings, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        if (settings.access_key_id is None) != (settings.secret_access_key is None):
+            raise InvalidArgument("an access key has two halves: its id and its secret")
+        self._settings = settings
+        self._session = boto3.Session(
+            aws_access_key_id=settings.access_key_id,
+            aws_secret_access_key=settings.secret_access_key,
+            aws_session_token=settings.session_token,
+            region_name=settings.region,
+        )
+        self._sdk_clients: dict[int, S3Client] = {}
+        self._wire = Wire(lambda: self._sdk)
+
+    def copy(self, source: Address, destination: Address) -> None:
+        info = self.head(source)
+        self._check(destination)
+        if source == destination:
+            return  # S3 refuses this; the object is what it would become
+        try:
+            with explained(destination):
+                self._copy_content(info, destination)
+        except ObjectNotFound as error:
+            raise ObjectNotFound(source) from error
+        except PreconditionFailed as error:
+            raise StorageUnavailable(f"{source} was replaced while it was copied") from error
+
+    def _copy_content(self, info: ObjectInfo, destination: Address) -> None:
+        """Copy the very content that was found, so that no copy has parts of two."""
+        source: CopySourceTypeDef = {
+            "Bucket": info.address.parts.bucket,
+            "Key": info.address.path,
+        }
+        bucket, key = destination.parts.bucket, destination.path
+        etag = f'"{info.etag}"'
+        if info.size <= _COPY_BYTES_MAX:
+            self._sdk.copy_object(CopySource=source, CopySourceIfMatch=etag, Bucket=bucket, Key=key)
+        else:
+            self._sdk.copy(
+                source, bucket, key, ExtraArgs={"CopySourceIfMatch": etag}, Config=_COPY_IN_PARTS
+            )
+
+    def _pages(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
+        token = None
+        while True:
+            rows, token = self._wire.list_page(namespace, after, token)
+            if rows.num_rows:
+                yield rows
+            if token is None:
+                return
+
+    # Multipart uploads
+
+    def create_upload(self, address: Address) -> UploadId:
+        self._check(address)
+        bucket, key = address.parts.bucket, address.path
+        with explained(address):
+            return UploadId(self._sdk.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"])
+
+    def put_part(
+        self,
+        address: Address,
+        upload_id: UploadId,
+        number: int,
+        chunks: Iterable[bytes],
+        *,
+        size: int,
+    ) -> Part:
+        self._check(address)
+        check_part_number(number)
+        source = Source(held_back(exactly(size, chunks)), size_max=_PART_BYTES_MAX)
+        # Before the request: some servers take one that breaks off at once for an empty part.
+        first, _ = source.take(0)
+        body = source.after(first)
+        try:
+            with _explained(address, upload_id):
+                etag = self._wire.put_part(address, upload_id, number, body, size=size)
+        except Exception:
+            if source.raised is not None:
+                raise source.raised from None
+            raise
+        return Part(number, etag)
+
+    def complete_upload(
+        self, address: Address, upload_id: UploadId, parts: Sequence[Part]
+    ) -> ObjectInfo:
+        # S3 answers a second completion like the first; whether there is an upload, a list tells.
+        self._stored_parts(address, upload_id, limit=1)
+        check_order(parts)
+        named: list[CompletedPartTypeDef] = [
+            {"PartNumber": part.number, "ETag": f'"{part.etag}"'} for part in parts
+        ]
+        with _explained(address, upload_id), explained(address):
+            # Once: sent again after a lost reply, it would not find the upload that it completed.
+            self._sdk_once.complete_multipart_upload(
+                Bucket=address.parts.bucket,
+                Key=address.path,
+                UploadId=upload_id,
+                MultipartUpload={"Parts": named},
+            )
+        return self.head(address)
+
+    def abort_upload(self, address: Address, upload_id: UploadId) -> None:
+        self._check(address)
+        bucket, key = address.parts.bucket, address.path
+        try:
+            with _explained(address, upload_id), explained(address):
+                self._sdk.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
+        except UploadNotFound:
+            pass
+
+    def list_parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
+        return [
+            PartInfo(
+                part["PartNumber"],
+                ETag(part["ETag"].strip('"')),
+                part["Size"],
+                part["LastModified"].astimezone(UTC),
+            )
+            for part in self._stored_parts(address, upload_id, limit=None)
+        ]
+
+    def _stored_parts(
+        self, address: Address, upload_id: UploadId, *, limit: int | None
+    ) -> "list[PartTypeDef]":
+        self._check(address)
+        with _explained(address, upload_id), explained(address):
+            pages = self._sdk.get_paginator("list_parts").paginate(
+                Bucket=address.parts.bucket,
+                Key=address.path,
+                UploadId=upload_id,
+                PaginationConfig={} if limit is None else {"MaxItems": limit, "PageSize": limit},
+            )
+            return [part for page in pages for part in page.get("Parts", [])]
+
+    def list_uploads(self, namespace: Namespace) -> Iterator[Upload]:
+        self._check(namespace)
+        with explained(namespace):
+            pages = self._sdk.get_paginator("list_multipart_uploads").paginate(
+                Bucket=namespace.parts.bucket, Prefix=namespace.prefix
+            )
+            found = [upload for page in pages for upload in page.get("Uploads", [])]
+        uploads = [
+            Upload(
+                Address(namespace.store, upload["Key"]),
+                UploadId(upload["UploadId"]),
+                upload["Initiated"].astimezone(UTC),
+            )
+            for upload in found
+            if upload["Key"] != namespace.prefix
+        ]
+        return iter(sorted(uploads, key=lambda upload: (upload.address, upload.upload_id)))
+
+    def close(self) -> None:
+        super().close()
+        self._wire.close()
+        with self._lock:
+            for client in self._sdk_clients.values():
+                client.close()
+
+    def _connect(self, store: Store, retries: "RetryConfig") -> S3Store:
+        # A session that finds no credentials is a ValueError to obstore.
+        if self._session.get_credentials() is None:
+            raise Forbidden(f"there are no credentials to reach s3://{store.bucket} with")
+        config: S3Config = {
+            "region": self._settings.region,
+            "virtual_hosted_style_request": not self._settings.path_style,
+            "disable_bulk_delete": True,
+        }
+        if self._settings.endpoint is not None:
+            config["endpoint"] = self._endpoint_of(store)
+        return S3Store(
+            store.bucket,
+            config=config,
+            client_options=client_options(self._settings.endpoint),
+            retry_config=retries,
+            credential_provider=Boto3CredentialProvider(self._session),
+        )
+
+    def _endpoint_of(self, store: Store) -> str:
+        """Return the endpoint as obstore wants it: with the bucket where it is in the host."""
+        url = urlsplit(self._settings.endpoint or "")
+        host = url.netloc if self._settings.path_style else f"{store.bucket}.{url.netloc}"
+        return urlunsplit(url._replace(netloc=host))
+
+    @property
+    def _sdk(self) -> "S3Client":
+        return self._sdk_client(attempts=_ATTEMPTS)
+
+    @property
+    def _sdk_once(self) -> "S3Client":
+        """A client that never sends twice."""
+        return self._sdk_client(attempts=1)
+
+    def _sdk_client(self, *, attempts: int) -> "S3Client":
+        # Not when the store is opened: a client takes a tenth of a second to make. One at a time:
+        # a session must not make two at once.
+        with self._lock:
+            client = self._sdk_clients.get(attempts)
+            if client is None:
+                client = self._sdk_clients[attempts] = self._new_sdk_client(attempts)
+        return client
+
+    def _new_sdk_client(self, attempts: int) -> "S3Client":
+        config = Config(
+            signature_version="s3v4",
+            connect_timeout=5,
+            read_timeout=60,
+            max_pool_connections=64,
+            retries={"total_max_attempts": attempts, "mode": "standard"},
+            s3={"addressing_style": "path" if self._settings.path_style else "virtual"},
+            # Servers other than Amazon's refuse checksums that they do not know.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        return self._session.client("s3", endpoint_url=self._settings.endpoint, config=config)
+
+
+@contextmanager
+def _explained(address: Address, upload_id: UploadId) -> Iterator[None]:
+    """Turn errors about an upload into those that say so; a call about no upload is not made."""
+    if not upload_id:
+        raise UploadNotFound(address, upload_id)
+    try:
+        yield
+    except ObjectNotFound as error:
+        raise UploadNotFound(address, upload_id) from error

@@ -1,0 +1,164 @@
+"""Requests to S3 that neither obstore nor boto3 sends as they are needed.
+
+boto3 signs them, as URLs, and urllib3 sends them: a part from a stream that cannot be rewound,
+which boto3 would want to read twice, and a page of a listing, which boto3 takes ten times as
+long to read as the code below.
+
+A signed URL is as good as the credentials for as long as it lives. None is ever put into a message,
+and the errors of urllib3, which quote it, are no causes of ours.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from urllib.parse import unquote_plus
+from xml.etree import ElementTree as ET
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import urllib3
+from botocore.exceptions import BotoCoreError
+from urllib3.exceptions import HTTPError
+
+from lakebed.block.adapter import LIST_SCHEMA, ETag, UploadId
+from lakebed.block.address import Address, Namespace
+from lakebed.block.drivers.cloud.errors import Answer, Place, refusal
+from lakebed.block.drivers.s3.errors import explain
+from lakebed.block.errors import StorageUnavailable
+
+if TYPE_CHECKING:
+    from types_boto3_s3 import S3Client
+
+_URL_SECONDS: Final = 900
+_TIMEOUT: Final = urllib3.Timeout(connect=5, read=60)
+_READ_RETRIES: Final = urllib3.Retry(
+    total=5, backoff_factor=0.1, backoff_jitter=0.1, status_forcelist=(500, 502, 503, 504)
+)
+_CONNECTIONS: Final = 64
+
+
+class Page(NamedTuple):
+    """A page of a listing."""
+
+    rows: pa.RecordBatch
+    next_token: str | None
+    """Where the next page begins; None if this is the last."""
+
+
+class Wire:
+    """Sends requests that boto3 signs."""
+
+    def __init__(self, signer: "Callable[[], S3Client]") -> None:
+        self._signer = signer
+        self._pool = urllib3.PoolManager(maxsize=_CONNECTIONS)
+
+    def close(self) -> None:
+        """Drop the connections that are not in use."""
+        self._pool.clear()
+
+    def put_part(
+        self,
+        address: Address,
+        upload_id: UploadId,
+        number: int,
+        chunks: Iterator[bytes],
+        *,
+        size: int,
+    ) -> ETag:
+        """Send one part, once; return its ETag.
+
+        Raises:
+            BlockError: As the answer says.
+        """
+        params = {
+            "Bucket": address.parts.bucket,
+            "Key": address.path,
+            "UploadId": upload_id,
+            "PartNumber": number,
+        }
+        response = self._send(
+            "PUT",
+            self._sign("upload_part", params, address),
+            address,
+            body=chunks,
+            headers={"Content-Length": str(size)},
+            retries=False,
+        )
+        return ETag(response.headers.get("ETag", "").strip('"'))
+
+    def list_page(self, namespace: Namespace, after: str, token: str | None) -> Page:
+        """Return one page of a listing: the one at the token, or else the first after a path.
+
+        Raises:
+            BlockError: As the answer says.
+        """
+        params = {
+            "Bucket": namespace.parts.bucket,
+            "Prefix": namespace.prefix,
+            "EncodingType": "url",
+        }
+        if token is not None:
+            params["ContinuationToken"] = token
+        elif after:
+            params["StartAfter"] = after
+        url = self._sign("list_objects_v2", params, namespace)
+        return _parse(self._send("GET", url, namespace, retries=_READ_RETRIES).data, namespace)
+
+    def _sign(self, operation: str, params: Mapping[str, object], place: Place) -> str:
+        try:
+            return self._signer().generate_presigned_url(operation, params, _URL_SECONDS)
+        except BotoCoreError as error:
+            raise explain(error, place) from error
+
+    def _send(
+        self,
+        method: Literal["GET", "PUT"],
+        url: str,
+        place: Place,
+        *,
+        body: Iterator[bytes] | None = None,
+        headers: dict[str, str] | None = None,
+        retries: urllib3.Retry | Literal[False],
+    ) -> urllib3.BaseHTTPResponse:
+        try:
+            response = self._pool.request(
+                method, url, body=body, headers=headers, timeout=_TIMEOUT, retries=retries
+            )
+        except HTTPError as error:
+            reason = type(error).__name__
+            raise StorageUnavailable(f"no answer to a request for {place}: {reason}") from None
+        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise refusal(Answer(response.status, _error_code(response.data)), place)
+        return response
+
+
+def _error_code(document: bytes) -> str:
+    try:
+        return _xml(document).findtext("{*}Code") or ""
+    except ET.ParseError:
+        return ""
+
+
+def _xml(document: bytes) -> ET.Element:
+    return ET.fromstring(document)  # noqa: S314 - from a storage that is trusted with the data
+
+
+def _parse(document: bytes, namespace: Namespace) -> Page:
+    """Return the page that a ListBucketResult holds."""
+    try:
+        root = _xml(document)
+    except ET.ParseError as error:
+        raise StorageUnavailable(f"the listing of {namespace} came broken: {error}") from error
+    schema = root.tag.removesuffix("ListBucketResult")
+    entries = root.findall(f"{schema}Contents")
+    addresses = [
+        f"{namespace.store}/{unquote_plus(entry.findtext(f'{schema}Key') or '')}"
+        for entry in entries
+    ]
+    sizes = [int(entry.findtext(f"{schema}Size") or 0) for entry in entries]
+    times = pa.array([entry.findtext(f"{schema}LastModified") for entry in entries], pa.string())
+    columns = [pa.array(addresses, pa.string()), pa.array(sizes, pa.int64())]
+    columns.append(pc.cast(times, LIST_SCHEMA.field("mtime").type))
+    more = root.findtext(f"{schema}IsTruncated") == "true"
+    token = root.findtext(f"{schema}NextContinuationToken")
+    return Page(pa.record_batch(columns, schema=LIST_SCHEMA), token if more else None)

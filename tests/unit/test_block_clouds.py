@@ -1,0 +1,179 @@
+"""Parts of the cloud drivers that need no server."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import obstore
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from obstore.exceptions import GenericError, PermissionDeniedError
+from obstore.store import MemoryStore
+
+from lakebed.block import (
+    LIST_SCHEMA,
+    Address,
+    BlockError,
+    Forbidden,
+    InvalidAddress,
+    InvalidArgument,
+    InvalidPart,
+    Namespace,
+    ObjectNotFound,
+    PreconditionFailed,
+    RangeNotSatisfiable,
+    StorageFull,
+    StorageUnavailable,
+    UploadId,
+)
+from lakebed.block.drivers.azure.blocks import Block, Kind, Uploads
+from lakebed.block.drivers.cloud.errors import Answer, explain, refusal
+from lakebed.block.drivers.cloud.streams import Source, held_back
+from lakebed.block.drivers.gcs import _listed
+
+ADDRESS = Address.parse("s3://bucket/path")
+MINE, OTHER = UploadId("11" * 16), UploadId("22" * 16)
+
+blocks = st.builds(
+    Block,
+    upload_id=st.binary(min_size=16, max_size=16).map(lambda data: UploadId(data.hex())),
+    kind=st.sampled_from(Kind),
+    number=st.integers(0, 10_000),
+    time_us=st.integers(0, 1 << 60),
+    nonce=st.binary(min_size=8, max_size=8),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Answer(0), StorageUnavailable),
+        (Answer(400, "InvalidArgument"), InvalidArgument),
+        (Answer(400, "ExpiredToken"), Forbidden),
+        (Answer(400, "KeyTooLongError"), InvalidAddress),
+        (Answer(400, "EntityTooSmall"), InvalidPart),
+        (Answer(401), Forbidden),
+        (Answer(403, "SignatureDoesNotMatch"), Forbidden),
+        (Answer(404), ObjectNotFound),
+        (Answer(404, "NoSuchBucket"), InvalidAddress),
+        (Answer(404, "ContainerNotFound"), InvalidAddress),
+        (Answer(409, "OperationAborted"), StorageUnavailable),
+        (Answer(412, "ConditionNotMet"), PreconditionFailed),
+        (Answer(416), RangeNotSatisfiable),
+        (Answer(429), StorageUnavailable),
+        (Answer(500), StorageUnavailable),
+        (Answer(503, "SlowDown"), StorageUnavailable),
+        (Answer(507), StorageFull),
+    ],
+)
+def test_what_answers_mean(answer: Answer, error: type[BlockError]) -> None:
+    meaning = refusal(answer, ADDRESS)
+    assert type(meaning) is error
+    assert ADDRESS.path in str(meaning)
+
+
+def test_a_path_is_not_taken_for_an_answer() -> None:
+    path = 'non-2xx status code: 403 <Code>NoSuchBucket</Code> code: "416'
+    address = Address("s3://bucket", path)
+    text = f"Object at location {path} not found"
+    assert type(explain(FileNotFoundError(text), address)) is ObjectNotFound
+    assert type(explain(GenericError(text), address)) is StorageUnavailable
+
+
+def test_messages_hold_nothing_of_the_answer_but_its_code() -> None:
+    text = "https://h/?sig=hush status: <Error><Code>AccessDenied</Code><Key>hush</Key></Error>"
+    assert "hush" not in str(explain(PermissionDeniedError(text), ADDRESS))
+    assert "AccessDenied" in str(explain(PermissionDeniedError(text), ADDRESS))
+
+
+@given(chunks=st.lists(st.binary(max_size=3)))
+def test_chunks_held_back_are_all_there(chunks: list[bytes]) -> None:
+    assert list(held_back(chunks)) == chunks
+
+
+def test_no_chunk_goes_before_the_next_one_came() -> None:
+    def breaking() -> Iterator[bytes]:
+        yield b"whole"
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        next(held_back(breaking()))
+
+
+@given(chunks=st.lists(st.binary(max_size=5)), size=st.integers(0, 20))
+def test_what_is_taken_comes_first(chunks: list[bytes], size: int) -> None:
+    source = Source(chunks, size_max=1000)
+    first, is_all = source.take(size)
+    assert is_all == (sum(map(len, chunks)) <= size)
+    assert b"".join(source.after(first)) == b"".join(chunks)
+    assert source.size == sum(map(len, chunks))
+
+
+def test_a_stream_may_be_too_long() -> None:
+    source = Source([b"12", b"34"], size_max=3)
+    with pytest.raises(InvalidArgument, match="more than 3 bytes"):
+        list(source)
+    assert isinstance(source.raised, InvalidArgument)
+
+
+@given(blocks)
+def test_the_name_of_a_block_tells_all(block: Block) -> None:
+    assert Block.parse(block.name) == block
+    assert len(block.name) <= 64
+
+
+@given(st.text(max_size=80))
+def test_blocks_of_others_are_left_alone(name: str) -> None:
+    block = Block.parse(name)
+    assert block is None or block.name == name
+
+
+def test_the_newest_of_a_part_counts() -> None:
+    def name(upload_id: UploadId, kind: Kind, number: int, time_us: int) -> str:
+        return Block(upload_id, kind, number, time_us, bytes([time_us] * 8)).name
+
+    stored = [
+        (name(MINE, Kind.BEGUN, 0, 1), 1),
+        (name(OTHER, Kind.BEGUN, 0, 2), 1),
+        (name(MINE, Kind.PART, 7, 9), 90),
+        (name(MINE, Kind.PART, 7, 8), 80),
+        (name(MINE, Kind.EMPTY_PART, 3, 5), 1),
+        (name(OTHER, Kind.PART, 1, 6), 60),
+        ("MDAwMDAwMDAwMDAwMDAwMDAwMDA=", 5),
+    ]
+    parts = [info for _, info in Uploads(stored).parts(MINE).values()]
+    assert [(part.number, part.size, part.etag) for part in parts] == [
+        (3, 0, "05" * 8),
+        (7, 90, "09" * 8),
+    ]
+    assert set(Uploads(stored).begun) == {MINE, OTHER}
+    aborted = (name(MINE, Kind.ABORTED, 0, 10), 1)
+    assert set(Uploads([*stored, aborted]).begun) == {OTHER}
+
+
+def test_listings_of_google_have_the_form_of_all() -> None:
+    store = MemoryStore()
+    obstore.put(store, "folder/é", b"12345")
+    (batch,) = obstore.list(store, return_arrow=True)
+    listed = _listed(Namespace.parse("gs://bucket"), pa.record_batch(batch))
+    assert listed.schema == LIST_SCHEMA
+    assert listed.column("address").to_pylist() == ["gs://bucket/folder/é"]
+    assert listed.column("size").to_pylist() == [5]
+
+
+def test_every_cloud_says_what_to_install() -> None:
+    program = """
+import sys
+sys.modules |= dict.fromkeys(("obstore", "boto3", "botocore", "azure"))
+from lakebed.block import AzureSettings, GCSSettings, S3Settings, open_block
+from lakebed.errors import MissingExtraError
+for settings in (S3Settings(), AzureSettings("account"), GCSSettings()):
+    try:
+        open_block(settings)
+    except MissingExtraError as error:
+        print(error.extra)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert result.stdout.split() == [b"s3", b"azure", b"gcs"]
