@@ -1,6 +1,7 @@
 """Scenarios of the engine: actors of every kind on one repository, under every fault."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -8,8 +9,9 @@ from functools import partial
 from lakebed.block import Namespace, StorageUnavailable
 from lakebed.errors import LakebedError
 from lakebed.formats import AddressType, Entry, MetaRangeID
+from lakebed.graveler.cleaner import Cleaner
 from lakebed.graveler.commit import CommitRequest
-from lakebed.graveler.committed import Strategy
+from lakebed.graveler.committed import Query, Strategy
 from lakebed.graveler.engine import Engine, assemble
 from lakebed.graveler.errors import BranchNotFound, EntryNotFound, NoChanges
 from lakebed.graveler.keys import DROPPED_PARTITION
@@ -181,9 +183,19 @@ class Worker:
         history = self.world.histories[branch]
         history.check_read("a read", found, [key], begun, self.world.simulation.step)
 
-    def commit(self, branch: BranchID, *, allow_empty: bool = False) -> None:
+    def list_all(self, branch: BranchID) -> None:
         begun = self.world.simulation.step
-        request = CommitRequest(committer="", message="", allow_empty=allow_empty)
+        try:
+            page = self.engine.reader.list_entries(REPOSITORY, branch, Query())
+        except LakebedError:
+            return
+        found = {item.key: item.address for item in page.items if isinstance(item, Entry)}
+        history = self.world.histories[branch]
+        history.check_read("a listing", found, KEYS, begun, self.world.simulation.step)
+
+    def commit(self, branch: BranchID) -> None:
+        begun = self.world.simulation.step
+        request = CommitRequest(committer="", message="")
         try:
             result = self.engine.committer.commit(REPOSITORY, branch, request)
         except NoChanges:
@@ -220,6 +232,15 @@ class Worker:
             self.engine.moves.merge(REPOSITORY, branch, commit, request)
 
         self.attempt(branch, "merge", None, WILD, act)
+
+    def revert(self, branch: BranchID) -> None:
+        def act() -> None:
+            head = self.engine.branches.get(REPOSITORY, branch)
+            commit = self.engine.commits.get(REPOSITORY, head.commit_id)
+            request = CommitRequest(committer="", message="")
+            self.engine.moves.revert(REPOSITORY, branch, commit, request)
+
+        self.attempt(branch, "revert", None, WILD, act)
 
     def hard_reset(self, branch: BranchID) -> None:
         def act() -> None:
@@ -278,11 +299,61 @@ class Mix:
     faults: Faults
     tasks: int = 2
     """How many tasks each process has."""
+    cleaned: bool = False
+    """Whether a Cleaner runs beside them."""
 
     @property
     def keeps_history(self) -> bool:
         """Whether no operation takes commits out of a branch's history."""
         return not {"hard_reset", "recreate"} & self.weights.keys()
+
+
+class Cleaning:
+    """A process that cleans up beside the others, and goes on when it meets a fault."""
+
+    def __init__(self, world: World, actor: Actor) -> None:
+        store = RetryingStore(world.shared.handle(actor), actor.runtime)
+        self.cleaner = Cleaner(store, actor.runtime, grace_seconds=SETTINGS.grace_seconds)
+        self.runtime = actor.runtime
+
+    def run(self) -> None:
+        for _ in range(8):
+            with suppress(LakebedError):
+                self.cleaner.run_once()
+            self.runtime.sleep(SETTINGS.grace_seconds / 3)
+
+
+class AdvancingRuntime(ThreadRuntime):
+    """A clock that goes only forward, and only when told."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now(self) -> float:
+        return 1_900_000_000.0 + self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def check_cleaned(world: World) -> None:
+    """With no call in flight, some passes of a Cleaner leave only what branches name."""
+    runtime = AdvancingRuntime()
+    store = world.shared.inner
+    cleaner = Cleaner(store, runtime, grace_seconds=SETTINGS.grace_seconds)
+    for _ in range(6):
+        cleaner.run_once()
+        runtime.sleep(SETTINGS.grace_seconds)
+    assert list(store.scan(DROPPED_PARTITION)) == []
+    named = set()
+    for branch in world.onlooker().branches.list(REPOSITORY):
+        named |= {token.encode() for token in branch.tokens}
+    assert isinstance(store, MemoryStore)
+    tokens = {name for name in store._partitions if b":" in name}
+    assert tokens <= named, f"left behind: {tokens - named}"
 
 
 def play(seed: int, mix: Mix, make_engine: Assemble) -> World:
@@ -296,11 +367,17 @@ def play(seed: int, mix: Mix, make_engine: Assemble) -> World:
         for _ in range(mix.tasks):
             worker = Worker(world, engine)
             actor.start(partial(work, worker, choose.choices(names, weights, k=6)))
+    if mix.cleaned:
+        actor = world.simulation.actor("cleaner")
+        actor.start(Cleaning(world, actor).run)
     world.simulation.run()
     check_orphans(world)
     if mix.keeps_history:
         check_ancestry(world)
     check_rest(world)
+    if mix.cleaned:
+        check_cleaned(world)
+        check_rest(world)
     return world
 
 
@@ -371,17 +448,19 @@ def read_all(engine: Engine, branch: BranchID) -> dict[bytes, str]:
 
 # What is played: strict mixes, in which every value can be told, and wild ones
 
-WRITES = {"put": 6, "delete": 2, "read": 4, "commit": 4}
+WRITES = {"put": 6, "delete": 2, "read": 4, "list_all": 1, "commit": 4}
 CONDITIONAL = {"create": 8, "read": 2, "commit": 4, "delete": 1}
 EVERYTHING = {
-    "put": 6, "create": 4, "delete": 2, "read": 4, "commit": 5, "merge": 2, "reset": 1,
-    "reset_key": 1, "reset_prefix": 1, "hard_reset": 1, "recreate": 1,
+    "put": 6, "create": 4, "delete": 2, "read": 4, "list_all": 2, "commit": 5, "merge": 2,
+    "revert": 1, "reset": 1, "reset_key": 1, "reset_prefix": 1, "hard_reset": 1, "recreate": 1,
 }  # fmt: skip
 RECREATED = {"put": 6, "read": 4, "commit": 3, "recreate": 2}
 
 CREATES = {"create": 6, "commit": 4, "read": 2}
 # Replies that hang for a while, in processes with many tasks: what reads may be shared shows.
 SLOW_REPLIES = Faults(stall=0.1, stall_seconds=0.3)
+# Calls that hang for so long that the Cleaner's grace period passes during operations.
+LONG_STALLS = Faults(stall=0.03, stall_seconds=2000, kill=0.002, skew_seconds=200, until_step=4000)
 
 MIXES = {
     "writes": Mix(WRITES, FAULTY),
@@ -390,7 +469,8 @@ MIXES = {
     "conditional": Mix(CONDITIONAL, FAULTY),
     "creates_only": Mix(CREATES, FAULTY),
     "recreated": Mix(RECREATED, FAULTY),
-    "everything": Mix(EVERYTHING, FAULTY),
+    "cleaned": Mix({**WRITES, "list_all": 2}, LONG_STALLS, cleaned=True),
+    "everything": Mix(EVERYTHING, FAULTY, cleaned=True),
 }
 
 
