@@ -62,7 +62,8 @@ test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROF
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest -n $(WORKERS) --dist worksteal --timeout 3600
 
 simulate: install ## run every simulation over SEEDS seeds
-	$(BIN)/python -m lakebed.testing.explore --seeds $(SEEDS) tests.simulation.scenarios
+	$(BIN)/python -m lakebed.testing.explore --seeds $(SEEDS) \
+		tests.simulation.scenarios tests.simulation.engine tests.simulation.repositories
 
 bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
 	$(BIN)/python -m benchmarks.kv

@@ -79,14 +79,15 @@ def replay(name: str, seed: int) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return 1 if a scenario failed."""
     parser = argparse.ArgumentParser(prog="python -m lakebed.testing.explore")
-    parser.add_argument("scenarios", help="a module, or module:scenario")
+    parser.add_argument("scenarios", nargs="+", help="modules, or module:scenario")
     parser.add_argument("--seeds", type=int, default=10_000, help="how many seeds, from 0 on")
     parser.add_argument("--seed", type=int, help="replay this one, with its trace")
     chosen = parser.parse_args(arguments)
+    names = [name for scenarios in chosen.scenarios for name in load(scenarios)]
     if chosen.seed is not None:
-        return replay(chosen.scenarios, chosen.seed)
+        return max(replay(name, chosen.seed) for name in names)
     failed = 0
-    for name, failure in explore(load(chosen.scenarios), range(chosen.seeds)):
+    for name, failure in explore(names, range(chosen.seeds)):
         print(failure or f"{name}: {chosen.seeds} seeds passed", flush=True)
         failed += failure is not None
     return min(failed, 1)
