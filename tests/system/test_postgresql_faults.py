@@ -1,6 +1,9 @@
 """What a caller is told stays true when the network fails, and nothing is applied afterwards."""
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, sleep
@@ -56,6 +59,8 @@ class Bench:
     store: PostgreSQLStore = field(init=False)
 
     def __enter__(self) -> Self:
+        # The table is made with patience; only what comes then is in a hurry.
+        PostgreSQLStore(self.direct_url, ThreadRuntime()).close()
         self.proxy = Proxy(self.server.socket)
         self.store = PostgreSQLStore(self.url, ThreadRuntime(), patience=self.patience)
         return self
@@ -217,6 +222,43 @@ def test_a_write_under_way_is_not_applied_later(bench: Bench, *, unreachable: bo
         rival.rollback()
     assert wait_for_no_lock(bench.direct_url)
     assert bench.values(b"p")[b"there"] == b"old"
+
+
+class InterruptedByTestError(Exception):
+    pass
+
+
+def test_an_interrupted_write_is_not_applied_later(
+    postgresql: PostgreSQLServer, postgresql_url: str
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise InterruptedByTestError
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    patience = Patience(connect_seconds=2, start_seconds=60, run_seconds=60, reply_seconds=60)
+    try:
+        with (
+            Bench(postgresql, postgresql_url, patience) as bench,
+            psycopg.connect(bench.direct_url) as rival,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            version = bench.fill(b"p")
+            rival.execute("SELECT * FROM lakebed_kv WHERE partition = 'p' FOR UPDATE")
+            main = threading.main_thread().ident or 0
+
+            def interrupt_the_writer() -> None:
+                wait_for_a_lock(bench.direct_url)
+                signal.pthread_kill(main, signal.SIGUSR1)
+
+            other = pool.submit(interrupt_the_writer)
+            with pytest.raises(InterruptedByTestError):
+                bench.store.set_if(b"p", b"there", b"new", version)
+            other.result()
+            assert wait_for_no_lock(bench.direct_url)
+            rival.rollback()
+            assert bench.values(b"p")[b"there"] == b"old"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def wait_for_a_lock(url: str) -> None:

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from lakebed.errors import MissingExtraError
+from lakebed.errors import LakebedError, MissingExtraError
 from lakebed.kv import InvalidArgument, open_store
 
 
@@ -17,6 +17,13 @@ from lakebed.kv import InvalidArgument, open_store
 def test_a_url_that_nobody_serves_is_refused(url: str, complaint: str) -> None:
     with pytest.raises(InvalidArgument, match=complaint):
         open_store(url)
+
+
+@pytest.mark.parametrize("secret", ["s3cr\u2100et", "s3cr[et", "s3cr et%"])
+def test_a_url_that_cannot_be_read_does_not_show_its_password(secret: str) -> None:
+    with pytest.raises(LakebedError) as caught:
+        open_store(f"postgresql://user:{secret}@127.0.0.1:1/db")
+    assert "s3cr" not in str(caught.value)
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

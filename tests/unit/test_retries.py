@@ -5,10 +5,15 @@ from typing import TypeVar
 
 import pytest
 
-from lakebed.kv import ABSENT, OutcomeUnknown, Store, StoreFull, StoreUnavailable
+from lakebed.kv import ABSENT, OutcomeUnknown, Store, StoreFull, StoreUnavailable, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.faults import Call, FaultyStore, Interceptor
-from lakebed.kv.wrappers.retries import PATIENCE_SECONDS, RETRY_BURST, RetryingStore
+from lakebed.kv.wrappers.retries import (
+    PATIENCE_SECONDS,
+    RETRY_BURST,
+    SET_MANY_CHUNK,
+    RetryingStore,
+)
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulator import Simulation
 
@@ -110,3 +115,89 @@ def test_the_budget_bounds_the_retries_of_everyone_together() -> None:
     tries = len(script.calls)
     assert tries < callers + RETRY_BURST + 50 * simulation.seconds + 1
     assert tries > callers
+
+
+def test_a_delete_whose_reply_was_lost_is_done_if_the_key_is_gone() -> None:
+    script = Script(None, OutcomeUnknown("lost"), applied=True)
+    store = retrying(script)
+    store.set(b"p", b"k", b"v")
+    store.delete(b"p", b"k")
+    assert script.calls == ["set", "delete", "get"]
+
+
+def test_a_delete_is_not_repeated_blindly() -> None:
+    script = Script(None, OutcomeUnknown("lost"))
+    store = retrying(script)
+    store.set(b"p", b"k", b"v")
+    with pytest.raises(OutcomeUnknown):
+        store.delete(b"p", b"k")
+    assert script.calls == ["set", "delete", "get"]
+
+
+def test_many_writes_are_repeated_only_if_nothing_was_applied() -> None:
+    script = Script(StoreUnavailable("down"))
+    store = retrying(script)
+    store.set_many(b"p", [(b"k", b"v")])
+    assert script.calls == ["set_many", "set_many"]
+    script.errors = [OutcomeUnknown("lost")]
+    with pytest.raises(OutcomeUnknown):
+        store.set_many(b"p", [(b"k", b"v")])
+    assert script.calls == ["set_many"] * 3
+
+
+def test_many_writes_that_stop_in_the_middle_do_not_claim_that_nothing_happened() -> None:
+    script = Script(None, StoreFull("full"))
+    store = retrying(script)
+    with pytest.raises(OutcomeUnknown) as caught:
+        store.set_many(b"p", ((b"%d" % number, b"v") for number in range(SET_MANY_CHUNK + 1)))
+    assert not isinstance(caught.value, StoreUnavailable)
+    assert len(list(store.scan(b"p"))) == SET_MANY_CHUNK
+
+
+def test_a_drop_is_repeated() -> None:
+    script = Script(None, StoreUnavailable("down"))
+    store = retrying(script)
+    store.set(b"p", b"k", b"v")
+    store.drop_partition(b"p")
+    assert list(store.scan(b"p")) == []
+
+
+def test_the_default_bulk_calls_do_not_claim_that_nothing_happened() -> None:
+    class OneByOne(MemoryStore):
+        set_many = Store.set_many
+        drop_partition = Store.drop_partition
+
+        def set(
+            self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+        ) -> Version:
+            if key == b"2":
+                raise StoreUnavailable("down")
+            return super().set(partition, key, value, version=version)
+
+        def delete(self, partition: bytes, key: bytes) -> None:
+            if key == b"1":
+                raise StoreUnavailable("down")
+            super().delete(partition, key)
+
+    store = OneByOne(ThreadRuntime())
+    with pytest.raises(OutcomeUnknown) as caught:
+        store.set_many(b"p", [(b"0", b""), (b"1", b""), (b"2", b"")])
+    assert not isinstance(caught.value, StoreUnavailable)
+    with pytest.raises(OutcomeUnknown) as caught:
+        store.drop_partition(b"p")
+    assert not isinstance(caught.value, StoreUnavailable)
+    with pytest.raises(StoreUnavailable):
+        store.set_many(b"q", [(b"2", b"")])
+
+
+def test_a_store_closed_before_the_read_back_leaves_the_outcome_unknown() -> None:
+    store: Store
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        apply()
+        store.close()
+        raise OutcomeUnknown("lost")
+
+    store = retrying(intercept)
+    with pytest.raises(OutcomeUnknown, match="lost"):
+        store.set_if(b"p", b"k", b"v", ABSENT)

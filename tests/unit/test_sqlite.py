@@ -292,6 +292,18 @@ def test_something_unexpected_in_the_thread_reaches_the_caller(store: SqliteStor
     store.set(b"p", b"k", b"v")
 
 
+def test_the_writer_outlives_a_log_that_cannot_be_looked_at(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> int:
+        raise NotADirectoryError
+
+    monkeypatch.setattr(DatabaseFile, "log_bytes", fail)
+    for number in range(3):
+        store.set(b"p", b"k", b"%d" % number)
+    assert store.get(b"p", b"k").value == b"2"
+
+
 class InterruptedByTestError(Exception):
     pass
 

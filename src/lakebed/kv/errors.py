@@ -100,8 +100,8 @@ class StoreClosed(KVError, ValueError):
 
     kind = "store_closed"
 
-    def __init__(self) -> None:
-        super().__init__("the store is closed; open it again with open_store()")
+    def __init__(self, reason: str = "the store is closed") -> None:
+        super().__init__(f"{reason}; open it again with open_store()")
 
 
 class CorruptRecord(KVError):

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import urlsplit
 
 from lakebed.errors import MissingExtraError
 from lakebed.kv.errors import InvalidArgument
@@ -58,14 +57,15 @@ def compose(driver: Store, runtime: Runtime) -> Store:
 
 
 def _load_driver(url: str) -> OpenDriver:
-    scheme = urlsplit(url).scheme
+    # Not by a parser of URLs: those quote what they cannot read, and a password may be in it.
+    scheme = url.partition(":")[0] if ":" in url else ""
     if scheme not in _DRIVERS:
         known = ", ".join(f"{name}://" for name in _DRIVERS)
         raise InvalidArgument(f"cannot open {scheme or 'a store without a scheme'}: use {known}")
     module, extra = _DRIVERS[scheme]
     try:
         driver: OpenDriver = import_module(module).open_driver
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         if extra is None or (error.name or "").startswith("lakebed"):
             raise
         raise MissingExtraError(f"a {scheme} store", extra) from error

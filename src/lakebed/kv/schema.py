@@ -1,6 +1,5 @@
 """The version of what is written into a store, kept in the store."""
 
-from contextlib import suppress
 from typing import Final
 
 from lakebed.kv.errors import (
@@ -39,7 +38,16 @@ def check_schema(store: Store) -> None:
 
 
 def _mark_new(store: Store) -> bytes:
-    # If it fails, someone else marked it first, perhaps with another version; or it was us.
-    with suppress(PredicateFailed, OutcomeUnknown):
+    failure: OutcomeUnknown | None = None
+    try:
         store.set_if(METADATA_PARTITION, SCHEMA_KEY, b"%d" % SCHEMA_VERSION, ABSENT)
-    return store.get(METADATA_PARTITION, SCHEMA_KEY).value
+    except PredicateFailed:
+        pass  # someone else marked it first, perhaps with another version
+    except OutcomeUnknown as error:
+        failure = error
+    try:
+        return store.get(METADATA_PARTITION, SCHEMA_KEY).value
+    except KeyNotFound:
+        if failure is not None:
+            raise failure from None
+        raise

@@ -20,12 +20,20 @@ before they began.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from operator import itemgetter
 from typing import Final, NamedTuple, NewType, Self
 
-from lakebed.kv.errors import InvalidArgument, KeyNotFound, LimitExceeded
+from lakebed.kv.errors import (
+    InvalidArgument,
+    KeyNotFound,
+    LimitExceeded,
+    OutcomeUnknown,
+    StoreClosed,
+    StoreUnavailable,
+)
 from lakebed.runtime import Runtime
 
 Version = NewType("Version", bytes)
@@ -130,8 +138,8 @@ def _check_part(name: str, part: object, limit: int, *, may_be_empty: bool = Fal
 
 
 # Pages of a scan: small at first, since many callers want few entries; then large, since every page
-# costs a round trip; never so large that big values fill the memory, or that Python's garbage
-# collector, which runs after 700 new objects, looks through every page several times.
+# costs a round trip; never so large that Python's garbage collector, which runs after 700 new
+# objects, looks through every page several times; smaller again behind a page of large values.
 FIRST_PAGE: Final = 32
 LARGEST_PAGE: Final = 512
 PAGE_BYTES: Final = 4 << 20
@@ -139,11 +147,32 @@ PAGE_BYTES: Final = 4 << 20
 _value_of = itemgetter(1)
 
 
+@contextmanager
+def step_of_many(*, applied: bool) -> Iterator[None]:
+    """One step of a call that is made of several, some of which may have been `applied` before.
+
+    That this step changed nothing then no longer means that the call changed nothing.
+
+    Raises:
+        OutcomeUnknown: Instead of `StoreUnavailable` or `StoreClosed`, if steps were applied.
+    """
+    try:
+        yield
+    except (StoreUnavailable, StoreClosed) as error:
+        if not applied:
+            raise
+        raise OutcomeUnknown(f"only the first steps were applied: {error}") from error
+
+
 class Store(ABC):
     """The interface that drivers and wrappers implement and everything above uses.
 
-    A store may be used by many threads. It must be opened in the process that uses it: an open
-    store does not survive ``fork``.
+    A store may be used by many threads. It must be opened in the process that uses it: in a child
+    made by ``fork`` an open store that is shared between processes counts as closed.
+
+    Beside what each method names, every call raises `StoreClosed` if the store is closed,
+    `InvalidArgument` (or `LimitExceeded`) for arguments that are refused before the store is asked,
+    and `StoreUnavailable` if the store cannot be reached; writes also `StoreFull`.
     """
 
     name: str
@@ -288,8 +317,11 @@ class Store(ABC):
             InvalidArgument: An item is refused; those before it may have been written.
             OutcomeUnknown: Any of them may have been applied; none will be applied later.
         """
+        applied = False
         for key, value in items:
-            self.set(partition, key, value)
+            with step_of_many(applied=applied):
+                self.set(partition, key, value)
+            applied = True
 
     def drop_partition(self, partition: bytes) -> None:
         """Delete every key of a partition, each as by `delete`; keys written meanwhile may stay.
@@ -297,8 +329,11 @@ class Store(ABC):
         Raises:
             OutcomeUnknown: Any of them may have been deleted; none will be deleted later.
         """
+        applied = False
         for entry in self.scan(partition):
-            self.delete(partition, entry.key)
+            with step_of_many(applied=applied):
+                self.delete(partition, entry.key)
+            applied = True
 
     def __enter__(self) -> Self:
         return self

@@ -13,6 +13,8 @@ around it. Every test uses partitions of its own, so a store may be shared betwe
 """
 
 import multiprocessing
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -69,6 +71,29 @@ def increment_with(store: Store, partition: bytes, rounds: int, threads: int) ->
             done += 1
 
     in_threads([work] * threads)
+
+
+def _try_in_child(store: Store, partition: bytes) -> int:
+    """Use a store in a forked child; return 0 if it behaves, else the number of what did not."""
+    calls: list[Callable[[], object]] = [
+        lambda: store.get(partition, b"key"),
+        lambda: store.set(partition, b"key", b"of the child"),
+        lambda: list(store.scan(partition)),
+    ]
+    signal.alarm(30)  # a child that hangs must not hang its parent
+    for number, call in enumerate(calls, start=1):
+        try:
+            call()
+        except StoreClosed:
+            refused = True
+        except BaseException:  # noqa: BLE001 - nothing may leave the child but its exit code
+            return 10 + number
+        else:
+            refused = False
+        if refused != store.shared_between_processes:
+            return number
+    store.close()
+    return 0
 
 
 def in_threads(calls: list[Callable[[], None]]) -> None:
@@ -478,6 +503,18 @@ class StoreConformance:
                     open_store(url)
         finally:
             store.set(METADATA_PARTITION, SCHEMA_KEY, b"%d" % SCHEMA_VERSION)
+
+    def test_a_child_does_not_use_the_store_of_its_parent(
+        self, store: Store, partition: bytes
+    ) -> None:
+        store.set(partition, b"key", b"value")
+        child = os.fork()
+        if child == 0:
+            os._exit(_try_in_child(store, partition))
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert store.get(partition, b"key").value == b"value"
+        store.set(partition, b"key", b"new")
 
     # Many at once
 

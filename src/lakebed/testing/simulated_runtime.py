@@ -42,7 +42,7 @@ class SimulatedRuntime(Runtime):
         return _SimulatedLock(self._scheduler, self._actor)
 
     def event(self) -> Event:
-        return _SimulatedEvent(self._scheduler, self._actor)
+        return _SimulatedEvent(self._scheduler, self._actor, self._rate)
 
     def map_parallel(
         self, function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, limit: int = 16
@@ -76,7 +76,7 @@ class SimulatedRuntime(Runtime):
 
 
 class _SimulatedLock:
-    """Mutual exclusion among the tasks of one actor, in order of arrival."""
+    """Mutual exclusion among the tasks of one actor."""
 
     def __init__(self, scheduler: Scheduler, actor: Actor) -> None:
         self._scheduler = scheduler
@@ -96,9 +96,10 @@ class _SimulatedLock:
 
 
 class _SimulatedEvent:
-    """A flag among the tasks of one actor."""
+    """A flag among the tasks of one actor, whose clock has a rate of its own."""
 
-    def __init__(self, scheduler: Scheduler, actor: Actor) -> None:
+    def __init__(self, scheduler: Scheduler, actor: Actor, rate: float) -> None:
+        self._rate = rate
         self._scheduler = scheduler
         self._actor = actor
         self._up = False
@@ -120,7 +121,7 @@ class _SimulatedEvent:
         def ready(wake: Callable[[], None]) -> None:
             self._waiters.append(wake)
             if timeout is not None:
-                self._scheduler.after(timeout, wake)
+                self._scheduler.after(timeout / self._rate, wake)
 
         self._scheduler.park(self._actor, ready)
         return self._up

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
 from lakebed.kv.store import Entry, Predicate, Store, Version
+from lakebed.kv.wrappers.wrapped import WrappedStore
 
 ResultT = TypeVar("ResultT")
 
@@ -34,14 +35,11 @@ class Interceptor(Protocol):
         """Return what `apply` returns, having called it or not, or raise."""
 
 
-class FaultyStore(Store):
+class FaultyStore(WrappedStore):
     """Sends every call through an interceptor before it reaches the store inside."""
 
     def __init__(self, inner: Store, intercept: Interceptor) -> None:
-        self.name = inner.name
-        self.limits = inner.limits
-        self.shared_between_processes = inner.shared_between_processes
-        self._inner = inner
+        super().__init__(inner)
         self._intercept = intercept
 
     def get(self, partition: bytes, key: bytes) -> Entry:
@@ -94,9 +92,6 @@ class FaultyStore(Store):
     def drop_partition(self, partition: bytes) -> None:
         call = Call("drop_partition", partition, b"", writes=True)
         self._intercept(call, lambda: self._inner.drop_partition(partition))
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 def lost(call: Call, *, known: bool) -> OutcomeUnknown:

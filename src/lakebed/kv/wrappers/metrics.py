@@ -12,6 +12,7 @@ from prometheus_client import Counter, Histogram
 
 from lakebed.kv.errors import KeyNotFound, KVError
 from lakebed.kv.store import Entry, Predicate, Store, Version
+from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.runtime import Runtime
 
 ParamT = ParamSpec("ParamT")
@@ -30,14 +31,11 @@ _ERRORS = Counter(
 )
 
 
-class MeteredStore(Store):
+class MeteredStore(WrappedStore):
     """Measures every call to the store inside."""
 
     def __init__(self, inner: Store, runtime: Runtime) -> None:
-        self.name = inner.name
-        self.limits = inner.limits
-        self.shared_between_processes = inner.shared_between_processes
-        self._inner = inner
+        super().__init__(inner)
         self._clock = runtime.monotonic
         operations = ("get", "set", "set_if", "delete", "delete_if", "scan_page")
         bulk = ("get_many", "set_many", "drop_partition")
@@ -84,9 +82,6 @@ class MeteredStore(Store):
 
     def drop_partition(self, partition: bytes) -> None:
         self._timed("drop_partition", self._inner.drop_partition, partition)
-
-    def close(self) -> None:
-        self._inner.close()
 
     def _timed(
         self,

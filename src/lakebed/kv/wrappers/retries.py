@@ -18,12 +18,20 @@ time one call may take, and a budget of retries that all callers of the store sh
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
-from lakebed.kv.errors import KeyNotFound, OutcomeUnknown, StoreFull, StoreUnavailable
-from lakebed.kv.store import Entry, Predicate, Store, Version, new_version
+from lakebed.kv.errors import (
+    KeyNotFound,
+    OutcomeUnknown,
+    StoreClosed,
+    StoreFull,
+    StoreUnavailable,
+)
+from lakebed.kv.store import Entry, Predicate, Store, Version, new_version, step_of_many
+from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.runtime import Runtime
 
+ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
 PATIENCE_SECONDS: Final = 15.0
@@ -85,34 +93,22 @@ class _Write:
     predicate: Predicate | None
 
 
-class RetryingStore(Store):
+class RetryingStore(WrappedStore):
     """Repeats the calls to the store inside until they have a certain outcome, within bounds."""
 
     def __init__(self, inner: Store, runtime: Runtime) -> None:
-        self.name = inner.name
-        self.limits = inner.limits
-        self.shared_between_processes = inner.shared_between_processes
-        self._inner = inner
+        super().__init__(inner)
         self._runtime = runtime
         self._budget = _Budget(runtime)
 
     def get(self, partition: bytes, key: bytes) -> Entry:
-        try:
-            return self._inner.get(partition, key)
-        except StoreUnavailable as error:
-            return self._repeat(lambda: self._inner.get(partition, key), error)
+        return self._repeat(self._inner.get, partition, key)
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
-        try:
-            return self._inner.scan_page(partition, start, limit)
-        except StoreUnavailable as error:
-            return self._repeat(lambda: self._inner.scan_page(partition, start, limit), error)
+        return self._repeat(self._inner.scan_page, partition, start, limit)
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
-        try:
-            return self._inner.get_many(keys)
-        except StoreUnavailable as error:
-            return self._repeat(lambda: self._inner.get_many(keys), error)
+        return self._repeat(self._inner.get_many, keys)
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
@@ -177,44 +173,24 @@ class RetryingStore(Store):
         rest = iter(items)
         applied = False
         while chunk := list(islice(rest, SET_MANY_CHUNK)):
-            try:
-                self._set_chunk(partition, chunk)
-            except StoreUnavailable as error:
-                if not applied:
-                    raise
-                raise OutcomeUnknown(
-                    f"only the first of many writes were applied: {error}"
-                ) from error
+            with step_of_many(applied=applied):
+                self._repeat(self._inner.set_many, partition, chunk)
             applied = True
 
     def drop_partition(self, partition: bytes) -> None:
-        try:
-            try:
-                self._inner.drop_partition(partition)
-            except StoreUnavailable as error:
-                self._repeat(lambda: self._inner.drop_partition(partition), error)
-        except StoreUnavailable as error:
-            # Drivers drop in steps, and steps before the one that failed may have been applied.
-            raise OutcomeUnknown(f"perhaps only some keys were dropped: {error}") from error
+        self._repeat(self._inner.drop_partition, partition)
 
-    def close(self) -> None:
-        self._inner.close()
-
-    def _set_chunk(self, partition: bytes, chunk: list[tuple[bytes, bytes]]) -> None:
-        try:
-            self._inner.set_many(partition, chunk)
-        except StoreUnavailable as error:
-            self._repeat(lambda: self._inner.set_many(partition, chunk), error)
-
-    def _repeat(self, call: Callable[[], ResultT], error: StoreUnavailable) -> ResultT:
-        """Repeat a call that changed nothing."""
-        tries = _Tries(self._runtime, self._budget)
+    def _repeat(
+        self, call: Callable[ParamT, ResultT], *args: ParamT.args, **kwargs: ParamT.kwargs
+    ) -> ResultT:
+        """Make a call, again and again while it says that it changed nothing."""
+        tries: _Tries | None = None
         while True:
-            tries.pause_or_raise(error)
             try:
-                return call()
-            except StoreUnavailable as latest:
-                error = latest
+                return call(*args, **kwargs)
+            except StoreUnavailable as error:
+                tries = tries or _Tries(self._runtime, self._budget)
+                tries.pause_or_raise(error)
 
     def _settle(self, write: _Write, error: OutcomeUnknown) -> Version:
         """Bring a write with an uncertain outcome to a certain one, or raise `OutcomeUnknown`."""
@@ -237,5 +213,5 @@ class RetryingStore(Store):
             return self.get(partition, key)
         except KeyNotFound:
             return None
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreClosed):
             raise error from None

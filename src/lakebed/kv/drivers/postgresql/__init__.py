@@ -29,7 +29,7 @@ What the second mechanism assumes, and what it does not cover:
 - The deadline is computed from the server's clock, read when the connection was made, and the
   client's steady clock since. The moment at which the server read its clock is taken as late as it
   can have been, which makes deadlines too early rather than too late. Connections are renewed
-  every few minutes, so that drift between the clocks stays far below the margin. If the server's
+  every two minutes, so that drift between the clocks stays far below the margin. If the server's
   clock is set *back* by more than the margin while a connection lives, deadlines on it are too
   late by as much. (Set forward, they are too early: the call raises `StoreUnavailable`.)
 - ``statement_timeout`` ends before the commit: a commit that hangs in flushing the log or in

@@ -1,7 +1,6 @@
 """The calls of the interface as statements, and what their errors mean."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Final, LiteralString
 
@@ -33,13 +32,14 @@ from lakebed.kv.store import (
     check_predicate,
     check_version,
     new_version,
+    step_of_many,
 )
 from lakebed.runtime import Runtime
 
 RECONNECT_SECONDS: Final = 0.1
 CHUNK_KEYS: Final = 1000
 CHUNK_BYTES: Final = 8 << 20
-DROP_KEYS: Final = 10_000
+DROP_KEYS: Final = 1000
 DISK_FULL: Final = "53100"
 
 
@@ -138,7 +138,7 @@ class PostgreSQLStore(Store):
         """Write many keys of one partition, in chunks that are each applied whole or not at all."""
         applied = False
         for chunk in self._chunks(partition, items):
-            with _step(of_applied=applied):
+            with step_of_many(applied=applied):
                 self._set_chunk(partition, chunk)
             applied = True
 
@@ -147,7 +147,7 @@ class PostgreSQLStore(Store):
         self._check(partition, b"any")
         start, applied = b"", False
         while True:
-            with _step(of_applied=applied):
+            with step_of_many(applied=applied):
                 rows = self._read(statements.NEXT_CHUNK, partition, start, DROP_KEYS)
                 if not rows:
                     self._write(statements.DELETE_FROM, partition, start)
@@ -228,9 +228,11 @@ class PostgreSQLStore(Store):
         """
         link = self._pool.take()
         kept: Link | None = None
+        deadline = link.deadline()
+        # After the deadline was computed, so that a pause in between only makes the wait longer.
         settled_at = self._runtime.monotonic() + self._patience.settled_seconds
         try:
-            changed = link.execute(statement, (link.deadline(), *parameters)).rowcount
+            changed = link.execute(statement, (deadline, *parameters)).rowcount
             kept = link
         except psycopg.Error as error:
             # Not kept even after a mere refusal: if the server's clock was set, and deadlines are
@@ -241,6 +243,11 @@ class PostgreSQLStore(Store):
             raise OutcomeUnknown(
                 f"postgresql did not say what became of a write: {explain(error)}"
             ) from error
+        except BaseException:
+            # Ctrl-C, or a signal handler that raises: not even then may the write be applied after
+            # this call has ended.
+            kept = self._settle(link, settled_at)
+            raise
         finally:
             self._pool.give_back(link, kept)
         return changed
@@ -270,17 +277,6 @@ class PostgreSQLStore(Store):
             link.close()
             return None
         return link
-
-
-@contextmanager
-def _step(*, of_applied: bool) -> Iterator[None]:
-    """A step of a call: that it changed nothing does not mean that those before changed nothing."""
-    try:
-        yield
-    except StoreUnavailable as error:
-        if not of_applied:
-            raise
-        raise OutcomeUnknown(f"only the first steps were applied: {error}") from error
 
 
 def _check_url(url: str) -> str:

@@ -16,7 +16,7 @@ ReturnT = TypeVar("ReturnT")
 Row = tuple[Any, ...]
 
 CLOCK_MARGIN_SECONDS: Final = 0.5
-LIFETIME_SECONDS: Final = 600.0
+LIFETIME_SECONDS: Final = 120.0
 # Busy connections are not looked at: every look lets another thread run first.
 LOOK_AFTER_SECONDS: Final = 0.02
 FIRST_PAUSE_SECONDS: Final = 0.001

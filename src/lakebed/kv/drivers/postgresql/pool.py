@@ -2,9 +2,10 @@
 
 Connections are made by the thread that needs one, so that its call fails with the reason, and not
 in the background. A connection that ended while it was idle, as all do when the server restarts,
-is replaced without any call failing.
+is replaced without any call failing (unless it was used just a moment before: see `Link`).
 """
 
+import os
 from collections.abc import Callable
 from threading import Condition
 from typing import Final
@@ -27,6 +28,7 @@ class Pool:
         self._idle: list[Link] = []
         self._in_use = 0
         self._closed = False
+        self._process = os.getpid()
 
     def take(self) -> Link:
         """Take a connection; `give_back` must follow.
@@ -35,6 +37,8 @@ class Pool:
             StoreClosed: The pool was closed.
             StoreUnavailable: The server cannot be reached, or all connections are busy.
         """
+        if os.getpid() != self._process:
+            raise StoreClosed("the store was opened in another process")
         link = self._wait_for_turn()
         if link is not None and link.is_usable():
             return link
@@ -57,7 +61,13 @@ class Pool:
         self._return(kept)
 
     def close(self) -> None:
-        """Close the idle connections now, the others when they come back."""
+        """Close the idle connections now, the others when they come back.
+
+        Not in a child of the process that opened them: the server would take that for the parent's
+        farewell.
+        """
+        if os.getpid() != self._process:
+            return
         with self._changed:
             self._closed = True
             idle, self._idle = self._idle, []

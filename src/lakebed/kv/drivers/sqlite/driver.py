@@ -19,6 +19,7 @@ from lakebed.kv.store import (
     check_predicate,
     check_version,
     new_version,
+    step_of_many,
 )
 from lakebed.runtime import Runtime
 
@@ -147,7 +148,8 @@ class SqliteStore(Store):
         while last is not None:
             ends = self._readers.fetch(_CHUNK_END, (partition, start, last, DROP_CHUNK - 1))
             end = ends[0][0] if ends else last
-            self.writer.execute(_DELETE_RANGE, [(partition, start, end)])
+            with step_of_many(applied=start != b""):
+                self.writer.execute(_DELETE_RANGE, [(partition, start, end)])
             if end == last:
                 return
             start = end

@@ -24,6 +24,7 @@ PATIENCE_SECONDS: Final = 10.0
 APPLICATION_ID: Final = int.from_bytes(b"LBKV")
 _PREFIX: Final = "sqlite:///"
 _PAUSE_SECONDS: Final = 0.002
+_LEAST_ROOM_BYTES: Final = 1 << 16
 
 # Ordered by bytes, since blobs compare as memcmp does. Without rowid: one tree, no second look-up.
 _CREATE_TABLE: Final = """
@@ -106,9 +107,15 @@ class DatabaseFile:
 
     def failure(self, error: Exception) -> StoreUnavailable:
         """What to raise for an error of SQLite that changed nothing."""
-        if error_code(error) == sqlite3.SQLITE_FULL:
+        code = error_code(error)
+        # Making room for its shared memory, SQLite calls a full disk an I/O error.
+        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and self._is_disk_full()):
             return StoreFull(f"no room for the write to {self.path}: the disk is full")
         return StoreUnavailable(f"cannot use {self.path}: {error}")
+
+    def _is_disk_full(self) -> bool:
+        status = os.statvfs(self.path.parent)
+        return status.f_bavail * status.f_frsize < _LEAST_ROOM_BYTES
 
     def log_bytes(self) -> int:
         """The size of the write-ahead log beside the file."""

@@ -1,5 +1,6 @@
 """Connections for reading, shared by the threads of a store."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -27,6 +28,7 @@ class Readers:
         self._file = file
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
+        self._process = os.getpid()
 
     def fetch(self, query: str, parameters: Row) -> list[Row]:
         """Return the rows of a query; raises as `fetch_entries`."""
@@ -70,11 +72,15 @@ class Readers:
     def close(self) -> None:
         """Close the idle connections; those in use are closed when they come back."""
         self._closed = True
-        self._close_idle()
+        if os.getpid() == self._process:
+            self._close_idle()
 
     def _take(self) -> sqlite3.Connection:
         if self._closed:
             raise StoreClosed
+        if os.getpid() != self._process:
+            # SQLite forbids to use a connection in a child, even to close it.
+            raise StoreClosed("the store was opened in another process")
         try:
             return self._idle.pop()
         except IndexError:

@@ -10,6 +10,7 @@ Callers wait without a timeout: a caller that went away might see its write appl
 thread owes everyone an answer, and gives one whatever happens.
 """
 
+import os
 import sqlite3
 import threading
 import time
@@ -127,6 +128,7 @@ class Writer:
         self._connection = self._connect()
         self._queue: SimpleQueue[_Operation | None] = SimpleQueue()
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._closed = False
         self._ending = False
         self._log_limit_bytes = LARGEST_LOG_BYTES
@@ -142,6 +144,9 @@ class Writer:
             OutcomeUnknown: The commit failed in a way that leaves open whether it was applied.
             StoreClosed: The writer was closed.
         """
+        if os.getpid() != self._process:
+            # The thread stayed in the parent: nobody would ever answer.
+            raise StoreClosed("the store was opened in another process")
         operation = _Operation(statement, rows, size_bytes)
         # The lock makes sure that nothing is queued behind the end.
         with self._lock:
@@ -152,6 +157,8 @@ class Writer:
 
     def close(self) -> None:
         """Finish what is queued, then end the thread."""
+        if os.getpid() != self._process:
+            return
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -175,7 +182,7 @@ class Writer:
             self._serve(batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, callers wait for an answer
             _answer(batch, self._unknown(error))
-        with suppress(sqlite3.Error):
+        with suppress(sqlite3.Error, OSError):
             self._bound_log()
         return len(batch)
 
@@ -286,8 +293,10 @@ class Writer:
             return
         patience_ms = int(_READERS_PATIENCE_SECONDS * 1000)
         self._connection.execute(f"PRAGMA busy_timeout = {patience_ms}")
-        busy, *_ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        self._connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            busy, *_ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            self._connection.execute("PRAGMA busy_timeout = 0")
         # A reader that does not end must not hold up the writers again and again.
         self._log_limit_bytes = 2 * size_bytes if busy else LARGEST_LOG_BYTES
 

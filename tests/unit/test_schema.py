@@ -1,0 +1,40 @@
+import pytest
+
+from lakebed.kv import OutcomeUnknown, Predicate, StoreFull, StoreUnavailable, Version
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, check_schema
+from lakebed.runtime import ThreadRuntime
+
+
+class FailingToMark(MemoryStore):
+    """Fails the write that marks a new store; perhaps after applying it."""
+
+    def __init__(self, error: OutcomeUnknown, *, applied: bool) -> None:
+        super().__init__(ThreadRuntime())
+        self.error = error
+        self.applied = applied
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        if self.applied:
+            super().set_if(partition, key, value, predicate, version=version)
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [StoreFull("full"), StoreUnavailable("down")])
+def test_a_store_that_cannot_be_marked_says_why(error: OutcomeUnknown) -> None:
+    with pytest.raises(type(error), match=str(error)):
+        check_schema(FailingToMark(error, applied=False))
+
+
+def test_a_lost_reply_to_the_mark_is_a_mark() -> None:
+    store = FailingToMark(OutcomeUnknown("lost"), applied=True)
+    check_schema(store)
+    assert store.get(METADATA_PARTITION, SCHEMA_KEY).value == b"1"
