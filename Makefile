@@ -13,10 +13,10 @@ SEEDS ?= 10000
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install format lint typecheck layers check unit test test-long simulate bench-kv bench-committed proto lock clean
+.PHONY: help install format lint typecheck layers check tests test test-long simulate bench-kv bench-committed proto lock clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 install: $(VENV)/.installed node_modules/.installed ## create .venv with the locked dependencies and the test servers
 
@@ -53,10 +53,10 @@ layers: install ## import-linter: nothing imports what lies above it
 
 check: lint typecheck layers ## all that needs no test to run
 
-unit: install ## all tests, in parallel
+tests: install ## all tests, in parallel
 	pytest -n $(WORKERS) --dist worksteal
 
-test: check unit ## what CI runs: every check and every test
+test: check tests ## what CI runs: every check and every test
 
 test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep)
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest -n $(WORKERS) --dist worksteal --timeout 3600
@@ -75,7 +75,7 @@ proto: install ## generate the protobuf code from the .proto files
 	$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
 		$(shell find src -name '*.proto')
 
-lock: ## resolve the lock files again (UPGRADE=1: to the newest versions)
+lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: to the newest versions)
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/uv.txt requirements/uv.in

@@ -1,10 +1,12 @@
 """Typed records over a store: one protobuf message a key, one kind of message a key prefix.
 
-BRANCHES = Kind(b"branches/", Branch)
-branches = Records(store, BRANCHES, partition)
-record = branches.get(b"main")            # Record(name, message, predicate)
-record.message.commit_id = "…"
-branches.set_if(b"main", record.message, record.predicate)
+For example, to move a branch to another commit:
+
+    BRANCHES = Kind(b"branches/", Branch)
+    branches = Records(store, BRANCHES, partition)
+    record = branches.get(b"main")            # Record(name, message, predicate)
+    record.message.commit_id = "…"
+    branches.set_if(b"main", record.message, record.predicate)
 """
 
 from collections.abc import Iterator

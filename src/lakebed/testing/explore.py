@@ -42,6 +42,8 @@ def load(name: str) -> dict[str, Scenario]:
     """The scenarios that ``module`` or ``module:scenario`` names, by their full names."""
     module, _, only = name.partition(":")
     scenarios: dict[str, Scenario] = import_module(module).SCENARIOS
+    if only and only not in scenarios:
+        raise SystemExit(f"{module} has no scenario {only}; it has {', '.join(scenarios)}")
     chosen = {only: scenarios[only]} if only else scenarios
     return {f"{module}:{key}": scenario for key, scenario in chosen.items()}
 
