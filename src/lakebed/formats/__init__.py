@@ -1,0 +1,86 @@
+"""The bytes on disk: Arrow schemas, readers and writers of every file that Lakebed keeps.
+
+Committed metadata are Parquet files in the storage namespace of a repository:
+
+    _lakebed/ranges/<id>.parquet        entries, sorted by key (`ENTRY_SCHEMA`)
+    _lakebed/metaranges/<id>.parquet    the ranges of one commit (`METARANGE_SCHEMA`)
+
+They are ordinary Parquet: DuckDB, Spark or pandas read them as they lie. The content of a commit
+whose metarange is known, the largest files first, in DuckDB:
+
+    SELECT decode(key) AS path, size, metadata
+    FROM read_parquet('_lakebed/ranges/*.parquet', filename = true)
+    WHERE regexp_extract(filename, '([0-9a-f]{64})', 1) IN (
+        SELECT range_id FROM '_lakebed/metaranges/<id>.parquet')
+    ORDER BY size DESC
+
+Only PyArrow is needed here, so that a Spark job can import this package without the rest.
+"""
+
+from lakebed.formats.entries import (
+    CHANGE_SCHEMA,
+    ENTRY_SCHEMA,
+    AddressType,
+    Entry,
+    conform_entries,
+    entries_of,
+    entries_table,
+    entry_at,
+)
+from lakebed.formats.errors import (
+    DamagedFile,
+    ForeignFile,
+    FormatError,
+    FormatTooNew,
+    InvalidEntries,
+)
+from lakebed.formats.metaranges import (
+    METARANGE_SCHEMA,
+    MetaRange,
+    MetaRangeID,
+    RangeRef,
+    decode_metarange,
+    encode_metarange,
+    metarange_id,
+    metarange_path,
+    metarange_table,
+)
+from lakebed.formats.parquet import FORMAT_VERSION
+from lakebed.formats.ranges import (
+    RangeID,
+    decode_range,
+    encode_range,
+    range_id,
+    range_path,
+)
+
+__all__ = [
+    "CHANGE_SCHEMA",
+    "ENTRY_SCHEMA",
+    "FORMAT_VERSION",
+    "METARANGE_SCHEMA",
+    "AddressType",
+    "DamagedFile",
+    "Entry",
+    "ForeignFile",
+    "FormatError",
+    "FormatTooNew",
+    "InvalidEntries",
+    "MetaRange",
+    "MetaRangeID",
+    "RangeID",
+    "RangeRef",
+    "conform_entries",
+    "decode_metarange",
+    "decode_range",
+    "encode_metarange",
+    "encode_range",
+    "entries_of",
+    "entries_table",
+    "entry_at",
+    "metarange_id",
+    "metarange_path",
+    "metarange_table",
+    "range_id",
+    "range_path",
+]

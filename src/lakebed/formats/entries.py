@@ -1,0 +1,190 @@
+"""Entries: what a commit knows of each object, as rows and as Python values.
+
+The order of the keys is that of their bytes. No column holds nulls: what is not known is empty.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.errors import InvalidEntries
+
+_TEXT_MAP: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))
+
+ENTRY_SCHEMA: Final = pa.schema(
+    [
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("identity", pa.binary(), nullable=False),
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("address_type", pa.int8(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("checksum", pa.string(), nullable=False),
+        pa.field("mtime", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("content_type", pa.string(), nullable=False),
+        pa.field("metadata", _TEXT_MAP, nullable=False),
+    ]
+)
+"""The columns of entries, wherever they are: in a range, in a batch on its way into one."""
+
+CHANGE_SCHEMA: Final = pa.schema(
+    [
+        *(field if field.name == "key" else field.with_nullable(True) for field in ENTRY_SCHEMA),
+        pa.field("tombstone", pa.bool_(), nullable=False),
+    ]
+)
+"""The columns of changes to entries. Of a tombstone (a removal) only the key counts."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class AddressType(IntEnum):
+    """How to read an entry's address; the number is what files hold."""
+
+    RELATIVE = 0
+    """Relative to the storage namespace of the repository."""
+
+    FULL = 1
+    """The whole address, anywhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One object of a commit."""
+
+    key: bytes
+    """Its path in the repository."""
+    identity: bytes
+    """Covers what the object is, not where it lies: equal identities mean no change."""
+    address: str
+    address_type: AddressType
+    size: int
+    """In bytes."""
+    checksum: str
+    mtime: datetime
+    """In UTC, to the microsecond."""
+    content_type: str
+    metadata: Mapping[str, str]
+    """The user's own; in order of its keys when read from a range."""
+
+
+def entry_at(table: pa.Table, row: int) -> Entry:
+    """Return a row of a table with the columns of `ENTRY_SCHEMA`, among others."""
+    column = table.column
+    return Entry(
+        key=column("key")[row].as_py(),
+        identity=column("identity")[row].as_py(),
+        address=column("address")[row].as_py(),
+        address_type=AddressType(column("address_type")[row].as_py()),
+        size=column("size")[row].as_py(),
+        checksum=column("checksum")[row].as_py(),
+        mtime=_EPOCH + timedelta(microseconds=column("mtime")[row].value),
+        content_type=column("content_type")[row].as_py(),
+        metadata=dict(column("metadata")[row].as_py()),
+    )
+
+
+def entries_of(table: pa.Table) -> list[Entry]:
+    """Return the rows of a table with the columns of `ENTRY_SCHEMA`, among others.
+
+    For pages of results; whoever works on many entries works on the table.
+    """
+    instants = table.column("mtime").cast(pa.int64())
+    columns = [table.column(name).to_pylist() for name in ENTRY_SCHEMA.names if name != "mtime"]
+    return [
+        Entry(
+            key=key,
+            identity=identity,
+            address=address,
+            address_type=AddressType(address_type),
+            size=size,
+            checksum=checksum,
+            mtime=_EPOCH + timedelta(microseconds=instant),
+            content_type=content_type,
+            metadata=dict(metadata),
+        )
+        for (
+            key,
+            identity,
+            address,
+            address_type,
+            size,
+            checksum,
+            content_type,
+            metadata,
+        ), instant in zip(zip(*columns, strict=True), instants.to_pylist(), strict=True)
+    ]
+
+
+def entries_table(entries: Iterable[Entry]) -> pa.Table:
+    """Return entries as a table with the columns of `ENTRY_SCHEMA`, in the order they come."""
+    rows = list(entries)
+    columns = {
+        name: [getattr(entry, name) for entry in rows]
+        for name in ENTRY_SCHEMA.names
+        if name != "metadata"
+    }
+    columns["metadata"] = [sorted(entry.metadata.items()) for entry in rows]
+    return pa.table(columns, schema=ENTRY_SCHEMA)
+
+
+def conform_entries(table: pa.Table) -> pa.Table:
+    """Return a table with exactly the columns of `ENTRY_SCHEMA`, in the one form that is stored.
+
+    Other columns are dropped, near types (large or dictionary-encoded text) converted, and each
+    row's metadata ordered by its keys. The order of the rows is not looked at.
+
+    Raises:
+        InvalidEntries: A column or a value is missing, has a wrong type, is not UTF-8 where it is
+            text, or a row names a metadata key twice.
+    """
+    try:
+        table = table.select(ENTRY_SCHEMA.names).replace_schema_metadata(None)
+        if not table.schema.equals(ENTRY_SCHEMA):
+            table = table.cast(ENTRY_SCHEMA)
+        table = table.combine_chunks()
+        table.validate(full=True)
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise InvalidEntries(f"not a table of entries: {error}") from error
+    for name in table.column_names:
+        # Arrow takes the schema's word that a column has no nulls.
+        if table.column(name).null_count:
+            raise InvalidEntries(f"column {name!r} has rows without a value")
+    if table.num_rows == 0:
+        return table
+    metadata = _ordered(table.column("metadata").chunk(0))
+    return table.set_column(table.num_columns - 1, ENTRY_SCHEMA.field("metadata"), metadata)
+
+
+def _ordered(maps: pa.MapArray) -> pa.MapArray:
+    """Return maps with the items of each in order of their keys."""
+    offsets = maps.offsets
+    first, last = offsets[0].as_py(), offsets[-1].as_py()
+    keys, values = maps.keys[first:last], maps.items[first:last]
+    if keys.null_count or values.null_count:
+        raise InvalidEntries("a key or value of metadata is missing")
+    if len(keys) == 0:
+        return maps
+    offsets = pc.subtract(offsets, offsets[0])
+    owners = pc.list_parent_indices(pa.ListArray.from_arrays(offsets, keys))
+    if _strictly_ordered(owners, keys):
+        return maps
+    order = pc.sort_indices(
+        pa.table({"owner": owners, "key": keys}),
+        sort_keys=[("owner", "ascending"), ("key", "ascending")],
+    )
+    keys = keys.take(order)
+    if not _strictly_ordered(owners, keys):
+        raise InvalidEntries("an entry has a metadata key twice")
+    return pa.MapArray.from_arrays(offsets, keys, values.take(order), maps.type)
+
+
+def _strictly_ordered(owners: pa.Array, keys: pa.Array) -> bool:
+    """Whether, for each owner, its keys rise."""
+    same_owner = pc.equal(owners[1:], owners[:-1])
+    rising = pc.less(keys[:-1], keys[1:])
+    return bool(pc.all(pc.or_(pc.invert(same_owner), rising), min_count=0).as_py())

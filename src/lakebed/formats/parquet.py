@@ -1,0 +1,95 @@
+"""Writing and reading the Parquet files that hold committed metadata.
+
+Each file says in its key-value metadata what it is: ``lakebed.type`` and ``lakebed.format``. Each
+is named by the id of its content (see `lakebed.formats.digest`), and reading one computes the id
+again from the decoded columns. So whatever happened to the bytes, or to the library that decodes
+them, a reader gets the very rows that were written, or an error. Page checksums are written and
+checked as well: they keep damaged pages away from the decoders, and serve readers that know no ids.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.formats.digest import content_id
+from lakebed.formats.errors import DamagedFile, ForeignFile, FormatTooNew
+
+FORMAT_VERSION: Final = 1
+"""The version of every file written; files of a higher one are refused."""
+
+_TYPE: Final = b"lakebed.type"
+_FORMAT: Final = b"lakebed.format"
+
+
+@dataclass(frozen=True, slots=True)
+class FileType:
+    """One type of file: its name inside, its columns and how they are encoded."""
+
+    name: str
+    schema: pa.Schema
+    dictionary_columns: tuple[str, ...] = ()
+    """Columns with few distinct values; a dictionary of the others would be a waste."""
+
+    def content_id(self, table: pa.Table) -> str:
+        """Return the id of a table with this type's columns."""
+        return content_id(self.name, table)
+
+    def encode(self, table: pa.Table) -> bytes:
+        """Return a file that holds a table with this type's columns."""
+        marks = {_TYPE: self.name, _FORMAT: str(FORMAT_VERSION)}
+        file = pa.BufferOutputStream()
+        pq.write_table(
+            table.replace_schema_metadata(marks),
+            file,
+            # One row group: a file is read whole, and other readers split work by file.
+            row_group_size=max(1, table.num_rows),
+            compression="zstd",
+            use_dictionary=list(self.dictionary_columns),
+            write_page_checksum=True,
+        )
+        return bytes(memoryview(file.getvalue()))
+
+    def decode(self, data: bytes, *, content_id: str, file: str) -> pa.Table:
+        """Return the table that a file holds, in one chunk, proven to have the id given.
+
+        Args:
+            data: All bytes of the file.
+            content_id: The id that the file is named by.
+            file: What to call the file in errors.
+
+        Raises:
+            DamagedFile: The bytes do not hold the content with this id.
+            ForeignFile: It is no file of this type.
+            FormatTooNew: It was written by a newer Lakebed.
+        """
+        try:
+            with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as parquet:
+                self._check_marks(parquet.schema_arrow.metadata or {}, file)
+                table = parquet.read().replace_schema_metadata(None).combine_chunks()
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            # Damaged lengths make the library ask for absurd amounts of memory.
+            raise DamagedFile(file, error) from error
+        if not table.schema.equals(self.schema):
+            raise ForeignFile(file, f"has not the columns of a {self.name}: {table.schema.names}")
+        found = self.content_id(table)
+        if found != content_id:
+            raise DamagedFile(file, f"its content has the id {found}")
+        return table
+
+    def _check_marks(self, marks: dict[bytes, bytes], file: str) -> None:
+        type_name = marks.get(_TYPE, b"").decode(errors="replace")
+        if not type_name:
+            raise ForeignFile(file, "was not written by Lakebed")
+        if type_name != self.name:
+            raise ForeignFile(file, f"is of type {type_name!r}, not {self.name!r}")
+        version = marks.get(_FORMAT, b"")
+        if not version.isdigit():
+            raise DamagedFile(file, f"its format version is {version!r}")
+        if int(version) > FORMAT_VERSION:
+            raise FormatTooNew(
+                file,
+                f"has format version {int(version)}, and this Lakebed reads up to"
+                f" {FORMAT_VERSION}: use a newer Lakebed",
+            )

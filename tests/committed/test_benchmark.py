@@ -1,0 +1,18 @@
+"""The benchmark runs, small; its numbers mean nothing here."""
+
+from benchmarks.committed import measure
+
+
+def test_the_benchmark_stays_alive() -> None:
+    rows = measure(2000)
+    assert [row.operation.split()[0] for row in rows] == [
+        "write",
+        "diff,",
+        "diff,",
+        "get,",
+        "get,",
+        "page",
+        "apply",
+    ]
+    assert all(row.per_second > 0 for row in rows)
+    assert [row.bar for row in rows] == [0.5, 0.5, 0.5, None, None, None, 1.0]
