@@ -1,8 +1,10 @@
 """What the tests of committed metadata share: entries of all kinds, a store to keep them in."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise, product
+from typing import TypeVar
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -20,10 +22,14 @@ from lakebed.graveler.committed import Breaks, Cache, Committed
 from lakebed.runtime import ThreadRuntime
 from tests.committed.reference import Changes, Entries
 
+ValueT = TypeVar("ValueT")
+
 RUNTIME = ThreadRuntime()
 NAMESPACE = Namespace.parse("mem://tests/repo")
 SMALL = Breaks(mean_rows=4, max_rows=12, max_bytes=2500)
 """Cuts a few rows into many ranges, sometimes for their size."""
+some_breaks = st.sampled_from([SMALL, Breaks(30, 5, 10**9), Breaks(30, 10**9, 1000)])
+"""By hash mostly, by rows mostly, by bytes mostly."""
 
 
 def committed(breaks: Breaks = SMALL, *, memory_bytes: int = 256 << 20) -> Committed:
@@ -34,15 +40,14 @@ def committed(breaks: Breaks = SMALL, *, memory_bytes: int = 256 << 20) -> Commi
 
 # Few different keys and entries, so that they meet; bytes at the edges of what a key can be. One
 # draw for each key and one for each entry, since drawing is what takes the time.
-FRAGMENTS = [b"a", b"b", b"c/", b"/", b"\x00", b"\xff", b"key-of-some-length/"]
+FRAGMENTS = [b"a", b"/", b"\x00", b"\xff", b"key-of-some-length/"]
 KEYS = [b"".join(parts) for length in (1, 2, 3) for parts in product(FRAGMENTS, repeat=length)]
 keys = st.sampled_from(KEYS)
-KINDS = 4 * 2 * 2 * 3
 
 
-def entry(key: bytes, kind: int) -> Entry:
-    """Return one of `KINDS` entries, of four identities."""
-    rest, version = divmod(kind, 4)
+def entry(key: bytes, number: int) -> Entry:
+    """Return one of 48 entries, of four identities."""
+    rest, version = divmod(number % 48, 4)
     rest, long_address = divmod(rest, 2)
     microseconds, address_type = divmod(rest, 2)
     return Entry(
@@ -60,17 +65,41 @@ def entry(key: bytes, kind: int) -> Entry:
     )
 
 
+def some_keys() -> st.SearchStrategy[dict[bytes, int]]:
+    """Some of the keys, few or many of them, each with a number from 0 to 255."""
+    # Two bytes for each key, in one draw: Hypothesis would make small dictionaries only.
+    drawn = st.binary(min_size=2 * len(KEYS), max_size=2 * len(KEYS))
+    return st.tuples(drawn, st.sampled_from([0, 10, 60, 200])).map(
+        lambda pair: {
+            key: number
+            for key, chance, number in zip(KEYS, pair[0][::2], pair[0][1::2], strict=True)
+            if chance < pair[1]
+        }
+    )
+
+
+class Drawn(dict[bytes, ValueT]):
+    """Entries or changes that print as the numbers they were made of, for failures to be read."""
+
+    def __init__(self, make: Callable[[bytes, int], ValueT], numbers: dict[bytes, int]) -> None:
+        super().__init__({key: make(key, number) for key, number in numbers.items()})
+        self._numbers = numbers
+
+    def __repr__(self) -> str:
+        return f"Drawn({self._numbers})"
+
+
 def entries() -> st.SearchStrategy[Entries]:
-    drawn = st.dictionaries(keys, st.integers(0, KINDS - 1), max_size=60)
-    return drawn.map(lambda kinds: {key: entry(key, kind) for key, kind in kinds.items()})
+    return some_keys().map(partial(Drawn, entry))
 
 
 def changes() -> st.SearchStrategy[Changes]:
     """Puts and, as often, tombstones."""
-    drawn = st.dictionaries(keys, st.integers(-KINDS, KINDS - 1), max_size=40)
-    return drawn.map(
-        lambda kinds: {key: entry(key, kind) if kind >= 0 else None for key, kind in kinds.items()}
-    )
+    return some_keys().map(partial(Drawn, entry_or_tombstone))
+
+
+def entry_or_tombstone(key: bytes, number: int) -> Entry | None:
+    return entry(key, number) if number < 128 else None
 
 
 def rows(entries: Entries) -> pa.Table:

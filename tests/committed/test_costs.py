@@ -3,10 +3,11 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from benchmarks.committed_data import as_puts, numbered_entries
-from lakebed.block import BlockStore, MemorySettings, open_block
-from lakebed.formats import CHANGE_SCHEMA, MetaRangeID
+from lakebed.block import Address, BlockStore, ETag, MemorySettings, open_block
+from lakebed.formats import CHANGE_SCHEMA, MetaRangeID, metarange_path
 from lakebed.graveler.committed import Breaks, Cache, Committed, CommonPrefix, Query, Strategy
 from tests.committed.kit import NAMESPACE, RUNTIME, change_rows, committed, entry, rows
 
@@ -103,6 +104,23 @@ def test_a_range_written_by_another_process_is_not_written_again() -> None:
     assert first.counters.ranges_reused == 0
     assert second.counters.ranges_written == 0
     assert second.counters.ranges_reused == first.counters.ranges_written
+
+
+def test_a_range_known_to_be_there_is_not_even_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = open_block(MemorySettings())
+    model = {b"%d" % n: entry(b"%d" % n, 0) for n in range(100)}
+    store = reopened(block)
+    metarange = store.write([rows(model)])
+    sent: list[str] = []
+    create = block.create
+
+    def record(address: Address, data: bytes) -> ETag:
+        sent.append(address.path)
+        return create(address, data)
+
+    monkeypatch.setattr(block, "create", record)
+    assert store.write([rows(model)]) == metarange
+    assert sent == [f"repo/{metarange_path(metarange)}"]
 
 
 def test_a_listing_jumps_over_common_prefixes() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.formats import Entry, entries_of
-from lakebed.graveler.committed import CommonPrefix, DiffEntry, Query, Strategy, batches
+from lakebed.graveler.committed import Breaks, CommonPrefix, DiffEntry, Query, Strategy, batches
 from lakebed.graveler.committed.batches import WINDOW_ROWS
 from lakebed.graveler.errors import EntryNotFound, MergeConflict
 from tests.committed import reference
@@ -19,19 +19,24 @@ from tests.committed.kit import (
     entries,
     keys,
     rows,
+    some_breaks,
     split,
 )
 from tests.committed.reference import Changes, Entries
 
 places = st.lists(st.integers(0, 100), max_size=3)
 some_prefix = st.one_of(st.just(b""), keys)
-delimiters = st.sampled_from([b"", b"/", b"c/", b"\xff"])
+delimiters = st.sampled_from([b"", b"/", b"a/", b"\xff"])
 
 
-@given(entries(), places)
-def test_what_was_written_is_read(model: Entries, cuts: list[int]) -> None:
-    store = committed()
-    metarange = store.write(split(rows(model), cuts))
+@given(entries(), places, st.sampled_from([1, 5, WINDOW_ROWS]), some_breaks)
+def test_what_was_written_is_read(
+    model: Entries, cuts: list[int], window_rows: int, breaks: Breaks
+) -> None:
+    store = committed(breaks)
+    with patch.object(batches, "WINDOW_ROWS", window_rows):
+        metarange = store.write(split(rows(model), cuts))
+    assert metarange == store.write([rows(model)])
     assert content(store, metarange) == model
     for key, entry in model.items():
         assert store.get(metarange, key) == entry
@@ -55,22 +60,28 @@ def test_scan(model: Entries, start: bytes, prefix: bytes) -> None:
     assert found == [model[key] for key in wanted]
 
 
-@given(entries(), st.lists(changes(), max_size=4), places, st.sampled_from([1, 5, WINDOW_ROWS]))
+@given(
+    entries(),
+    st.lists(changes(), max_size=4),
+    places,
+    st.sampled_from([1, 5, WINDOW_ROWS]),
+    some_breaks,
+)
 def test_apply_and_history_independence(
-    model: Entries, history: list[Changes], cuts: list[int], window_rows: int
+    model: Entries, history: list[Changes], cuts: list[int], window_rows: int, breaks: Breaks
 ) -> None:
-    store = committed()
+    store = committed(breaks)
     metarange = store.write([rows(model)])
-    for edits in history:
-        base, base_id = model, metarange
-        model, summary = reference.apply(base, edits)
-        with patch.object(batches, "WINDOW_ROWS", window_rows):
+    with patch.object(batches, "WINDOW_ROWS", window_rows):
+        for edits in history:
+            base, base_id = model, metarange
+            model, summary = reference.apply(base, edits)
             applied = store.apply(base_id, split(change_rows(edits), cuts))
-        metarange = applied.metarange_id
-        assert applied.summary == summary
-        assert bool(applied.summary) == (metarange != base_id)
-    assert content(store, metarange) == model
-    assert committed().write([rows(model)]) == metarange
+            metarange = applied.metarange_id
+            assert applied.summary == summary
+            assert bool(applied.summary) == (metarange != base_id)
+        assert content(store, metarange) == model
+    assert committed(breaks).write([rows(model)]) == metarange
 
 
 @given(entries(), changes(), some_prefix, some_prefix)
@@ -100,11 +111,13 @@ def test_diff_of_strangers(left: Entries, right: Entries) -> None:
     assert found == [entry for _, entry in reference.diff(left, right)]
 
 
-@given(entries(), changes(), changes(), st.sampled_from([None, *Strategy]))
-def test_merge(base: Entries, theirs: Changes, ours: Changes, strategy: Strategy | None) -> None:
+@given(entries(), changes(), changes(), st.sampled_from([None, *Strategy]), some_breaks)
+def test_merge(
+    base: Entries, theirs: Changes, ours: Changes, strategy: Strategy | None, breaks: Breaks
+) -> None:
     source, _ = reference.apply(base, theirs)
     destination, _ = reference.apply(base, ours)
-    store = committed()
+    store = committed(breaks)
     ids = [store.write([rows(side)]) for side in (base, source, destination)]
     wanted = reference.merge(base, source, destination, strategy)
     if wanted.conflicts and strategy is None:
@@ -116,7 +129,7 @@ def test_merge(base: Entries, theirs: Changes, ours: Changes, strategy: Strategy
     else:
         merged = store.merge(*ids, strategy=strategy)
         assert content(store, merged) == wanted.entries
-        assert committed().write([rows(wanted.entries)]) == merged
+        assert committed(breaks).write([rows(wanted.entries)]) == merged
 
 
 @given(entries(), some_prefix, some_prefix, delimiters, st.integers(0, 20))

@@ -11,7 +11,7 @@ from lakebed.formats import Entry, entries_of
 from lakebed.graveler.committed import Breaks, CommonPrefix, Query, Strategy
 from lakebed.graveler.errors import MergeConflict
 from tests.committed import reference
-from tests.committed.kit import KINDS, change_rows, committed, content, entry, rows
+from tests.committed.kit import change_rows, committed, content, entry, rows
 from tests.committed.reference import Changes, Entries
 
 COUNT = 100_000
@@ -24,7 +24,7 @@ def random_key(chance: random.Random) -> bytes:
 
 def random_entries(chance: random.Random, count: int) -> Entries:
     keys = {random_key(chance) for _ in range(count)}
-    return {key: entry(key, chance.randrange(KINDS)) for key in keys}
+    return {key: entry(key, chance.randrange(48)) for key in keys}
 
 
 def random_changes(chance: random.Random, base: Entries, count: int) -> Changes:
@@ -34,8 +34,7 @@ def random_changes(chance: random.Random, base: Entries, count: int) -> Changes:
     chosen = chance.sample(keys, count // 3) + keys[begin : begin + count // 3]
     chosen += [random_key(chance) for _ in range(count // 3)]
     return {
-        key: entry(key, chance.randrange(KINDS)) if chance.random() < 0.6 else None
-        for key in chosen
+        key: entry(key, chance.randrange(48)) if chance.random() < 0.6 else None for key in chosen
     }
 
 

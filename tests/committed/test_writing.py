@@ -23,6 +23,7 @@ from lakebed.formats import (
     range_path,
 )
 from lakebed.graveler.committed import Committed
+from lakebed.graveler.committed.batches import entry_windows
 from lakebed.graveler.errors import EntryNotFound, MissingFile, UnsortedEntries
 from tests.committed import children
 from tests.committed.children import small_ranges, write_on
@@ -92,6 +93,15 @@ def test_record_batches_and_empty_batches_are_fine() -> None:
     store = committed()
     batches = [ENTRY_SCHEMA.empty_table(), *A.to_batches(), ENTRY_SCHEMA.empty_table(), B]
     assert store.write(batches) == store.write([pa.concat_tables([A, B])])
+
+
+def test_large_rows_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakebed.graveler.committed.batches.WINDOW_BYTES", 5000)
+    model = {b"%03d" % n: entry(b"%03d" % n, 3) for n in range(100)}
+    windows = list(entry_windows([rows(model)]))
+    assert len(windows) >= 5
+    assert all(window.nbytes < 15_000 for window in windows)
+    assert pa.concat_tables(windows).equals(rows(model))
 
 
 def test_no_entries_make_a_metarange_too() -> None:

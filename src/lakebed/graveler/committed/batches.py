@@ -79,8 +79,11 @@ def _regroup(batches: Iterable[Batch]) -> Iterator[pa.Table]:
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.Table]:
-    for begin in range(0, table.num_rows, WINDOW_ROWS):
-        yield table.slice(begin, WINDOW_ROWS)
+    """Split a table that is larger than a window."""
+    fitting = table.num_rows * WINDOW_BYTES // max(1, table.nbytes)
+    rows = max(1, min(WINDOW_ROWS, fitting))
+    for begin in range(0, table.num_rows, rows):
+        yield table.slice(begin, rows)
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:

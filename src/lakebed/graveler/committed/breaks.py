@@ -22,7 +22,7 @@ from lakebed.formats import ENTRY_SCHEMA, RangeRef
 from lakebed.graveler.committed.keys import one_array
 
 _U64 = np.uint64
-_MULTIPLIERS = (_U64(0x9E3779B97F4A7C15), _U64(0xD6E8FEB86659FD93))
+_EACH, _LAST = _U64(0x9E3779B97F4A7C15), _U64(0xD6E8FEB86659FD93)
 _HALF = _U64(32)
 _WINDOW = 8
 # How many of a window's eight bytes belong to the key -> which bits of it to look at.
@@ -99,19 +99,23 @@ def key_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
     """
     bounds = _bounds(keys)
     lengths = np.diff(bounds)
-    hashes = _mix(lengths.astype(_U64), _U64(0))
-    if not len(keys) or not bounds[-1] - bounds[0]:
-        return hashes
+    hashes = lengths.astype(_U64)
+    _mix(hashes, _EACH)
     starts = bounds[:-1] - bounds[0]
     windows = _windows(keys, int(bounds[0]), int(bounds[-1]))
-    whole = int(lengths.min()) // _WINDOW * _WINDOW
+    shortest, longest = (int(lengths.min()), int(lengths.max())) if len(keys) else (0, 0)
+    whole = shortest // _WINDOW * _WINDOW
     for place in range(0, whole, _WINDOW):
-        hashes = _mix(hashes, windows[starts + place])
-    for place in range(whole, int(lengths.max()), _WINDOW):
+        hashes ^= windows[starts + place]
+        _mix(hashes, _EACH)
+    for place in range(whole, longest, _WINDOW):
         rows = np.flatnonzero(lengths > place)
         mask = _MASKS[np.minimum(lengths[rows] - place, _WINDOW)]
-        hashes[rows] = _mix(hashes[rows], windows[starts[rows] + place] & mask)
-    return _mix(hashes, hashes >> _HALF)
+        mixed = hashes[rows] ^ (windows[starts[rows] + place] & mask)
+        _mix(mixed, _EACH)
+        hashes[rows] = mixed
+    _mix(hashes, _LAST)
+    return hashes
 
 
 def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
@@ -134,14 +138,10 @@ def _map_bytes(maps: pa.MapArray) -> npt.NDArray[np.int64] | int:
     return np.diff(sizes[offsets])
 
 
-def _mix(
-    hashes: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64] | np.uint64
-) -> npt.NDArray[np.uint64]:
-    """Stir values into hashes; the shifts bring the high bits, the best ones, back down."""
-    for multiplier in _MULTIPLIERS:
-        hashes = (hashes ^ values) * multiplier
-        values = hashes >> _HALF
-    return hashes ^ values
+def _mix(hashes: npt.NDArray[np.uint64], multiplier: np.uint64) -> None:
+    """Spread every bit upwards, and then the high bits, the best ones, back down; in place."""
+    hashes *= multiplier
+    hashes ^= hashes >> _HALF
 
 
 def _bounds(keys: pa.Array) -> npt.NDArray[np.int64]:
@@ -156,5 +156,5 @@ def _bounds(keys: pa.Array) -> npt.NDArray[np.int64]:
 def _windows(keys: pa.Array, first: int, last: int) -> npt.NDArray[np.uint64]:
     """Return the eight bytes at every place of the column's data, overlapping, as numbers."""
     data = np.zeros(last - first + _WINDOW, dtype=np.uint8)
-    data[:-_WINDOW] = np.frombuffer(keys.buffers()[2], dtype=np.uint8)[first:last]
+    data[:-_WINDOW] = np.frombuffer(keys.buffers()[2] or b"", dtype=np.uint8)[first:last]
     return np.ndarray((last - first + 1,), dtype="<u8", buffer=data.data, strides=(1,))

@@ -8,6 +8,7 @@ a machine.
 import os
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -110,7 +111,7 @@ class DiskCache:
             temporary.write_bytes(data)
             temporary.replace(self._folder / name)
         except OSError:
-            temporary.unlink(missing_ok=True)
+            _remove(temporary)
             return
         with self._lock:
             self._written_bytes += len(data)
@@ -119,7 +120,7 @@ class DiskCache:
 
     def discard(self, name: str) -> None:
         """Drop what is kept under a name."""
-        (self._folder / name).unlink(missing_ok=True)
+        _remove(self._folder / name)
 
     def _sweep(self) -> None:
         """Delete the files that were not used for longest, until the rest fits.
@@ -132,15 +133,21 @@ class DiskCache:
         for path in self._folder.iterdir():
             try:
                 status = path.stat()
-            except FileNotFoundError:
+            except OSError:
                 continue
             files.append((status.st_mtime_ns, status.st_size, path))
         excess = sum(size for _, size, _ in files) - self._max_bytes * (1 - 2 / _SWEEP_SHARE)
         for _, size, path in sorted(files):
             if excess <= 0:
                 return
-            path.unlink(missing_ok=True)
+            _remove(path)
             excess -= size
+
+
+def _remove(path: Path) -> None:
+    """Remove a file if possible; another process may have been faster."""
+    with suppress(OSError):
+        path.unlink()
 
 
 class Cache:
