@@ -23,14 +23,7 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import run_state_machine_as_test
 
 from lakebed.kv import (
     ABSENT,
@@ -46,9 +39,7 @@ from lakebed.kv import (
     open_store,
 )
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION, check_schema
-
-AWKWARD_KEYS = [b"\x00", b"\x00\x00", b"a", b"a\x00", b"a\x00b", b"a/", b"aa", b"\x7f", b"\x80"]
-AWKWARD_KEYS += ["grün".encode(), b"\xff", b"\xff\x00", b"\xff\xff"]
+from lakebed.testing.kv_machine import AWKWARD_KEYS, StoreMachine
 
 
 def increment(url: str, partition: bytes, rounds: int, threads: int) -> None:
@@ -602,109 +593,3 @@ class StoreConformance:
                 super().__init__(store, partition + uuid4().hex.encode())
 
         run_state_machine_as_test(Machine, settings=settings(deadline=None))
-
-
-_keys = st.one_of(
-    st.sampled_from(AWKWARD_KEYS), st.binary(min_size=1, max_size=4), st.binary(min_size=1)
-)
-_values = st.binary(max_size=20)
-
-
-class StoreMachine(RuleBasedStateMachine):
-    """Drives a store and a plain dict side by side."""
-
-    versions: Bundle[Version] = Bundle("versions")
-
-    def __init__(self, store: Store, partition: bytes) -> None:
-        super().__init__()
-        self.store = store
-        self.partition = partition
-        self.model: dict[bytes, tuple[bytes, Version]] = {}
-
-    @rule(target=versions, key=_keys, value=_values)
-    def set(self, key: bytes, value: bytes) -> Version:
-        """Write."""
-        version = self.store.set(self.partition, key, value)
-        self.model[key] = (value, version)
-        return version
-
-    @rule(target=versions, key=_keys, value=_values, absent=st.booleans())
-    def set_if_presence(self, key: bytes, value: bytes, absent: bool) -> Version:
-        """Write if the key is there, or if it is not."""
-        old = self.model.get(key)
-        try:
-            version = self.store.set_if(self.partition, key, value, ABSENT if absent else EXISTS)
-        except PredicateFailed:
-            assert (old is None) != absent
-            return old[1] if old else Version(bytes(16))
-        assert (old is None) == absent
-        self.model[key] = (value, version)
-        return version
-
-    @rule(target=versions, key=_keys, value=_values, version=versions)
-    def set_if_version(self, key: bytes, value: bytes, version: Version) -> Version:
-        """Write by a version that may be of this key or not."""
-        known = [known for known, (_, current) in self.model.items() if current == version]
-        holder = known[0] if known else key
-        try:
-            new = self.store.set_if(self.partition, holder, value, version)
-        except PredicateFailed:
-            assert not known
-            return version
-        assert known
-        self.model[holder] = (value, new)
-        return new
-
-    @rule(key=_keys)
-    def delete(self, key: bytes) -> None:
-        """Delete."""
-        self.store.delete(self.partition, key)
-        self.model.pop(key, None)
-
-    @rule(version=consumes(versions))
-    def delete_if(self, version: Version) -> None:
-        """Delete by a version, if it is still current."""
-        for key, (_, current) in list(self.model.items()):
-            if current == version:
-                self.store.delete_if(self.partition, key, version)
-                del self.model[key]
-            else:
-                with pytest.raises(PredicateFailed):
-                    self.store.delete_if(self.partition, key, version)
-
-    @rule(items=st.lists(st.tuples(_keys, _values), max_size=5))
-    def set_many(self, items: list[tuple[bytes, bytes]]) -> None:
-        """Write many."""
-        self.store.set_many(self.partition, items)
-        for key, value in items:
-            entry = self.store.get(self.partition, key)
-            self.model[key] = (value, entry.predicate)
-
-    @rule()
-    def drop(self) -> None:
-        """Drop the partition."""
-        self.store.drop_partition(self.partition)
-        self.model.clear()
-
-    @rule(keys=st.lists(_keys, max_size=5))
-    def get(self, keys: list[bytes]) -> None:
-        """Read, one by one and together."""
-        for key, entry in zip(
-            keys, self.store.get_many([(self.partition, key) for key in keys]), strict=True
-        ):
-            assert (entry and (entry.value, entry.predicate)) == self.model.get(key)
-            if key in self.model:
-                assert self.store.get(self.partition, key) == entry
-            else:
-                with pytest.raises(KeyNotFound):
-                    self.store.get(self.partition, key)
-
-    @rule(start=st.one_of(st.just(b""), _keys), limit=st.one_of(st.none(), st.integers(0, 50)))
-    def scan(self, start: bytes, limit: int | None) -> None:
-        """Scan."""
-        expected = [
-            (key, value, version)
-            for key, (value, version) in sorted(self.model.items())
-            if key >= start
-        ]
-        assert list(self.store.scan(self.partition, start, limit=limit)) == expected[:limit]
