@@ -1,5 +1,6 @@
 """What is particular to local storage: names, links, folders, durability, what is left behind."""
 
+import errno
 import os
 import resource
 import subprocess
@@ -8,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from hashlib import md5
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -304,7 +306,87 @@ def test_everything_is_on_disk_before_a_write_returns(
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/c"]
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_what_was_done_is_never_called_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_dir() and "drafts" not in path.parts:
+            raise OSError(code, os.strerror(code))
+
+    one, other = DATA.address("one"), DATA.address("other")
+    with open_local(root) as store:
+        etag = store.put(one, [b"old"]).etag
+        upload_id = store.create_upload(one)
+        part = store.put_part(one, upload_id, 1, [b"joined"], size=6)
+        kept_id = store.create_upload(one)
+        calls: list[tuple[Callable[[], object], Callable[[], object]]] = [
+            (lambda: store.replace(one, b"replaced", etag), lambda: store.read(one) == b"replaced"),
+            (lambda: store.put(one, [b"new"]), lambda: store.read(one) == b"new"),
+            (lambda: store.create(other, b"created"), lambda: store.read(other) == b"created"),
+            (lambda: store.copy(one, other), lambda: store.read(other) == b"new"),
+            (
+                lambda: store.put_part(one, kept_id, 1, [b"part"], size=4),
+                lambda: len(store.list_parts(one, kept_id)) == 1,
+            ),
+            (
+                lambda: store.complete_upload(one, upload_id, [part]),
+                lambda: store.read(one) == b"joined",
+            ),
+            (lambda: store.abort_upload(one, kept_id), lambda: not is_open(store, one, kept_id)),
+            (lambda: store.create_upload(other), lambda: any(store.list_uploads(DATA))),
+            (lambda: store.delete(other), lambda: not store.exists(other)),
+        ]
+        monkeypatch.setattr(os, "fsync", fsync)
+        for call, is_done in calls:
+            with pytest.raises(StorageUnavailable) as caught:
+                call()
+            assert caught.type is StorageUnavailable
+            assert is_done()
+
+
+def test_a_completed_upload_that_cannot_be_dropped_is_not_called_refused(
+    store: BlockStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = DATA.address("object")
+    upload_id = store.create_upload(address)
+    part = store.put_part(address, upload_id, 1, [b"data"], size=4)
+    real_rename = os.rename
+
+    def rename(source: Path, *args: object, **kwargs: object) -> None:
+        if source == root / ".lakebed/uploads" / upload_id:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        real_rename(source, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(StorageUnavailable):
+        store.complete_upload(address, upload_id, [part])
+    assert store.read(address) == b"data"
+
+
+def is_open(store: BlockStore, address: Address, upload_id: UploadId) -> bool:
+    try:
+        store.list_parts(address, upload_id)
+    except UploadNotFound:
+        return False
+    return True
+
+
 # What is left behind
+
+
+def test_a_draft_that_cannot_be_dropped_hides_no_error(store: BlockStore, root: Path) -> None:
+    folder = root / ".lakebed" / "drafts"
+
+    def broken() -> Iterator[bytes]:
+        yield b"data"
+        rmtree(folder)
+        folder.write_bytes(b"no folder")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.put(DATA.address("a"), broken())
 
 
 def test_streams_give_back_their_files(store: BlockStore) -> None:

@@ -50,6 +50,17 @@ def explained(place: object) -> Iterator[None]:
         raise StorageUnavailable(message) from error
 
 
+@contextmanager
+def applied(place: object) -> Iterator[None]:
+    """Explain what fails after a change is visible: no error may say that nothing was changed."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{place}: the change was made but may not last: {error.strerror or error}"
+        ) from error
+
+
 def etag_of(status: os.stat_result) -> ETag:
     """Return the mark of one write of a file.
 
@@ -99,7 +110,8 @@ class Draft:
     ) -> None:
         with suppress(OSError):  # bytes that do not fit any more; the file goes anyway
             self._file.close()
-        self.path.unlink(missing_ok=True)
+        with suppress(OSError):  # moved away, or a draft that is left to `drop_abandoned`
+            self.path.unlink()
 
 
 @contextmanager

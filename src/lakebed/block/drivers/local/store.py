@@ -44,6 +44,7 @@ from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.local.files import (
     Draft,
     Locks,
+    applied,
     check_clock_of_files,
     drafted,
     drop_abandoned,
@@ -163,7 +164,8 @@ class LocalBlockStore(BlockStore):
         def unlink(folder: Folder, name: bytes) -> None:
             _find(folder, name)
             os.unlink(name, dir_fd=folder.descriptor)
-            folder.sync()
+            with applied(address):
+                folder.sync()
 
         with explained(address):
             try:
@@ -269,13 +271,13 @@ class LocalBlockStore(BlockStore):
         self, address: Address, upload_id: UploadId, parts: Sequence[Part]
     ) -> ObjectInfo:
         place = self._place(address)
-        with (
-            explained(address),
-            self._uploads.completing(address, upload_id),
-            self._draft(address) as draft,
-        ):
-            self._uploads.join(address, upload_id, parts, draft)
-            return _info(address, self._publish(draft, place))
+        with explained(address), self._uploads.ending(address, upload_id):
+            with self._draft(address) as draft:
+                self._uploads.join(address, upload_id, parts, draft)
+                status = self._publish(draft, place)
+            with applied(address):
+                self._uploads.drop(address, upload_id)
+        return _info(address, status)
 
     def abort_upload(self, address: Address, upload_id: UploadId) -> None:
         self._place(address)
@@ -352,7 +354,8 @@ class LocalBlockStore(BlockStore):
                     folder = within(place, move)
                 except FileNotFoundError as error:
                     raise ObjectNotFound(place.address) from error
-            folder.sync()
+            with applied(place.address):
+                folder.sync()
         return status
 
     def _replaceable(self, folder: Folder, place: Place) -> os.stat_result | None:
