@@ -1,9 +1,12 @@
 """Local storage when several processes change the same objects and folders at the same moment."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import NoneType
 
 import pytest
@@ -77,6 +80,42 @@ def test_puts_and_deletes_race_in_one_folder(root: Path) -> None:
         list(pool.map(churn, [b"1", b"2", b"3", b"4"]))
     assert not (root / "data").exists()
     assert list((root / ".lakebed" / "drafts").iterdir()) == []
+
+
+# Replaces objects, as a store would, as fast as it can.
+REPLACER = """
+import os, random, sys
+root, count = sys.argv[1], int(sys.argv[2])
+print("ready", flush=True)
+while True:
+    draft = f"{root}/.lakebed/drafts/{os.getpid()}"
+    open(draft, "xb").close()
+    os.rename(draft, f"{root}/data/{random.randrange(count):05}")
+"""
+
+
+def test_listings_hold_every_object_that_is_merely_replaced() -> None:
+    count = 10_000
+    # In memory, because there a file that is replaced changes its place in the folder.
+    with TemporaryDirectory(dir="/dev/shm") as name, open_local(Path(name)) as store:
+        store.put(DATA.address("00000"), [])
+        for number in range(1, count):
+            (Path(name) / "data" / f"{number:05}").touch()
+        expected = [str(DATA.address(f"{number:05}")) for number in range(count)]
+        command = [sys.executable, "-c", REPLACER, name, str(count)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as replacer:
+            try:
+                assert replacer.stdout is not None
+                replacer.stdout.readline()
+                for _ in range(5):
+                    listed = [
+                        address
+                        for batch in store.list_objects(DATA)
+                        for address in batch.column("address").to_pylist()
+                    ]
+                    assert listed == expected
+            finally:
+                replacer.kill()
 
 
 RIVALS: dict[str, tuple[Callable[[BlockStore, Address, ETag], object], bytes | None]] = {
