@@ -286,6 +286,24 @@ def test_everything_is_on_disk_before_a_write_returns(
         store.put(DATA.address("a/b/2"), [b"data"])
         assert steps == ["draft", "rename", "data/a/b"]
         steps.clear()
+        # Looking for what is not there is no reason to do it all again.
+        assert not store.exists(DATA.address("a/b/missing"))
+        store.delete(DATA.address("a/b/missing"))
+        upload_id = store.create_upload(DATA.address("a/b/2"))
+        assert steps == ["draft", "rename", "draft", "rename", ".lakebed/uploads"]
+        steps.clear()
+        part = store.put_part(DATA.address("a/b/2"), upload_id, 1, [b"part"], size=4)
+        assert steps == ["draft", "rename", f".lakebed/uploads/{upload_id}"]
+        steps.clear()
+        store.complete_upload(DATA.address("a/b/2"), upload_id, [part])
+        assert steps == ["draft", "rename", "data/a/b", "rename", ".lakebed/uploads"]
+        steps.clear()
+        store.copy(DATA.address("a/b/1"), DATA.address("a/b/2"))
+        assert steps == ["draft", "rename", "data/a/b"]
+        steps.clear()
+        store.replace(DATA.address("a/b/2"), b"data", store.head(DATA.address("a/b/2")).etag)
+        assert steps == ["draft", "rename", "data/a/b"]
+        steps.clear()
         # It did not make these folders, and so cannot know whether their names are on disk.
         other.put(DATA.address("a/b/3"), [b"data"])
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/b"]
@@ -405,6 +423,19 @@ def test_streams_give_back_their_files(store: BlockStore) -> None:
     assert open_files() == before
 
 
+@pytest.mark.parametrize("chunks_read", [0, 1])
+def test_a_stream_that_is_dropped_gives_back_its_file(store: BlockStore, chunks_read: int) -> None:
+    address = DATA.address("object")
+    store.put(address, [b"x" * (3 << 20)])
+    before = open_files()
+    stream = store.get(address)
+    for _ in range(chunks_read):
+        next(stream)
+    with pytest.warns(ResourceWarning):
+        del stream
+    assert open_files() == before
+
+
 def test_no_drafts_are_left(store: BlockStore, root: Path) -> None:
     address = DATA.address("a")
     for write in writes(store, address)[1:]:
@@ -429,6 +460,21 @@ def test_abandoned_drafts_are_dropped_when_a_storage_is_opened(root: Path) -> No
         os.utime(folder / name, (long_ago, long_ago))
     open_local(root).close()
     assert [path.name for path in drafts(root)] == ["new"]
+
+
+def test_a_draft_that_cannot_be_removed_is_no_obstacle(root: Path) -> None:
+    open_local(root).close()
+    loop = root / ".lakebed" / "drafts" / "loop"
+    loop.symlink_to("loop")
+    open_local(root).close()
+
+
+def test_a_closed_storage_holds_no_files(root: Path) -> None:
+    before = open_files()
+    store = open_local(root)
+    store.put(DATA.address("a/b"), [])
+    store.close()
+    assert open_files() == before
 
 
 def test_many_folders_are_used_with_few_descriptors(store: BlockStore) -> None:

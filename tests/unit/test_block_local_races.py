@@ -1,5 +1,6 @@
 """Local storage when several processes change the same objects and folders at the same moment."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from lakebed.block import (
     UploadNotFound,
     open_block,
 )
+from lakebed.block.drivers.local.places import Place
+from lakebed.block.drivers.local.tree import Folder, Tree
 
 DATA = Namespace.parse("local://data")
 
@@ -171,6 +174,44 @@ def test_of_two_creators_in_the_same_moment_one_wins(
         store.create(address, b"mine")
         assert isinstance(futures[0].exception(), AlreadyExists)
         assert store.read(address) == b"mine"
+
+
+@pytest.mark.parametrize("moment", ["listdir", "pread"])
+def test_parts_of_an_upload_that_ends_meanwhile(
+    root: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    address = DATA.address("object")
+    real = getattr(os, moment)
+    with open_local(root) as store, open_local(root) as other:
+        upload_id = store.create_upload(address)
+        for number in (1, 2):
+            store.put_part(address, upload_id, number, [b"data"], size=4)
+
+        def ended_before(*args: object) -> object:
+            monkeypatch.undo()
+            other.abort_upload(address, upload_id)
+            return real(*args)
+
+        monkeypatch.setattr(os, moment, ended_before)
+        with pytest.raises(UploadNotFound):
+            store.list_parts(address, upload_id)
+
+
+def test_a_folder_whose_handle_went_stale_is_opened_again(root: Path) -> None:
+    root.mkdir()
+    tree = Tree(root)
+    place = Place(DATA.address("a/b"), (b"data", b"a"), b"b")
+    stale = tree.within_made(place, lambda folder, _: folder)
+
+    def work(folder: Folder, _: bytes) -> Folder:
+        if folder is stale:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return folder
+
+    assert tree.within(place, work) is not stale
+    made = tree.within_made(place, work)
+    assert made is not stale
+    assert tree.within(place, work) is made
 
 
 @pytest.mark.parametrize("rival", ["complete", "abort"])

@@ -193,7 +193,8 @@ def drop_abandoned(folder: Path) -> None:
     """Remove drafts that a process left behind when it was killed."""
     oldest = time.time() - ABANDONED_SECONDS
     for path in folder.iterdir():
-        with suppress(FileNotFoundError):  # another process tidies up as well
+        # Another process tidies up as well; and what cannot be removed is in nobody's way.
+        with suppress(OSError):
             if path.stat().st_mtime >= oldest:
                 continue
             if path.is_dir():

@@ -24,6 +24,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from io import FileIO
 from pathlib import Path
 
 import pyarrow as pa
@@ -142,13 +143,13 @@ class LocalBlockStore(BlockStore):
         return PutResult(meter.size, meter.md5, etag_of(status))
 
     def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
-        descriptor, status = self._open(address)
+        file = self._open(address)
         try:
-            start, length = resolve(byte_range, status.st_size)
+            start, length = resolve(byte_range, os.fstat(file.fileno()).st_size)
         except BaseException:
-            os.close(descriptor)
+            file.close()
             raise
-        return ByteStream(_chunks(address, descriptor, start, length), lambda: os.close(descriptor))
+        return ByteStream(_chunks(address, file, start, length), file.close)
 
     def head(self, address: Address) -> ObjectInfo:
         place = self._place(address)
@@ -181,14 +182,10 @@ class LocalBlockStore(BlockStore):
 
     def copy(self, source: Address, destination: Address) -> None:
         place = self._place(destination)
-        descriptor, status = self._open(source)
-        try:
-            with self._draft(destination) as draft:
-                with explained(destination):
-                    copy_bytes(descriptor, draft.fileno(), status.st_size)
-                self._publish(draft, place)
-        finally:
-            os.close(descriptor)
+        with self._open(source) as file, self._draft(destination) as draft:
+            with explained(destination):
+                copy_bytes(file.fileno(), draft.fileno(), os.fstat(file.fileno()).st_size)
+            self._publish(draft, place)
 
     def list_objects(
         self, namespace: Namespace, *, start_after: Address | None = None
@@ -313,19 +310,18 @@ class LocalBlockStore(BlockStore):
     def _lock(self, place: Place) -> AbstractContextManager[None]:
         return self._locks.hold(str(place.address).encode())
 
-    def _open(self, address: Address) -> tuple[int, os.stat_result]:
+    def _open(self, address: Address) -> FileIO:
         place = self._place(address)
 
-        def open_file(folder: Folder, name: bytes) -> int:
+        def open_file(folder: Folder, name: bytes) -> FileIO:
             _find(folder, name)
-            return os.open(name, _READ, dir_fd=folder.descriptor)
+            return FileIO(os.open(name, _READ, dir_fd=folder.descriptor))
 
         with explained(address):
             try:
-                descriptor = self._tree.within(place, open_file)
+                return self._tree.within(place, open_file)
             except FileNotFoundError as error:
                 raise ObjectNotFound(address) from error
-        return descriptor, os.fstat(descriptor)
 
     def _publish(
         self,
@@ -397,11 +393,11 @@ def _info(address: Address, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(address, status.st_size, mtime, etag_of(status))
 
 
-def _chunks(address: Address, descriptor: int, start: int, length: int) -> Iterator[bytes]:
+def _chunks(address: Address, file: FileIO, start: int, length: int) -> Iterator[bytes]:
     end = start + length
     while start < end:
         with explained(address):
-            chunk = os.pread(descriptor, min(CHUNK_BYTES, end - start), start)
+            chunk = os.pread(file.fileno(), min(CHUNK_BYTES, end - start), start)
         if not chunk:
             raise StorageUnavailable(f"{address}: the file ended {end - start} bytes too early")
         yield chunk

@@ -82,10 +82,14 @@ class Uploads:
         """Return the parts by ascending number; see `BlockStore.list_parts`."""
         folder = self._find(address, upload_id)
         infos = []
-        for path in folder.iterdir():
-            if path.name != _ADDRESS:
-                with suppress(FileNotFoundError), path.open("rb") as file:
-                    infos.append(_part_info(int(path.name), file))
+        try:
+            for path in folder.iterdir():
+                if path.name != _ADDRESS:
+                    with path.open("rb") as file:
+                        infos.append(_part_info(int(path.name), file))
+        except FileNotFoundError as error:
+            raise UploadNotFound(address, upload_id) from error
+        self._find(address, upload_id)  # if it ended meanwhile, some parts may have gone unseen
         return sorted(infos, key=lambda info: info.number)
 
     @contextmanager
