@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 from hashlib import md5
 from pathlib import Path
@@ -18,6 +19,7 @@ from lakebed.block import (
     AlreadyExists,
     BlockStore,
     InvalidAddress,
+    InvalidArgument,
     LocalSettings,
     Namespace,
     ObjectNotFound,
@@ -146,6 +148,23 @@ with open_block(LocalSettings(Path({str(root)!r}))) as store:
     assert [os.fsencode(path.name) for path in (root / "data").iterdir()] == ["é".encode()]
 
 
+@pytest.mark.parametrize(
+    "fold", [str.lower, lambda name: unicodedata.normalize("NFD", name)], ids=["case", "form"]
+)
+def test_a_file_system_that_takes_two_names_for_one_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch, fold: Callable[[str], str]
+) -> None:
+    def lexists(path: bytes) -> bool:
+        """Look for a file as such a file system does."""
+        name = fold(Path(os.fsdecode(path)).name)
+        return name in {fold(other.name) for other in drafts(root)}
+
+    monkeypatch.setattr(os.path, "lexists", lexists)
+    with pytest.raises(InvalidArgument, match="two names for one"):
+        open_local(root)
+    assert drafts(root) == []
+
+
 def test_files_that_no_address_spells_are_left_alone(store: BlockStore, root: Path) -> None:
     store.put(DATA.address("a"), [b"data"])
     (Path(os.fsdecode(os.fsencode(root) + b"/data/\xff"))).write_bytes(b"foreign")
@@ -257,6 +276,16 @@ def test_a_pipe_is_no_object(store: BlockStore, root: Path) -> None:
     with pytest.raises(InvalidAddress):
         store.put(DATA.address("pipe"), [b"data"])
     assert listed(store) == ["a"]
+
+
+def test_a_copy_onto_itself_renews_the_time(store: BlockStore, root: Path) -> None:
+    address = DATA.address("object")
+    store.put(address, [b"data"])
+    long_ago = time.time() - 1000
+    os.utime(root / "data" / "object", (long_ago, long_ago))
+    store.copy(address, address)
+    assert store.head(address).mtime.timestamp() > long_ago + 900
+    assert store.read(address) == b"data"
 
 
 # Durability

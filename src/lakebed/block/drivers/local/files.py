@@ -28,6 +28,7 @@ ABANDONED_SECONDS: Final = 24 * 3600
 
 _LOCK_FILES: Final = 256
 _PRECISE_NS: Final = 1_000_000_000_123_456_789
+_SPELLINGS: Final = ("A\u00c9", "a\u00c9", "AE\u0301")
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -187,6 +188,25 @@ def check_clock_of_files(folder: Path) -> None:
                 f"the file system of {folder} does not keep times to the nanosecond, by which local"
                 " storage tells one write from another; use another file system"
             )
+
+
+def check_names_of_files(folder: Path) -> None:
+    """Refuse a file system that takes two names for one: two addresses would be one object.
+
+    Raises:
+        InvalidArgument: It ignores case, or how letters with accents are composed.
+    """
+    name = os.fsencode(folder / uuid4().hex)
+    written, *others = (name + spelling.encode() for spelling in _SPELLINGS)
+    os.close(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    try:
+        if any(map(os.path.lexists, others)):
+            raise InvalidArgument(
+                f"the file system of {folder} takes two names for one where they differ in case or"
+                " in how accents are written; use another file system"
+            )
+    finally:
+        os.unlink(written)  # noqa: PTH108 - bytes, whatever the locale says
 
 
 def drop_abandoned(folder: Path) -> None:

@@ -47,6 +47,7 @@ from lakebed.block.drivers.local.files import (
     Locks,
     applied,
     check_clock_of_files,
+    check_names_of_files,
     drafted,
     drop_abandoned,
     etag_of,
@@ -101,7 +102,7 @@ class LocalBlockStore(BlockStore):
 
     Raises:
         Forbidden: This user may not make or write the folder.
-        InvalidArgument: Its file system keeps no nanoseconds.
+        InvalidArgument: Its file system keeps no nanoseconds, or takes two names for one.
     """
 
     scheme = SCHEME
@@ -121,6 +122,7 @@ class LocalBlockStore(BlockStore):
             sync_folder(root)
             sync_folder(reserved)
             check_clock_of_files(self._drafts)
+            check_names_of_files(self._drafts)
             drop_abandoned(self._drafts)
             self._tree = Tree(root)
         self._root = os.fsencode(root)
@@ -192,14 +194,13 @@ class LocalBlockStore(BlockStore):
     ) -> Iterator[pa.RecordBatch]:
         self._check_open()
         names = folder_of(self._root, namespace)
-        if start_after is not None and start_after.store != namespace.store:
-            raise InvalidAddress(f"{start_after} lies in another store than {namespace}")
+        after = self._start(namespace, start_after)
         with explained(namespace):
             try:
                 self._tree.enter(names)
             except (FileNotFoundError, NotADirectoryError):
                 return iter(())
-        return self._batches(namespace, start_after.path.encode() if start_after else b"")
+        return self._batches(namespace, after.encode())
 
     def _batches(self, namespace: Namespace, after: bytes) -> Iterator[pa.RecordBatch]:
         base = self._tree.path((namespace.parts.bucket.encode(),))
