@@ -24,6 +24,7 @@ from lakebed.block.drivers.local.files import (
     locked_file,
     sync_folder,
 )
+from lakebed.block.drivers.local.walk import scan
 from lakebed.block.errors import UploadNotFound
 from lakebed.block.multipart import check_parts
 from lakebed.block.streams import Meter, moment
@@ -83,13 +84,13 @@ class Uploads:
         folder = self._find(address, upload_id)
         infos = []
         try:
-            for path in folder.iterdir():
-                if path.name != _ADDRESS:
-                    with path.open("rb") as file:
-                        infos.append(_part_info(int(path.name), file))
+            for name in map(os.fsdecode, scan(os.fsencode(folder))):
+                if name != _ADDRESS:
+                    with (folder / name).open("rb") as file:
+                        infos.append(_part_info(int(name), file))
         except FileNotFoundError as error:
+            # It ended meanwhile. No part goes before the whole folder went, in one step.
             raise UploadNotFound(address, upload_id) from error
-        self._find(address, upload_id)  # if it ended meanwhile, some parts may have gone unseen
         return sorted(infos, key=lambda info: info.number)
 
     @contextmanager

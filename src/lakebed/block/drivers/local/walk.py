@@ -40,20 +40,23 @@ def walk(base: bytes, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, os.s
 def _names(base: bytes, prefix: bytes, after: bytes) -> Iterator[bytes]:
     """Return the paths in one folder that are due, in order; those of folders end in a slash."""
     try:
-        paths = [prefix + name for name in _scan(base + b"/" + prefix)]
+        paths = [prefix + name for name in scan(base + b"/" + prefix)]
     except (FileNotFoundError, NotADirectoryError):
         return iter(())
     # A folder is due also where `after` lies in it.
     return iter(sorted(path for path in paths if path > after or _is_above(path, after)))
 
 
-def _scan(folder: bytes) -> set[bytes]:
-    """Return the names in a folder; those of folders end in a slash.
+def scan(folder: bytes) -> set[bytes]:
+    """Return the names in a folder, all that are there throughout; those of folders end in a slash.
 
     On some file systems (tmpfs) a file that is replaced changes its place in the folder, and one
     scan may miss it or meet it twice. So scans are repeated until nothing changed during one, and
     what any of them met counts. A folder that never rests is scanned a few times: a name is missed
     only if it moved out of the way of each scan.
+
+    Raises:
+        OSError: The folder cannot be read, or was gone when the last scan ended.
     """
     names: set[bytes] = set()
     for _ in range(_SCANS_MAX):
