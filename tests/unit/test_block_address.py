@@ -64,8 +64,8 @@ def test_addresses_of_one_store_are_ordered_as_bytes(addresses: list[Address]) -
 @pytest.mark.parametrize(
     ("spelling", "canonical"),
     [
-        ("S3://Bucket/Key", "s3://bucket/Key"),
-        ("LOCAL://Data/x", "local://data/x"),
+        ("S3://bucket/Key", "s3://bucket/Key"),
+        ("LOCAL://data/x", "local://data/x"),
         ("https://Account.Blob.Core.Windows.NET/c/x", "https://account.blob.core.windows.net/c/x"),
         ("https://a.blob.core.windows.net:443/c/x", "https://a.blob.core.windows.net/c/x"),
     ],
@@ -133,6 +133,10 @@ def test_the_parts_of_a_store() -> None:
         "https://a.blob.core.windows.net//x",
         "https://a.blob.core.windows.net/UPPER/x",
         "https://user@a.blob.core.windows.net/c/x",
+        "https://a.blob.core.windows.net./c/x",
+        "https://a.blob.core.windows..net/c/x",
+        "https://a.blob.core..windows.net/c/x",
+        "https://\u212a.blob.core.windows.net/c/x",
         "s3://user@bucket/key",
         "s3://bucket:443/key",
         "s3://bu cket/key",
@@ -143,6 +147,11 @@ def test_the_parts_of_a_store() -> None:
         "s3://bucket/\ud800",
         "s3://\ud800/x",
         "s3://bücket/x",
+        "s3://MyBucket/x",
+        "s3://bu\u212aet/x",
+        "gs://Bucket/x",
+        "local://Data/x",
+        "mem://Data/x",
     ],
 )
 def test_what_is_no_address(url: str) -> None:

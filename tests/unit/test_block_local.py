@@ -1,13 +1,16 @@
 """What is particular to local storage: names, links, folders, durability, what is left behind."""
 
+import errno
 import os
 import resource
 import subprocess
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 from hashlib import md5
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -16,6 +19,7 @@ from lakebed.block import (
     AlreadyExists,
     BlockStore,
     InvalidAddress,
+    InvalidArgument,
     LocalSettings,
     Namespace,
     ObjectNotFound,
@@ -144,6 +148,23 @@ with open_block(LocalSettings(Path({str(root)!r}))) as store:
     assert [os.fsencode(path.name) for path in (root / "data").iterdir()] == ["é".encode()]
 
 
+@pytest.mark.parametrize(
+    "fold", [str.lower, lambda name: unicodedata.normalize("NFD", name)], ids=["case", "form"]
+)
+def test_a_file_system_that_takes_two_names_for_one_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch, fold: Callable[[str], str]
+) -> None:
+    def lexists(path: bytes) -> bool:
+        """Look for a file as such a file system does."""
+        name = fold(Path(os.fsdecode(path)).name)
+        return name in {fold(other.name) for other in drafts(root)}
+
+    monkeypatch.setattr(os.path, "lexists", lexists)
+    with pytest.raises(InvalidArgument, match="two names for one"):
+        open_local(root)
+    assert drafts(root) == []
+
+
 def test_files_that_no_address_spells_are_left_alone(store: BlockStore, root: Path) -> None:
     store.put(DATA.address("a"), [b"data"])
     (Path(os.fsdecode(os.fsencode(root) + b"/data/\xff"))).write_bytes(b"foreign")
@@ -257,6 +278,16 @@ def test_a_pipe_is_no_object(store: BlockStore, root: Path) -> None:
     assert listed(store) == ["a"]
 
 
+def test_a_copy_onto_itself_renews_the_time(store: BlockStore, root: Path) -> None:
+    address = DATA.address("object")
+    store.put(address, [b"data"])
+    long_ago = time.time() - 1000
+    os.utime(root / "data" / "object", (long_ago, long_ago))
+    store.copy(address, address)
+    assert store.head(address).mtime.timestamp() > long_ago + 900
+    assert store.read(address) == b"data"
+
+
 # Durability
 
 
@@ -284,6 +315,24 @@ def test_everything_is_on_disk_before_a_write_returns(
         store.put(DATA.address("a/b/2"), [b"data"])
         assert steps == ["draft", "rename", "data/a/b"]
         steps.clear()
+        # Looking for what is not there is no reason to do it all again.
+        assert not store.exists(DATA.address("a/b/missing"))
+        store.delete(DATA.address("a/b/missing"))
+        upload_id = store.create_upload(DATA.address("a/b/2"))
+        assert steps == ["draft", "rename", "draft", "rename", ".lakebed/uploads"]
+        steps.clear()
+        part = store.put_part(DATA.address("a/b/2"), upload_id, 1, [b"part"], size=4)
+        assert steps == ["draft", "rename", f".lakebed/uploads/{upload_id}"]
+        steps.clear()
+        store.complete_upload(DATA.address("a/b/2"), upload_id, [part])
+        assert steps == ["draft", "rename", "data/a/b", "rename", ".lakebed/uploads"]
+        steps.clear()
+        store.copy(DATA.address("a/b/1"), DATA.address("a/b/2"))
+        assert steps == ["draft", "rename", "data/a/b"]
+        steps.clear()
+        store.replace(DATA.address("a/b/2"), b"data", store.head(DATA.address("a/b/2")).etag)
+        assert steps == ["draft", "rename", "data/a/b"]
+        steps.clear()
         # It did not make these folders, and so cannot know whether their names are on disk.
         other.put(DATA.address("a/b/3"), [b"data"])
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/b"]
@@ -304,7 +353,87 @@ def test_everything_is_on_disk_before_a_write_returns(
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/c"]
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_what_was_done_is_never_called_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_dir() and "drafts" not in path.parts:
+            raise OSError(code, os.strerror(code))
+
+    one, other = DATA.address("one"), DATA.address("other")
+    with open_local(root) as store:
+        etag = store.put(one, [b"old"]).etag
+        upload_id = store.create_upload(one)
+        part = store.put_part(one, upload_id, 1, [b"joined"], size=6)
+        kept_id = store.create_upload(one)
+        calls: list[tuple[Callable[[], object], Callable[[], object]]] = [
+            (lambda: store.replace(one, b"replaced", etag), lambda: store.read(one) == b"replaced"),
+            (lambda: store.put(one, [b"new"]), lambda: store.read(one) == b"new"),
+            (lambda: store.create(other, b"created"), lambda: store.read(other) == b"created"),
+            (lambda: store.copy(one, other), lambda: store.read(other) == b"new"),
+            (
+                lambda: store.put_part(one, kept_id, 1, [b"part"], size=4),
+                lambda: len(store.list_parts(one, kept_id)) == 1,
+            ),
+            (
+                lambda: store.complete_upload(one, upload_id, [part]),
+                lambda: store.read(one) == b"joined",
+            ),
+            (lambda: store.abort_upload(one, kept_id), lambda: not is_open(store, one, kept_id)),
+            (lambda: store.create_upload(other), lambda: any(store.list_uploads(DATA))),
+            (lambda: store.delete(other), lambda: not store.exists(other)),
+        ]
+        monkeypatch.setattr(os, "fsync", fsync)
+        for call, is_done in calls:
+            with pytest.raises(StorageUnavailable) as caught:
+                call()
+            assert caught.type is StorageUnavailable
+            assert is_done()
+
+
+def test_a_completed_upload_that_cannot_be_dropped_is_not_called_refused(
+    store: BlockStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = DATA.address("object")
+    upload_id = store.create_upload(address)
+    part = store.put_part(address, upload_id, 1, [b"data"], size=4)
+    real_rename = os.rename
+
+    def rename(source: Path, *args: object, **kwargs: object) -> None:
+        if source == root / ".lakebed/uploads" / upload_id:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        real_rename(source, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(StorageUnavailable):
+        store.complete_upload(address, upload_id, [part])
+    assert store.read(address) == b"data"
+
+
+def is_open(store: BlockStore, address: Address, upload_id: UploadId) -> bool:
+    try:
+        store.list_parts(address, upload_id)
+    except UploadNotFound:
+        return False
+    return True
+
+
 # What is left behind
+
+
+def test_a_draft_that_cannot_be_dropped_hides_no_error(store: BlockStore, root: Path) -> None:
+    folder = root / ".lakebed" / "drafts"
+
+    def broken() -> Iterator[bytes]:
+        yield b"data"
+        rmtree(folder)
+        folder.write_bytes(b"no folder")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.put(DATA.address("a"), broken())
 
 
 def test_streams_give_back_their_files(store: BlockStore) -> None:
@@ -320,6 +449,19 @@ def test_streams_give_back_their_files(store: BlockStore) -> None:
         stream.close()
     for stream in streams[6:]:
         list(stream)
+    assert open_files() == before
+
+
+@pytest.mark.parametrize("chunks_read", [0, 1])
+def test_a_stream_that_is_dropped_gives_back_its_file(store: BlockStore, chunks_read: int) -> None:
+    address = DATA.address("object")
+    store.put(address, [b"x" * (3 << 20)])
+    before = open_files()
+    stream = store.get(address)
+    for _ in range(chunks_read):
+        next(stream)
+    with pytest.warns(ResourceWarning):
+        del stream
     assert open_files() == before
 
 
@@ -347,6 +489,21 @@ def test_abandoned_drafts_are_dropped_when_a_storage_is_opened(root: Path) -> No
         os.utime(folder / name, (long_ago, long_ago))
     open_local(root).close()
     assert [path.name for path in drafts(root)] == ["new"]
+
+
+def test_a_draft_that_cannot_be_removed_is_no_obstacle(root: Path) -> None:
+    open_local(root).close()
+    loop = root / ".lakebed" / "drafts" / "loop"
+    loop.symlink_to("loop")
+    open_local(root).close()
+
+
+def test_a_closed_storage_holds_no_files(root: Path) -> None:
+    before = open_files()
+    store = open_local(root)
+    store.put(DATA.address("a/b"), [])
+    store.close()
+    assert open_files() == before
 
 
 def test_many_folders_are_used_with_few_descriptors(store: BlockStore) -> None:

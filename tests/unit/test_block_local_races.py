@@ -1,9 +1,14 @@
 """Local storage when several processes change the same objects and folders at the same moment."""
 
+import errno
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import NoneType
 
 import pytest
@@ -19,6 +24,8 @@ from lakebed.block import (
     UploadNotFound,
     open_block,
 )
+from lakebed.block.drivers.local.places import Place
+from lakebed.block.drivers.local.tree import Folder, Tree
 
 DATA = Namespace.parse("local://data")
 
@@ -79,6 +86,65 @@ def test_puts_and_deletes_race_in_one_folder(root: Path) -> None:
     assert list((root / ".lakebed" / "drafts").iterdir()) == []
 
 
+# Replaces files, as a store would, as fast as it can.
+REPLACER = """
+import os, random, sys
+root, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+print("ready", flush=True)
+while True:
+    draft = f"{root}/.lakebed/drafts/{os.getpid()}"
+    with open(draft, "xb") as file:
+        file.write(b"0" * 32)
+    os.rename(draft, f"{folder}/{random.randrange(count):05}")
+"""
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A folder where a file that is replaced changes its place among the others."""
+    with TemporaryDirectory(dir="/dev/shm") as name:
+        yield Path(name)
+
+
+@contextmanager
+def replacing(root: Path, folder: Path, count: int) -> Iterator[None]:
+    """Fill a folder with files, and replace them by another process while the block runs."""
+    for number in range(count):
+        (folder / f"{number:05}").write_bytes(b"0" * 32)
+    command = [sys.executable, "-c", REPLACER, str(root), str(folder), str(count)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as replacer:
+        try:
+            assert replacer.stdout is not None
+            assert replacer.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            replacer.kill()
+
+
+def test_listings_hold_every_object_that_is_merely_replaced(in_memory: Path) -> None:
+    with open_local(in_memory) as store:
+        (in_memory / "data").mkdir()
+        expected = [str(DATA.address(f"{number:05}")) for number in range(10_000)]
+        with replacing(in_memory, in_memory / "data", 10_000):
+            for _ in range(5):
+                listed = [
+                    address
+                    for batch in store.list_objects(DATA)
+                    for address in batch.column("address").to_pylist()
+                ]
+                assert listed == expected
+
+
+def test_listings_hold_every_part_that_is_merely_replaced(in_memory: Path) -> None:
+    address = DATA.address("object")
+    with open_local(in_memory) as store:
+        upload_id = store.create_upload(address)
+        with replacing(in_memory, in_memory / ".lakebed/uploads" / upload_id, 10_000):
+            for _ in range(3):
+                numbers = [part.number for part in store.list_parts(address, upload_id)]
+                assert numbers == list(range(10_000))
+
+
 RIVALS: dict[str, tuple[Callable[[BlockStore, Address, ETag], object], bytes | None]] = {
     "put": (lambda store, address, _: store.put(address, [b"rival"]), b"rival"),
     "replace": (lambda store, address, etag: store.replace(address, b"rival", etag), b"mine"),
@@ -132,6 +198,44 @@ def test_of_two_creators_in_the_same_moment_one_wins(
         store.create(address, b"mine")
         assert isinstance(futures[0].exception(), AlreadyExists)
         assert store.read(address) == b"mine"
+
+
+@pytest.mark.parametrize("moment", ["scandir", "pread"])
+def test_parts_of_an_upload_that_ends_meanwhile(
+    root: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    address = DATA.address("object")
+    real = getattr(os, moment)
+    with open_local(root) as store, open_local(root) as other:
+        upload_id = store.create_upload(address)
+        for number in (1, 2):
+            store.put_part(address, upload_id, number, [b"data"], size=4)
+
+        def ended_before(*args: object) -> object:
+            monkeypatch.undo()
+            other.abort_upload(address, upload_id)
+            return real(*args)
+
+        monkeypatch.setattr(os, moment, ended_before)
+        with pytest.raises(UploadNotFound):
+            store.list_parts(address, upload_id)
+
+
+def test_a_folder_whose_handle_went_stale_is_opened_again(root: Path) -> None:
+    root.mkdir()
+    tree = Tree(root)
+    place = Place(DATA.address("a/b"), (b"data", b"a"), b"b")
+    stale = tree.within_made(place, lambda folder, _: folder)
+
+    def work(folder: Folder, _: bytes) -> Folder:
+        if folder is stale:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return folder
+
+    assert tree.within(place, work) is not stale
+    made = tree.within_made(place, work)
+    assert made is not stale
+    assert tree.within(place, work) is made
 
 
 @pytest.mark.parametrize("rival", ["complete", "abort"])

@@ -28,7 +28,13 @@ from typing import Final, NewType, Self
 import pyarrow as pa
 
 from lakebed.block.address import Address, Namespace
-from lakebed.block.errors import BlockError, NotSupported, ObjectNotFound, StorageClosed
+from lakebed.block.errors import (
+    BlockError,
+    InvalidAddress,
+    NotSupported,
+    ObjectNotFound,
+    StorageClosed,
+)
 from lakebed.block.ranges import ByteRange
 
 ETag = NewType("ETag", str)
@@ -180,6 +186,10 @@ class BlockStore(ABC):
         """Write an object from a stream, replacing any that was there.
 
         If the iterable raises, its exception goes through and nothing was written.
+
+        Raises:
+            InvalidArgument: The stream is longer than the storage takes by one `put`; nothing was
+                written. The clouds take 78 GiB; larger objects are written by multipart uploads.
         """
 
     @abstractmethod
@@ -245,6 +255,9 @@ class BlockStore(ABC):
     def copy(self, source: Address, destination: Address) -> None:
         """Copy an object, replacing any at the destination; inside the storage where it can.
 
+        The destination's `mtime` is the time of the copy, also where it is the source: an object
+        that is copied onto itself keeps its bytes and is as new as one just written.
+
         Raises:
             ObjectNotFound: There is no object at the source.
         """
@@ -263,6 +276,20 @@ class BlockStore(ABC):
         Raises:
             InvalidAddress: `start_after` belongs to another store.
         """
+
+    @staticmethod
+    def _start(namespace: Namespace, start_after: Address | None) -> str:
+        """Return the path that all paths of a listing sort after.
+
+        Raises:
+            InvalidAddress: `start_after` belongs to another store.
+        """
+        if start_after is None:
+            return namespace.prefix
+        if start_after.store != namespace.store:
+            raise InvalidAddress(f"{start_after} lies in another store than {namespace}")
+        # The prefix itself sorts before every path that it begins, and does not lie in it.
+        return max(namespace.prefix, start_after.path)
 
     # Small metadata files
 

@@ -7,8 +7,9 @@
     https://account.blob.core.windows.net/container/path
 
 What precedes the path is the *store*: scheme, and bucket or account and container. It has one
-spelling: scheme and host in lower case, no port. (S3 buckets of before 2018 with capital letters
-can therefore not be used.)
+spelling: the scheme, and the host of an Azure account, in lower case, no port. Names of buckets are
+never changed: one with a capital letter is refused, because where the storage has such buckets (S3
+before 2018, a disk), it is another one than its namesake in lower case.
 
 The path is the object's key, raw. Nothing in it is decoded, collapsed or resolved: ``%20``, ``?``,
 ``//`` and ``..`` stand for themselves, and ``s3://b//x`` is another object than ``s3://b/x``.
@@ -28,7 +29,7 @@ AZURE_SCHEME: Final = "https"
 
 # A name begins with a letter or digit, so no store can be called "..", or like a reserved folder.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,254}")
-_AZURE_HOST: Final = re.compile(r"[a-z0-9]{1,64}\.blob\.core\.[a-z0-9.-]{1,128}")
+_AZURE_HOST: Final = re.compile(r"[a-z0-9]{1,64}\.blob\.core(\.[a-z0-9-]{1,63})+")
 _AZURE_CONTAINER: Final = re.compile(r"\$?[a-z0-9][a-z0-9-]{0,62}")
 _NAMED_SCHEMES: Final = ("local", "mem", "s3", "gs")
 _FORMS: Final = (
@@ -183,7 +184,7 @@ def split_store(store: str) -> Store:
         and _AZURE_CONTAINER.fullmatch(container)
     ):
         return Store(scheme, host, container)
-    raise InvalidAddress(f"no store is called {store!r}: use {_FORMS}")
+    raise InvalidAddress(f"no store is called {store!r}: use {_FORMS}, in lower case")
 
 
 def check_path(path: str) -> None:
@@ -213,8 +214,9 @@ def _split(url: str) -> tuple[str, str]:
         raise InvalidAddress(f"{url!r} is no address: use {_FORMS}")
     scheme = scheme.lower()
     host, _, path = rest.partition("/")
-    host = host.lower()
     if scheme != AZURE_SCHEME:
         return f"{scheme}://{host}", path
+    if host.isascii():  # else letters of other scripts would become Latin ones
+        host = host.lower().removesuffix(":443")
     container, _, path = path.partition("/")
-    return f"{scheme}://{host.removesuffix(':443')}/{container}", path
+    return f"{scheme}://{host}/{container}", path

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from lakebed.block.adapter import BlockStore
+from lakebed.block.errors import InvalidArgument
 from lakebed.block.settings import (
     AzureSettings,
     BlockSettings,
@@ -36,10 +37,13 @@ def open_block(settings: BlockSettings, *, runtime: Runtime | None = None) -> Bl
     """Open the storage that the settings describe.
 
     Raises:
-        InvalidArgument: The settings contradict each other.
+        InvalidArgument: These are no settings of a storage, they contradict each other, or a local
+            root lies on a file system that cannot keep objects apart.
         MissingExtraError: The driver needs an extra that is not installed; the message says which.
         Forbidden: The local root cannot be made or used by this user.
     """
+    if type(settings) not in _DRIVERS:
+        raise InvalidArgument(f"no block storage is opened by {type(settings).__name__}")
     module, extra = _DRIVERS[type(settings)]
     try:
         open_driver: OpenDriver = import_module(module).open_driver

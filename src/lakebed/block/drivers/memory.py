@@ -134,13 +134,9 @@ class MemoryBlockStore(BlockStore):
         self, namespace: Namespace, *, start_after: Address | None = None
     ) -> Iterator[pa.RecordBatch]:
         self._check(namespace)
-        if start_after is not None and start_after.store != namespace.store:
-            raise InvalidAddress(f"{start_after} lies in another store than {namespace}")
-        return self._batches(namespace, start_after.path if start_after else "")
+        return self._batches(namespace, self._start(namespace, start_after))
 
     def _batches(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
-        # The prefix itself sorts before every path that it begins.
-        after = max(after, namespace.prefix)
         while page := self._page(namespace, after):
             yield list_batch([row for _, row in page])
             after, _ = page[-1]

@@ -28,6 +28,7 @@ ABANDONED_SECONDS: Final = 24 * 3600
 
 _LOCK_FILES: Final = 256
 _PRECISE_NS: Final = 1_000_000_000_123_456_789
+_SPELLINGS: Final = ("A\u00c9", "a\u00c9", "AE\u0301")
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -48,6 +49,17 @@ def explained(place: object) -> Iterator[None]:
         if error.errno == errno.ENAMETOOLONG:
             raise InvalidAddress(message) from error
         raise StorageUnavailable(message) from error
+
+
+@contextmanager
+def applied(place: object) -> Iterator[None]:
+    """Explain what fails after a change is visible: no error may say that nothing was changed."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{place}: the change was made but may not last: {error.strerror or error}"
+        ) from error
 
 
 def etag_of(status: os.stat_result) -> ETag:
@@ -99,7 +111,8 @@ class Draft:
     ) -> None:
         with suppress(OSError):  # bytes that do not fit any more; the file goes anyway
             self._file.close()
-        self.path.unlink(missing_ok=True)
+        with suppress(OSError):  # moved away, or a draft that is left to `drop_abandoned`
+            self.path.unlink()
 
 
 @contextmanager
@@ -177,11 +190,31 @@ def check_clock_of_files(folder: Path) -> None:
             )
 
 
+def check_names_of_files(folder: Path) -> None:
+    """Refuse a file system that takes two names for one: two addresses would be one object.
+
+    Raises:
+        InvalidArgument: It ignores case, or how letters with accents are composed.
+    """
+    name = os.fsencode(folder / uuid4().hex)
+    written, *others = (name + spelling.encode() for spelling in _SPELLINGS)
+    os.close(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    try:
+        if any(map(os.path.lexists, others)):
+            raise InvalidArgument(
+                f"the file system of {folder} takes two names for one where they differ in case or"
+                " in how accents are written; use another file system"
+            )
+    finally:
+        os.unlink(written)  # noqa: PTH108 - bytes, whatever the locale says
+
+
 def drop_abandoned(folder: Path) -> None:
     """Remove drafts that a process left behind when it was killed."""
     oldest = time.time() - ABANDONED_SECONDS
     for path in folder.iterdir():
-        with suppress(FileNotFoundError):  # another process tidies up as well
+        # Another process tidies up as well; and what cannot be removed is in nobody's way.
+        with suppress(OSError):
             if path.stat().st_mtime >= oldest:
                 continue
             if path.is_dir():

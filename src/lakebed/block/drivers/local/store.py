@@ -24,6 +24,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from io import FileIO
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,7 +45,9 @@ from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.local.files import (
     Draft,
     Locks,
+    applied,
     check_clock_of_files,
+    check_names_of_files,
     drafted,
     drop_abandoned,
     etag_of,
@@ -99,7 +102,7 @@ class LocalBlockStore(BlockStore):
 
     Raises:
         Forbidden: This user may not make or write the folder.
-        InvalidArgument: Its file system keeps no nanoseconds.
+        InvalidArgument: Its file system keeps no nanoseconds, or takes two names for one.
     """
 
     scheme = SCHEME
@@ -119,6 +122,7 @@ class LocalBlockStore(BlockStore):
             sync_folder(root)
             sync_folder(reserved)
             check_clock_of_files(self._drafts)
+            check_names_of_files(self._drafts)
             drop_abandoned(self._drafts)
             self._tree = Tree(root)
         self._root = os.fsencode(root)
@@ -141,13 +145,13 @@ class LocalBlockStore(BlockStore):
         return PutResult(meter.size, meter.md5, etag_of(status))
 
     def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
-        descriptor, status = self._open(address)
+        file = self._open(address)
         try:
-            start, length = resolve(byte_range, status.st_size)
+            start, length = resolve(byte_range, os.fstat(file.fileno()).st_size)
         except BaseException:
-            os.close(descriptor)
+            file.close()
             raise
-        return ByteStream(_chunks(address, descriptor, start, length), lambda: os.close(descriptor))
+        return ByteStream(_chunks(address, file, start, length), file.close)
 
     def head(self, address: Address) -> ObjectInfo:
         place = self._place(address)
@@ -163,7 +167,8 @@ class LocalBlockStore(BlockStore):
         def unlink(folder: Folder, name: bytes) -> None:
             _find(folder, name)
             os.unlink(name, dir_fd=folder.descriptor)
-            folder.sync()
+            with applied(address):
+                folder.sync()
 
         with explained(address):
             try:
@@ -179,28 +184,23 @@ class LocalBlockStore(BlockStore):
 
     def copy(self, source: Address, destination: Address) -> None:
         place = self._place(destination)
-        descriptor, status = self._open(source)
-        try:
-            with self._draft(destination) as draft:
-                with explained(destination):
-                    copy_bytes(descriptor, draft.fileno(), status.st_size)
-                self._publish(draft, place)
-        finally:
-            os.close(descriptor)
+        with self._open(source) as file, self._draft(destination) as draft:
+            with explained(destination):
+                copy_bytes(file.fileno(), draft.fileno(), os.fstat(file.fileno()).st_size)
+            self._publish(draft, place)
 
     def list_objects(
         self, namespace: Namespace, *, start_after: Address | None = None
     ) -> Iterator[pa.RecordBatch]:
         self._check_open()
         names = folder_of(self._root, namespace)
-        if start_after is not None and start_after.store != namespace.store:
-            raise InvalidAddress(f"{start_after} lies in another store than {namespace}")
+        after = self._start(namespace, start_after)
         with explained(namespace):
             try:
                 self._tree.enter(names)
             except (FileNotFoundError, NotADirectoryError):
                 return iter(())
-        return self._batches(namespace, start_after.path.encode() if start_after else b"")
+        return self._batches(namespace, after.encode())
 
     def _batches(self, namespace: Namespace, after: bytes) -> Iterator[pa.RecordBatch]:
         base = self._tree.path((namespace.parts.bucket.encode(),))
@@ -269,13 +269,13 @@ class LocalBlockStore(BlockStore):
         self, address: Address, upload_id: UploadId, parts: Sequence[Part]
     ) -> ObjectInfo:
         place = self._place(address)
-        with (
-            explained(address),
-            self._uploads.completing(address, upload_id),
-            self._draft(address) as draft,
-        ):
-            self._uploads.join(address, upload_id, parts, draft)
-            return _info(address, self._publish(draft, place))
+        with explained(address), self._uploads.ending(address, upload_id):
+            with self._draft(address) as draft:
+                self._uploads.join(address, upload_id, parts, draft)
+                status = self._publish(draft, place)
+            with applied(address):
+                self._uploads.drop(address, upload_id)
+        return _info(address, status)
 
     def abort_upload(self, address: Address, upload_id: UploadId) -> None:
         self._place(address)
@@ -311,19 +311,18 @@ class LocalBlockStore(BlockStore):
     def _lock(self, place: Place) -> AbstractContextManager[None]:
         return self._locks.hold(str(place.address).encode())
 
-    def _open(self, address: Address) -> tuple[int, os.stat_result]:
+    def _open(self, address: Address) -> FileIO:
         place = self._place(address)
 
-        def open_file(folder: Folder, name: bytes) -> int:
+        def open_file(folder: Folder, name: bytes) -> FileIO:
             _find(folder, name)
-            return os.open(name, _READ, dir_fd=folder.descriptor)
+            return FileIO(os.open(name, _READ, dir_fd=folder.descriptor))
 
         with explained(address):
             try:
-                descriptor = self._tree.within(place, open_file)
+                return self._tree.within(place, open_file)
             except FileNotFoundError as error:
                 raise ObjectNotFound(address) from error
-        return descriptor, os.fstat(descriptor)
 
     def _publish(
         self,
@@ -352,7 +351,8 @@ class LocalBlockStore(BlockStore):
                     folder = within(place, move)
                 except FileNotFoundError as error:
                     raise ObjectNotFound(place.address) from error
-            folder.sync()
+            with applied(place.address):
+                folder.sync()
         return status
 
     def _replaceable(self, folder: Folder, place: Place) -> os.stat_result | None:
@@ -394,11 +394,11 @@ def _info(address: Address, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(address, status.st_size, mtime, etag_of(status))
 
 
-def _chunks(address: Address, descriptor: int, start: int, length: int) -> Iterator[bytes]:
+def _chunks(address: Address, file: FileIO, start: int, length: int) -> Iterator[bytes]:
     end = start + length
     while start < end:
         with explained(address):
-            chunk = os.pread(descriptor, min(CHUNK_BYTES, end - start), start)
+            chunk = os.pread(file.fileno(), min(CHUNK_BYTES, end - start), start)
         if not chunk:
             raise StorageUnavailable(f"{address}: the file ended {end - start} bytes too early")
         yield chunk

@@ -10,10 +10,12 @@ once itself and then remembers the folder, by an open descriptor.
 
 **Empty folders** are removed when their last object is deleted, because to the users of a storage
 there are only objects. A remembered folder may thus be gone, and another in its place. That shows
-by itself: a removed folder takes no new names (ENOENT), and then the walk begins anew. A name that
-was taken proves that the folder, and so every folder above it, is still the remembered one.
+by itself: a removed folder holds nothing and takes no new names (ENOENT; on a network's file system
+ESTALE), and then the walk begins anew. A name that was taken proves that the folder, and so every
+folder above it, is still the remembered one.
 """
 
+import errno
 import os
 import stat
 import threading
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from lakebed.block.drivers.local.places import Names, Place
-from lakebed.block.errors import InvalidAddress, StorageUnavailable
+from lakebed.block.errors import InvalidAddress, StorageClosed, StorageUnavailable
 
 ResultT = TypeVar("ResultT")
 
@@ -54,7 +56,9 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         self._root_path = os.fsencode(root)
-        self._root = Folder(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        self._root: Folder | None = Folder(
+            os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        )
         self._remembered: OrderedDict[Names, Folder] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -73,8 +77,10 @@ class Tree:
         if remembered is not None:
             try:
                 return action(remembered, place.name)
-            except FileNotFoundError:
-                self._forget(place.folder)
+            except OSError as error:
+                # Not forgotten: most likely it is still there, and only the object is missing.
+                if not _is_missing(error):
+                    raise
         try:
             folder = self.enter(place.folder)
         except NotADirectoryError as error:
@@ -89,16 +95,19 @@ class Tree:
 
         Raises:
             InvalidAddress: The way leads through a symbolic link, or through an object.
+            StorageClosed: The tree was closed.
             StorageUnavailable: Others keep removing the folder.
         """
         for _ in range(_TRIES):
             try:
                 folder = self._recall(place.folder) or self._make(place.folder)
                 return action(folder, place.name)
-            except FileNotFoundError:
-                self._forget(place.folder)
             except NotADirectoryError as error:
                 raise InvalidAddress(f"{place.address} lies below another object") from error
+            except OSError as error:
+                if not _is_missing(error):
+                    raise
+                self._forget(place.folder)
         raise StorageUnavailable(f"{place.address}: the folder is removed again and again")
 
     def enter(self, names: Names) -> Folder:
@@ -108,8 +117,9 @@ class Tree:
             FileNotFoundError: It is not there.
             NotADirectoryError: The way leads through a file.
             InvalidAddress: The way leads through a symbolic link.
+            StorageClosed: The tree was closed.
         """
-        folder = self._root
+        folder = self._top()
         for name in names:
             folder = _enter(folder, name)
         return folder
@@ -133,12 +143,19 @@ class Tree:
         return not os.path.lexists(path)
 
     def close(self) -> None:
-        """Let go of all remembered folders."""
+        """Let go of all folders; calls under way in other threads raise `StorageClosed`, or end."""
         with self._lock:
+            self._root = None
             self._remembered.clear()
 
+    def _top(self) -> Folder:
+        root = self._root
+        if root is None:
+            raise StorageClosed
+        return root
+
     def _make(self, names: Names) -> Folder:
-        folder = self._root
+        folder = self._top()
         for depth, name in enumerate(names, 1):
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=folder.descriptor)
@@ -163,6 +180,8 @@ class Tree:
 
     def _remember(self, names: Names, folder: Folder) -> None:
         with self._lock:
+            if self._root is None:
+                return
             self._remembered[names] = folder
             self._remembered.move_to_end(names)
             if len(self._remembered) > _REMEMBERED_MAX:
@@ -171,6 +190,11 @@ class Tree:
     def _forget(self, names: Names) -> None:
         with self._lock:
             self._remembered.pop(names, None)
+
+
+def _is_missing(error: OSError) -> bool:
+    """Whether an error means that a folder, or what was looked for in it, is not there."""
+    return isinstance(error, FileNotFoundError) or error.errno == errno.ESTALE
 
 
 def _enter(folder: Folder, name: bytes) -> Folder:

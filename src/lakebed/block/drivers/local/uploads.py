@@ -16,7 +16,15 @@ from uuid import uuid4
 
 from lakebed.block.adapter import ETag, Part, PartInfo, Upload, UploadId
 from lakebed.block.address import Address, Namespace
-from lakebed.block.drivers.local.files import Draft, drafted, explained, locked_file, sync_folder
+from lakebed.block.drivers.local.files import (
+    Draft,
+    applied,
+    drafted,
+    explained,
+    locked_file,
+    sync_folder,
+)
+from lakebed.block.drivers.local.walk import scan
 from lakebed.block.errors import UploadNotFound
 from lakebed.block.multipart import check_parts
 from lakebed.block.streams import Meter, moment
@@ -44,7 +52,8 @@ class Uploads:
             file.path.rename(draft / _ADDRESS)
         sync_folder(draft)
         draft.rename(self._folder / upload_id)
-        sync_folder(self._folder)
+        with applied(address):
+            sync_folder(self._folder)
         return upload_id
 
     def put_part(
@@ -63,24 +72,30 @@ class Uploads:
                 draft.seal()
                 try:
                     draft.path.rename(folder / _part_name(number))
-                    sync_folder(folder)
                 except FileNotFoundError as error:
                     raise UploadNotFound(address, upload_id) from error
+            # The upload may have ended since, and its parts with it.
+            with applied(address), suppress(FileNotFoundError):
+                sync_folder(folder)
         return Part(number, ETag(meter.md5))
 
     def parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
         """Return the parts by ascending number; see `BlockStore.list_parts`."""
         folder = self._find(address, upload_id)
         infos = []
-        for path in folder.iterdir():
-            if path.name != _ADDRESS:
-                with suppress(FileNotFoundError), path.open("rb") as file:
-                    infos.append(_part_info(int(path.name), file))
+        try:
+            for name in map(os.fsdecode, scan(os.fsencode(folder))):
+                if name != _ADDRESS:
+                    with (folder / name).open("rb") as file:
+                        infos.append(_part_info(int(name), file))
+        except FileNotFoundError as error:
+            # It ended meanwhile. No part goes before the whole folder went, in one step.
+            raise UploadNotFound(address, upload_id) from error
         return sorted(infos, key=lambda info: info.number)
 
     @contextmanager
-    def completing(self, address: Address, upload_id: UploadId) -> Iterator[None]:
-        """Keep others from ending an upload; if the block ends well, the upload is over."""
+    def ending(self, address: Address, upload_id: UploadId) -> Iterator[None]:
+        """Keep others from ending an upload while the block runs."""
         folder = self._find(address, upload_id)
         with ExitStack() as stack:
             try:
@@ -90,7 +105,6 @@ class Uploads:
             # Whoever held the lock before may have ended the upload.
             self._find(address, upload_id)
             yield
-            self._drop(upload_id)
 
     def join(
         self, address: Address, upload_id: UploadId, parts: Sequence[Part], draft: Draft
@@ -107,8 +121,16 @@ class Uploads:
 
     def abort(self, address: Address, upload_id: UploadId) -> None:
         """Drop an upload; see `BlockStore.abort_upload`."""
-        with suppress(UploadNotFound), self.completing(address, upload_id):
-            pass
+        with suppress(UploadNotFound), self.ending(address, upload_id):
+            self.drop(address, upload_id)
+
+    def drop(self, address: Address, upload_id: UploadId) -> None:
+        """End an upload, inside `ending`."""
+        draft = self._drafts / upload_id
+        (self._folder / upload_id).rename(draft)
+        with applied(address):
+            sync_folder(self._folder)
+        rmtree(draft, ignore_errors=True)
 
     def list(self, namespace: Namespace) -> list[Upload]:
         """Return the uploads in a namespace, by path and id."""
@@ -133,12 +155,6 @@ class Uploads:
 
     def _address(self, folder: Path) -> str:
         return (folder / _ADDRESS).read_bytes().decode()
-
-    def _drop(self, upload_id: UploadId) -> None:
-        draft = self._drafts / upload_id
-        (self._folder / upload_id).rename(draft)
-        sync_folder(self._folder)
-        rmtree(draft, ignore_errors=True)
 
 
 def copy_bytes(source: int, target: int, length: int) -> None:

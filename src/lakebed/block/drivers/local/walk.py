@@ -8,7 +8,12 @@ memory.
 
 import os
 import stat
+import time
 from collections.abc import Iterator
+from typing import Final
+
+_SCANS_MAX: Final = 8
+_TICK_NS: Final = 20_000_000  # the clock that marks changes of a folder may stand still so long
 
 
 def walk(base: bytes, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
@@ -35,15 +40,36 @@ def walk(base: bytes, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, os.s
 def _names(base: bytes, prefix: bytes, after: bytes) -> Iterator[bytes]:
     """Return the paths in one folder that are due, in order; those of folders end in a slash."""
     try:
-        with os.scandir(base + b"/" + prefix) as entries:
-            paths = [
-                prefix + entry.name + (b"/" if entry.is_dir(follow_symlinks=False) else b"")
-                for entry in entries
-            ]
+        paths = [prefix + name for name in scan(base + b"/" + prefix)]
     except (FileNotFoundError, NotADirectoryError):
         return iter(())
     # A folder is due also where `after` lies in it.
     return iter(sorted(path for path in paths if path > after or _is_above(path, after)))
+
+
+def scan(folder: bytes) -> set[bytes]:
+    """Return the names in a folder, all that are there throughout; those of folders end in a slash.
+
+    On some file systems (tmpfs) a file that is replaced changes its place in the folder, and one
+    scan may miss it or meet it twice. So scans are repeated until nothing changed during one, and
+    what any of them met counts. A folder that never rests is scanned a few times: a name is missed
+    only if it moved out of the way of each scan.
+
+    Raises:
+        OSError: The folder cannot be read, or was gone when the last scan ended.
+    """
+    names: set[bytes] = set()
+    for _ in range(_SCANS_MAX):
+        started_ns = time.time_ns()
+        changed_ns = os.stat(folder).st_mtime_ns  # noqa: PTH116 - bytes
+        with os.scandir(folder) as entries:
+            names.update(
+                entry.name + (b"/" if entry.is_dir(follow_symlinks=False) else b"")
+                for entry in entries
+            )
+        if os.stat(folder).st_mtime_ns == changed_ns < started_ns - _TICK_NS:  # noqa: PTH116
+            break
+    return names
 
 
 def _is_above(path: bytes, after: bytes) -> bool:
