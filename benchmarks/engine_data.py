@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from benchmarks.committed_data import numbered_entries
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.formats import ENTRY_SCHEMA, entries_of
+from lakebed.formats import ENTRY_SCHEMA, AddressType, Entry, entries_of
 from lakebed.graveler.graveler import Graveler
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import BranchID, Repository, RepositoryID
@@ -92,3 +93,18 @@ def tables(
         tops = pc.divide(pc.multiply(numbers, directories), count).cast(pa.string())
         keys = pc.binary_join_element_wise(tops.cast(pa.binary()), table.column("key"), b"/")
         yield table.set_column(0, ENTRY_SCHEMA.field("key"), keys)
+
+
+def some_entry(key: bytes) -> Entry:
+    """An entry that is not there yet."""
+    return Entry(
+        key=key,
+        identity=key,
+        address=f"repos/lake/branches/main/partition/{key.decode()}",
+        address_type=AddressType.RELATIVE,
+        size=1 << 20,
+        checksum="d41d8cd98f00b204e9800998ecf8427e",
+        mtime=datetime(2026, 1, 1, tzinfo=UTC),
+        content_type="application/octet-stream",
+        metadata={},
+    )

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakebed.formats import CHANGE_SCHEMA
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import StagingToken
-from lakebed.graveler.staging.values import parse
+from lakebed.graveler.staging.values import parse_all
 from lakebed.kv import Entry, Store
 
 # Few at a time: parsed messages are large, and many of them do not fit the processor's caches.
@@ -85,7 +85,7 @@ class StagedChanges:
 
 def changes_table(page: list[Entry]) -> pa.Table:
     """Return staged records as a table by `CHANGE_SCHEMA`."""
-    staged = [parse(entry.key, entry.value) for entry in page]
+    staged = parse_all(page)
     entries = [message.entry for message in staged]
     identities = [message.identity for message in staged]
     columns = {

@@ -1,5 +1,6 @@
 """A staged value: an entry with its identity, or a tombstone, as bytes of a record."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -7,6 +8,7 @@ from google.protobuf.message import DecodeError
 
 from lakebed.formats import AddressType, Entry
 from lakebed.kv import CorruptRecord
+from lakebed.kv import Entry as Record
 from lakebed.kv import entities_pb2 as pb
 
 TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
@@ -53,6 +55,18 @@ def decode(key: bytes, value: bytes) -> Entry | None:
         content_type=entry.content_type,
         metadata=dict(entry.metadata),
     )
+
+
+def parse_all(records: Sequence[Record]) -> list[pb.StagedEntry]:
+    """Return the values of staged records as messages.
+
+    Raises:
+        CorruptRecord: One of them is not a staged value.
+    """
+    try:
+        return [pb.StagedEntry.FromString(record.value) for record in records]
+    except DecodeError:
+        return [parse(record.key, record.value) for record in records]  # says which one it is
 
 
 def parse(key: bytes, value: bytes) -> pb.StagedEntry:
