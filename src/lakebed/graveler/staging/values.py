@@ -53,7 +53,7 @@ def decode(key: bytes, value: bytes) -> Entry | None:
         checksum=entry.checksum,
         mtime=_EPOCH + entry.modified_us * _MICROSECOND,
         content_type=entry.content_type,
-        metadata=dict(entry.metadata),
+        metadata=dict(entry.metadata) if entry.metadata else {},
     )
 
 
