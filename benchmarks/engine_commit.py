@@ -7,14 +7,12 @@ from time import perf_counter
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.engine_data import LAKE, MAIN, Lake, open_lake, tables
+from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, tables
 from benchmarks.report import Row
 from lakebed.formats import ENTRY_SCHEMA
-from lakebed.graveler.commit import CommitRequest
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.kv import entities_pb2 as pb
 
-REQUEST = CommitRequest(committer="benchmark", message="everything")
 AT_MOST_1_8_TIMES = 1 / 1.8
 MEAN_RANGE = 50_000
 SCAN = "SELECT key, value FROM entries WHERE partition = ? ORDER BY key"
@@ -23,6 +21,7 @@ SCAN = "SELECT key, value FROM entries WHERE partition = ? ORDER BY key"
 def measure(folder: Path, objects: int) -> Row:
     """Commit so many staged objects."""
     with open_lake(folder / "commit") as lake:
+        lake.start_worker()
         lake.stage(tables(objects))
         floors = [bare_commit(lake, folder, objects) for _ in range(2)]
         begun = perf_counter()
@@ -55,21 +54,24 @@ def bare_columns(rows: Sequence[tuple[bytes, bytes]]) -> pa.Table:
     """Parse staged rows into the columns of entries."""
     columns: list[list[object]] = [[] for _ in ENTRY_SCHEMA]
     adds = [column.append for column in columns]
-    cut = len(STAGED_PREFIX)
     for key, value in rows:
-        staged = pb.StagedEntry.FromString(value)
-        entry = staged.entry
-        values = (
-            key[cut:],
-            staged.identity,
-            entry.address,
-            entry.address_type,
-            entry.size,
-            entry.checksum,
-            entry.modified_us,
-            entry.content_type,
-            list(entry.metadata.items()) if entry.metadata else (),
-        )
-        for add, each in zip(adds, values, strict=True):
+        for add, each in zip(adds, bare_values(key, value), strict=True):
             add(each)
     return pa.table(columns, schema=ENTRY_SCHEMA)
+
+
+def bare_values(key: bytes, value: bytes) -> tuple[object, ...]:
+    """Parse a staged row into the values of `ENTRY_SCHEMA`."""
+    staged = pb.StagedEntry.FromString(value)
+    entry = staged.entry
+    return (
+        key[len(STAGED_PREFIX) :],
+        staged.identity,
+        entry.address,
+        entry.address_type,
+        entry.size,
+        entry.checksum,
+        entry.modified_us,
+        entry.content_type,
+        list(entry.metadata.items()) if entry.metadata else (),
+    )

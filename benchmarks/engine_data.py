@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from benchmarks.committed_data import numbered_entries
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.formats import ENTRY_SCHEMA, AddressType, Entry, entries_of
+from lakebed.graveler.build import LARGE_BUILD
+from lakebed.graveler.commit import CommitRequest
 from lakebed.graveler.graveler import Graveler
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import BranchID, Repository, RepositoryID
@@ -24,6 +26,7 @@ from lakebed.workers import BuildWorkers
 LAKE = RepositoryID("lake")
 MAIN = BranchID("main")
 STAGED_AT_A_TIME = 10_000
+REQUEST = CommitRequest(committer="benchmark", message="everything")
 
 
 def puts(table: pa.Table) -> Iterator[tuple[bytes, bytes]]:
@@ -61,6 +64,13 @@ class Lake:
         """The partition that writers write to now."""
         return self.graveler.branches.get(self.repository, branch).staging_token.encode()
 
+    def start_worker(self) -> None:
+        """Make a large commit elsewhere: a server that has run for a while has its worker."""
+        branch = BranchID("elsewhere")
+        self.graveler.create_branch(LAKE, branch, MAIN)
+        self.stage(tables(LARGE_BUILD), branch)
+        self.graveler.commit(LAKE, branch, REQUEST)
+
     def bare(self) -> closing[sqlite3.Connection]:
         """Open the file without Lakebed."""
         return closing(sqlite3.connect(self.file))
@@ -81,14 +91,14 @@ def open_lake(folder: Path) -> Iterator[Lake]:
 
 
 def tables(
-    count: int, *, directories: int = 10, version: int = 0, step: int = 1
+    count: int, *, directories: int = 10, version: int = 0, first: int = 0, step: int = 1
 ) -> Iterator[pa.Table]:
     """Yield every so manyth of `count` entries in order of their keys, some at a time.
 
     There are so many directories at the top: ``0/data/…`` and so on.
     """
     for begin in range(0, count, STAGED_AT_A_TIME):
-        numbers = pa.array(np.arange(begin, min(count, begin + STAGED_AT_A_TIME), step))
+        numbers = pa.array(np.arange(begin + first, min(count, begin + STAGED_AT_A_TIME), step))
         table = numbered_entries(numbers, version=version)
         tops = pc.divide(pc.multiply(numbers, directories), count).cast(pa.string())
         keys = pc.binary_join_element_wise(tops.cast(pa.binary()), table.column("key"), b"/")

@@ -5,14 +5,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from benchmarks.engine_commit import REQUEST, SCAN
-from benchmarks.engine_data import LAKE, MAIN, Lake, open_lake, tables, tombstones
+from benchmarks.engine_commit import SCAN, bare_values
+from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, tables, tombstones
 from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
 from lakebed.graveler.committed import CommonPrefix, Query
 from lakebed.graveler.graveler import Graveler
 from lakebed.graveler.keys import STAGED_PREFIX
-from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.wrappers.faults import Call, FaultyStore
 
 ResultT = TypeVar("ResultT")
@@ -45,10 +44,12 @@ def _list_all(lake: Lake) -> int:
 
 
 def _bare_parse(lake: Lake) -> float:
+    """Seconds to scan what is staged and parse it into plain Python values."""
     with lake.bare() as connection:
         begun = perf_counter()
-        for _, value in connection.execute(SCAN, (lake.token(),)):
-            pb.StagedEntry.FromString(value)
+        rows = connection.execute(SCAN, (lake.token(),))
+        while page := rows.fetchmany(Query().amount):
+            [bare_values(key, value) for key, value in page]
         return perf_counter() - begun
 
 

@@ -9,10 +9,8 @@ from threading import Barrier, Event
 from time import perf_counter
 from typing import TypeVar
 
-from benchmarks.engine_commit import REQUEST
-from benchmarks.engine_data import LAKE, MAIN, Lake, open_lake, some_entry, tables
+from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, some_entry, tables
 from benchmarks.report import Row
-from lakebed.graveler.build import LARGE_BUILD
 from lakebed.graveler.errors import NoChanges
 
 THREADS = 16
@@ -29,10 +27,8 @@ Span = tuple[float, float]
 def measure_long_commit(folder: Path, objects: int, *, alone_seconds: float) -> list[Row]:
     """Let writers write, then commit what was staged before while they go on."""
     with open_lake(folder / "long-commit") as lake:
-        # A server that has run for a while has its worker already.
-        lake.stage(tables(LARGE_BUILD))
-        lake.graveler.commit(LAKE, MAIN, REQUEST)
-        lake.stage(tables(objects, version=1))
+        lake.start_worker()
+        lake.stage(tables(objects))
         stop = Event()
         with ThreadPoolExecutor(THREADS) as pool:
             writers = [pool.submit(_write_until, stop, lake, number) for number in range(THREADS)]

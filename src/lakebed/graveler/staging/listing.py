@@ -175,7 +175,8 @@ class _MergedBlock:
         return {entry.key: entry for entry in found}
 
     def _item(self, key: bytes, committed: Entry | None) -> Entry:
-        staged = decode(key, self._puts[key]) if key in self._puts else None
+        value = self._puts.get(key)
+        staged = None if value is None else decode(key, value)
         # As a commit would: a put with the identity of the entry that is there keeps that entry.
         if staged is not None and (committed is None or committed.identity != staged.identity):
             return staged

@@ -17,6 +17,9 @@ TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
+# Many entries are decoded at a time, and to call the type would take as long as to parse them.
+_ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
+
 
 def encode(entry: Entry) -> bytes:
     """Return the value that stages an entry."""
@@ -48,7 +51,7 @@ def decode(key: bytes, value: bytes) -> Entry | None:
         key=key,
         identity=staged.identity,
         address=entry.address,
-        address_type=AddressType(entry.address_type),
+        address_type=_ADDRESS_TYPES[entry.address_type],
         size=entry.size,
         checksum=entry.checksum,
         mtime=_EPOCH + entry.modified_us * _MICROSECOND,
