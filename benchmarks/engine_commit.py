@@ -52,12 +52,8 @@ def bare_commit(lake: Lake, folder: Path, objects: int) -> float:
 
 def bare_columns(rows: Sequence[tuple[bytes, bytes]]) -> pa.Table:
     """Parse staged rows into the columns of entries."""
-    columns: list[list[object]] = [[] for _ in ENTRY_SCHEMA]
-    adds = [column.append for column in columns]
-    for key, value in rows:
-        for add, each in zip(adds, bare_values(key, value), strict=True):
-            add(each)
-    return pa.table(columns, schema=ENTRY_SCHEMA)
+    columns = zip(*[bare_values(key, value) for key, value in rows], strict=True)
+    return pa.table([list(column) for column in columns], schema=ENTRY_SCHEMA)
 
 
 def bare_values(key: bytes, value: bytes) -> tuple[object, ...]:

@@ -121,20 +121,48 @@ def test_a_tombstone_is_known_by_its_bytes() -> None:
     assert TOMBSTONE == b""
 
 
+class Reads:
+    """What listings of a lake read from its store."""
+
+    def __init__(self, lake: Staged) -> None:
+        self.calls = 0
+        self.records = 0
+        lake.store = FaultyStore(lake.store, self._count)
+
+    def _count(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        result = apply()
+        self.calls += 1
+        self.records += len(result) if isinstance(result, list) else 1
+        return result
+
+
 @pytest.mark.parametrize("where", ["committed", "staged"])
 def test_a_directory_costs_its_subdirectories(where: str) -> None:
     keys = [b"%d/%d/%05d" % (top, n % 7, n) for top in range(10) for n in range(3000)]
     contents = dict.fromkeys(sorted(keys), "x")
     lake = Staged(contents, {}, {}) if where == "committed" else Staged({}, {}, {**contents})
-    calls: list[Call] = []
-
-    def count(call: Call, apply: Callable[[], ResultT]) -> ResultT:
-        calls.append(call)
-        return apply()
-
-    lake.store = FaultyStore(lake.store, count)
+    reads = Reads(lake)
     before = lake.committed.counters.ranges_read
     items = lake.entries(Query(delimiter=b"/"))
     assert [item.key for item in items] == [b"%d/" % top for top in range(10)]
-    seeks = len(calls) + lake.committed.counters.ranges_read - before
-    assert seeks < 50
+    assert reads.calls + lake.committed.counters.ranges_read - before < 50
+    # A window is small again after each jump.
+    assert reads.records <= 10 * 100
+
+
+def test_a_page_reads_one_record_more_than_it_returns() -> None:
+    lake = Staged({}, {}, {b"%05d" % number: "x" for number in range(3000)})
+    reads = Reads(lake)
+    page = list_entries(lake.store, TOKENS, lake.committed, lake.metarange_id, Query(amount=1000))
+    assert len(page.items) == 1000
+    assert page.has_more
+    assert reads.records == 1001
+
+
+def test_tombstones_are_read_once_whatever_ranges_lie_below() -> None:
+    keys = [b"a/%05d" % number for number in range(3000)]
+    lake = Staged(dict.fromkeys([*keys, b"b"], "x"), dict.fromkeys(keys), {})
+    reads = Reads(lake)
+    items = lake.entries(Query(delimiter=b"/"))
+    assert [item.key for item in items] == [b"b"]
+    assert reads.records == len(keys)
