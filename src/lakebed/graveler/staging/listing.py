@@ -4,7 +4,8 @@ A window holds some staged changes and the committed entries of the same stretch
 a commit would merge them. Pages are filled from windows just as they are
 from ranges (`fill_page`): with a delimiter, a common prefix is found with its first key and the
 rest of it is jumped over, in staging and in ranges alike. A run of tombstones costs one scan over
-it, in windows that grow.
+it, in windows that grow; if it lies below a common prefix, no more than a look further on, unless
+nearly all of the prefix is deleted.
 """
 
 from bisect import bisect_left
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_of, entries_table
 from lakebed.graveler.committed import Committed, DiffEntry, Page, Query
-from lakebed.graveler.committed.keys import SortedKeys, one_array, successor
+from lakebed.graveler.committed.keys import SortedKeys, one_array, prefix_end, successor
 from lakebed.graveler.committed.listing import Block, DiffBlock, fill_page
 from lakebed.graveler.committed.rows import Edits, apply_rows, diff_rows
 from lakebed.graveler.errors import EntryNotFound
@@ -31,6 +32,7 @@ from lakebed.kv import Store
 
 _FIRST_WINDOW: Final = 100
 _LARGEST_WINDOW: Final = 25_000
+_PROBES: Final = 32
 
 
 def list_entries(
@@ -120,24 +122,55 @@ class _MergedWindows:
         self._staged = _StagedWindows(store, tokens, query)
         self._committed = committed
         self._metarange_id = metarange_id
-        self._prefix = query.prefix
+        self._query = query
+        self._tokens = tokens
+        self._store = store
+        self._probed: bytes | None = None
         self._block: Block[Entry] | None = None
         self._end: bytes | None = b""
 
     def seek(self, key: bytes) -> Block[Entry] | None:
-        """Return the block with the first row not below a key, which never falls."""
+        """Return the block with the first row not below a key, which never falls.
+
+        Of rows that fold into one common prefix it may be the block with any of them.
+        """
         while True:
             if self._block is not None and self._block.keys and self._block.keys[-1] >= key:
                 return self._block
             if self._end is None:
                 return None
-            self._block, self._end = self._window(max(key, self._end))
+            start = max(key, self._end)
+            self._block, self._end = self._window(start)
+            if not self._block.keys and self._end is not None:
+                self._block = self._probe(self._end)
+
+    def _probe(self, start: bytes) -> Block[Entry] | None:
+        """Look for an entry further on in a common prefix that begins with tombstones.
+
+        Those that ranges end with are known, and to ask for them in staging is one call. If one is
+        not staged, the prefix is there, and the tombstones before it need not be gone through.
+        """
+        common = self._query.folded(start)
+        if common is None or common == self._probed:
+            return None
+        self._probed = common
+        known = self._committed.known_keys(self._metarange_id, start, prefix_end(common))
+        # Some of them, all over the prefix, the last one first.
+        keys = known[:: -max(1, len(known) // _PROBES)]
+        wanted = [(token.encode(), STAGED_PREFIX + key) for key in keys for token in self._tokens]
+        found = iter(self._store.get_many(wanted) if wanted else [])
+        for key in keys:
+            staged = list(islice(found, len(self._tokens)))
+            if not any(staged):
+                entry = self._committed.get(self._metarange_id, key)
+                return _MergedBlock(entries_table([entry]), _Staged([], [], None))
+        return None
 
     def _window(self, start: bytes) -> tuple[Block[Entry], bytes | None]:
         staged = self._staged.take(start)
         end = staged.end
         base = next(
-            self._committed.scan(self._metarange_id, start=start, prefix=self._prefix),
+            self._committed.scan(self._metarange_id, start=start, prefix=self._query.prefix),
             ENTRY_SCHEMA.empty_table(),
         )
         # A long range is taken in steps: what lies behind the page is not worth merging.
