@@ -1,6 +1,7 @@
 """Listings of a branch against a plain model, with real ranges; and what they cost."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -8,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.block import MemorySettings, open_block
-from lakebed.formats import Entry, MetaRangeID, entries_table
+from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table
 from lakebed.graveler.committed import Breaks, Committed, CommonPrefix, Query
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import StagingToken
+from lakebed.graveler.staging.changes import changes_table
 from lakebed.graveler.staging.listing import list_changes, list_entries
 from lakebed.graveler.staging.values import TOMBSTONE, encode
-from lakebed.kv import Store
+from lakebed.kv import CorruptRecord, Store, Version
+from lakebed.kv import Entry as Record
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.faults import Call, FaultyStore
 from lakebed.runtime import ThreadRuntime
@@ -115,6 +118,23 @@ def test_changes_agree_with_a_plain_model(
             expected[key] = after or before
     assert {item.entry.key: item.entry for item in page.items if hasattr(item, "entry")} == expected
     assert [item.entry.key for item in page.items if hasattr(item, "entry")] == sorted(expected)
+
+
+def test_staged_records_become_rows_with_all_they_hold() -> None:
+    rich = replace(entry(b"rich", "somewhere"), metadata={"b": "2", "a": "1"}, content_type="text")
+    plain = entry(b"tidy", "elsewhere")
+    values = {b"gone": TOMBSTONE, b"rich": encode(rich), b"tidy": encode(plain)}
+    page = [Record(STAGED_PREFIX + key, value, Version(b"")) for key, value in values.items()]
+    table = changes_table(page)
+    assert table.column("key").to_pylist() == list(values)
+    assert table.column("tombstone").to_pylist() == [True, False, False]
+    assert entries_of(table.slice(1)) == [rich, plain]
+
+
+def test_a_staged_value_that_cannot_be_read_is_named() -> None:
+    page = [Record(STAGED_PREFIX + b"broken", b"\xff\xff", Version(b""))]
+    with pytest.raises(CorruptRecord, match="broken"):
+        changes_table(page)
 
 
 def test_a_tombstone_is_known_by_its_bytes() -> None:

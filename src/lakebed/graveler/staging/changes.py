@@ -98,7 +98,7 @@ def changes_table(page: list[Entry]) -> pa.Table:
         "mtime": [entry.modified_us for entry in entries],
         "content_type": [entry.content_type for entry in entries],
         # Most have none, and to ask for the items costs ten times as much as to ask for any.
-        "metadata": [entry.metadata.items() if entry.metadata else () for entry in entries],
+        "metadata": [list(entry.metadata.items()) if entry.metadata else () for entry in entries],
         "tombstone": [not identity for identity in identities],
     }
     arrays = [pa.array(columns[field.name], field.type) for field in CHANGE_SCHEMA]
