@@ -13,7 +13,7 @@ SEEDS ?= 10000
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install format lint typecheck layers check tests test test-long simulate bench-kv bench-committed proto lock clean
+.PHONY: help install format lint typecheck layers check tests test test-long simulate bench-kv bench-committed bench-engine proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -70,6 +70,9 @@ bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
 
 bench-committed: install ## the same for committed metadata
 	$(BIN)/python -m benchmarks.committed
+
+bench-engine: install ## the same for the engine: commits, writers beside them, listings
+	$(BIN)/python -m benchmarks.engine
 
 proto: install ## generate the protobuf code from the .proto files
 	$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \

@@ -4,7 +4,7 @@ Each layer draws its own tree below this root, in its own ``errors`` module, and
 S3, command line) hold one table from those errors to what goes over the wire.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class LakebedError(Exception):
@@ -12,6 +12,20 @@ class LakebedError(Exception):
 
     kind: ClassVar[str] = "error"
     """A stable name for programs; the message is for people and may change."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors travel between processes. By default they would be made anew from their message,
+        # which is not what most of their constructors take.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(
+    error_type: type[LakebedError], arguments: tuple[Any, ...], state: dict[str, Any]
+) -> LakebedError:
+    error = error_type.__new__(error_type)
+    error.args = arguments
+    error.__dict__.update(state)
+    return error
 
 
 class MissingExtraError(LakebedError, ImportError):

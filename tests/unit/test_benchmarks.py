@@ -13,7 +13,10 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     ("name", "operations"),
-    [("kv", ["get ", "scan", "set_if ", "set, 16", "get, 16 threads", "set_if, 16 threads"])],
+    [
+        ("kv", ["get ", "scan", "set_if ", "set, 16", "get, 16 threads", "set_if, 16 threads"]),
+        ("engine", ["commit of", "same while", "racing", "list 480", "list 10", "read a", "merge"]),
+    ],
 )
 def test_a_benchmark_runs(name: str, operations: list[str]) -> None:
     done = subprocess.run(

@@ -1,10 +1,14 @@
 """Programs catch these errors by class and read their kinds: both are part of the interface."""
 
 import importlib
+import pickle
 import pkgutil
 
+import pytest
+
 import lakebed
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, MissingExtraError
+from lakebed.graveler.errors import MissingFile, UnsortedEntries
 from lakebed.kv import errors as kv
 
 
@@ -33,3 +37,22 @@ def test_the_tree_of_the_store() -> None:
     assert issubclass(kv.StoreUnavailable, kv.OutcomeUnknown)
     assert not issubclass(kv.PredicateFailed, kv.OutcomeUnknown)
     assert str(kv.KeyNotFound(b"p", b"k")) == "no key b'k' in partition b'p'"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        kv.KeyNotFound(b"p", b"k"),
+        kv.PredicateFailed(b"p", b"k"),
+        kv.StoreUnavailable("gone"),
+        MissingFile("local://lake/range"),
+        UnsortedEntries(b"b", b"a"),
+        MissingExtraError("a store", "postgres"),
+    ],
+    ids=lambda error: error.kind,
+)
+def test_an_error_survives_the_way_to_another_process(error: LakebedError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)

@@ -30,13 +30,11 @@ it seals anyway: nobody stands still because of another's trouble.
 Losers delete nothing. Their commit records are harmless, since nobody was told their ids.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lakebed.block import Namespace
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
-from lakebed.graveler.committed import Committed, Summary
+from lakebed.graveler.build import Build, BuildRequest, Built
 from lakebed.graveler.errors import BranchNotFound, NoChanges, TooManyTries
 from lakebed.graveler.hooks import Hooks, Offer
 from lakebed.graveler.model import Branch, BranchID, Commit, Repository, StagingToken
@@ -44,8 +42,6 @@ from lakebed.graveler.publish import Publisher
 from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.refs.commits import Commits
 from lakebed.graveler.settings import EngineSettings
-from lakebed.graveler.staging.changes import StagedChanges
-from lakebed.kv import Store
 from lakebed.runtime import Runtime
 
 
@@ -83,12 +79,9 @@ class _Build:
 
     head: Commit
     tokens: tuple[StagingToken, ...]
-    held: frozenset[StagingToken]
-    """Those of the tokens that held changes when they were scanned."""
-    metarange_id: MetaRangeID
-    summary: Summary
+    made: Built
     scanned_at: float
-    """When the scan began, on the monotonic clock."""
+    """No later than the scan began, on the monotonic clock."""
 
     def fits(self, branch: Branch, tokens: tuple[StagingToken, ...]) -> bool:
         """Whether it obeys the rule of publishing for this record."""
@@ -100,21 +93,19 @@ class Committer:
 
     def __init__(
         self,
-        store: Store,
         branches: Branches,
         commits: Commits,
         publisher: Publisher,
-        committed_in: Callable[[Namespace], Committed],
+        build: Build,
         runtime: Runtime,
         *,
         hooks: Hooks,
         settings: EngineSettings,
     ) -> None:
-        self._store = store
         self._branches = branches
         self._commits = commits
         self._publisher = publisher
-        self._committed_in = committed_in
+        self._make = build
         self._runtime = runtime
         self._hooks = hooks
         self._settings = settings
@@ -174,7 +165,7 @@ class Committer:
                 build = self._build(repository, current, tokens)
                 first = first or build
                 commit = None
-            if not build.summary and not request.allow_empty:
+            if not build.made.summary and not request.allow_empty:
                 current = self._trim_or_raise(repository, current, tokens)
                 continue
             if commit is None:
@@ -197,11 +188,8 @@ class Committer:
         self.builds += 1
         head = self._commits.get(repository, branch.commit_id)
         scanned_at = self._runtime.monotonic()
-        changes = StagedChanges(self._store, tokens)
-        committed = self._committed_in(repository.namespace)
-        applied = committed.apply(MetaRangeID(head.metarange_id), changes.tables())
-        held = frozenset(changes.held)
-        return _Build(head, tokens, held, applied.metarange_id, applied.summary, scanned_at)
+        request = BuildRequest(repository.namespace, MetaRangeID(head.metarange_id), tokens)
+        return _Build(head, tokens, self._make(request), scanned_at)
 
     def _trim_or_raise(
         self, repository: Repository, branch: Branch, tokens: tuple[StagingToken, ...]
@@ -223,14 +211,14 @@ class Committer:
         request: CommitRequest,
         offered: set[MetaRangeID],
     ) -> Commit:
-        if build.metarange_id not in offered:
+        if build.made.metarange_id not in offered:
             self._hooks.before_commit(_offer(repository, branch, build, request))
-            offered.add(build.metarange_id)
+            offered.add(build.made.metarange_id)
         return self._commits.add(
             repository,
             committer=request.committer,
             message=request.message,
-            metarange_id=build.metarange_id,
+            metarange_id=build.made.metarange_id,
             parents=[build.head],
             metadata=request.metadata,
             created_us=request.created_us,
@@ -241,9 +229,9 @@ class Committer:
         self, repository: Repository, branch: Branch, first: _Build | None
     ) -> CommitResult | None:
         """Find the commit that took our tokens along; None: some were discarded, or never read."""
-        if first is None or not first.held:
+        if first is None or not first.made.held:
             return None
-        missing = set(first.held)
+        missing = set(first.made.held)
         taker: Commit | None = None
         for commit in self._publisher.first_parents(repository, branch.commit_id):
             if commit.generation <= first.head.generation:
@@ -271,7 +259,7 @@ def _offer(repository: Repository, branch: Branch, build: _Build, request: Commi
         operation="commit",
         repository=repository,
         branch=branch.id,
-        metarange_id=build.metarange_id,
+        metarange_id=build.made.metarange_id,
         parents=(build.head.id,),
         message=request.message,
         committer=request.committer,

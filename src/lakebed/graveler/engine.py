@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakebed.block import Namespace
+from lakebed.graveler.build import Build, build_by_size, build_here
 from lakebed.graveler.clean import CleanBranches
 from lakebed.graveler.commit import Committer
 from lakebed.graveler.committed import Committed
@@ -42,10 +43,14 @@ def assemble(
     *,
     hooks: Hooks | None = None,
     settings: EngineSettings | None = None,
+    build_large: Build | None = None,
 ) -> Engine:
-    """Put an engine together."""
+    """Put an engine together; without a `build_large`, it builds all commits where it is called."""
     hooks = hooks or Hooks()
     settings = settings or EngineSettings()
+    build = build_here(store, committed_in)
+    if build_large is not None:
+        build = build_by_size(store, build, build_large)
     branches = Branches(store, runtime)
     commits = Commits(store, runtime)
     reader = Reader(store, branches, commits, committed_in, runtime, settings)
@@ -58,11 +63,10 @@ def assemble(
         reader=reader,
         writer=Writer(store, branches, reader, settings),
         committer=Committer(
-            store,
             branches,
             commits,
             publisher,
-            committed_in,
+            build,
             runtime,
             hooks=hooks,
             settings=settings,

@@ -7,6 +7,7 @@ records (lists of repositories, branches, tags and commits; logs) is on the part
 
 from lakebed.block import BlockStore
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
+from lakebed.graveler.build import Build
 from lakebed.graveler.commit import CommitRequest, CommitResult
 from lakebed.graveler.committed import Cache, DiffEntry, Page, Query
 from lakebed.graveler.committed_for import committed_for
@@ -53,14 +54,31 @@ class Graveler:
         runtime: Runtime | None = None,
         hooks: Hooks | None = None,
         settings: EngineSettings | None = None,
+        build_large: Build | None = None,
     ) -> None:
+        """Put an engine on a store and a storage.
+
+        Args:
+            store: All that changes.
+            block: The files that never do.
+            runtime: Clock, chance and concurrency; the real ones if there is none.
+            hooks: What to run before and after operations.
+            settings: Times and bounds.
+            build_large: Builds large commits. In a process with many writers, they belong into
+                another (`lakebed.workers`); if there is none, all are built in this one.
+        """
         self._store = store
         self._block = block
         self._runtime = runtime or ThreadRuntime()
         self._hooks = hooks or Hooks()
         self._committed_in = committed_for(block, self._runtime, Cache(self._runtime))
         self._engine = assemble(
-            store, self._runtime, self._committed_in, hooks=self._hooks, settings=settings
+            store,
+            self._runtime,
+            self._committed_in,
+            hooks=self._hooks,
+            settings=settings,
+            build_large=build_large,
         )
         self.branches = self._engine.branches
         self.tags = self._engine.tags

@@ -5,7 +5,7 @@ real one is compared with.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -105,6 +105,12 @@ class ModelCommitted(Committed):
         keys = [key for key in sorted(contents) if key >= start and key.startswith(prefix)]
         if keys:
             yield entries_table(contents[key] for key in keys)
+
+    def known_keys(
+        self, metarange_id: MetaRangeID, start: bytes, end: bytes | None
+    ) -> Sequence[bytes]:
+        keys = [key for key in sorted(self._load(metarange_id)) if key >= start]
+        return [key for key in keys if end is None or key < end][-1:]
 
     def _load(self, metarange_id: MetaRangeID) -> Contents:
         contents = self._gate("load", lambda: self._metaranges[metarange_id])

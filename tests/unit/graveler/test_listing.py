@@ -1,6 +1,7 @@
 """Listings of a branch against a plain model, with real ranges; and what they cost."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -8,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.block import MemorySettings, open_block
-from lakebed.formats import Entry, MetaRangeID, entries_table
+from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table
 from lakebed.graveler.committed import Breaks, Committed, CommonPrefix, Query
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import StagingToken
+from lakebed.graveler.staging.changes import changes_table
 from lakebed.graveler.staging.listing import list_changes, list_entries
 from lakebed.graveler.staging.values import TOMBSTONE, encode
-from lakebed.kv import Store
+from lakebed.kv import CorruptRecord, Store, Version
+from lakebed.kv import Entry as Record
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.faults import Call, FaultyStore
 from lakebed.runtime import ThreadRuntime
@@ -117,24 +120,80 @@ def test_changes_agree_with_a_plain_model(
     assert [item.entry.key for item in page.items if hasattr(item, "entry")] == sorted(expected)
 
 
+def test_staged_records_become_rows_with_all_they_hold() -> None:
+    rich = replace(entry(b"rich", "somewhere"), metadata={"b": "2", "a": "1"}, content_type="text")
+    plain = entry(b"tidy", "elsewhere")
+    values = {b"gone": TOMBSTONE, b"rich": encode(rich), b"tidy": encode(plain)}
+    page = [Record(STAGED_PREFIX + key, value, Version(b"")) for key, value in values.items()]
+    table = changes_table(page)
+    assert table.column("key").to_pylist() == list(values)
+    assert table.column("tombstone").to_pylist() == [True, False, False]
+    assert entries_of(table.slice(1)) == [rich, plain]
+
+
+def test_a_staged_value_that_cannot_be_read_is_named() -> None:
+    page = [Record(STAGED_PREFIX + b"broken", b"\xff\xff", Version(b""))]
+    with pytest.raises(CorruptRecord, match="broken"):
+        changes_table(page)
+
+
 def test_a_tombstone_is_known_by_its_bytes() -> None:
     assert TOMBSTONE == b""
 
 
+class Reads:
+    """What listings of a lake read from its store."""
+
+    def __init__(self, lake: Staged) -> None:
+        self.calls = 0
+        self.records = 0
+        lake.store = FaultyStore(lake.store, self._count)
+
+    def _count(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        result = apply()
+        self.calls += 1
+        self.records += len(result) if isinstance(result, list) else 1  # of pages and bulk reads
+        return result
+
+
 @pytest.mark.parametrize("where", ["committed", "staged"])
 def test_a_directory_costs_its_subdirectories(where: str) -> None:
-    keys = [b"%d/%d/%05d" % (top, n % 7, n) for top in range(10) for n in range(3000)]
+    keys = [b"%d/%d/%05d" % (top, n % 7, n) for top in range(10) for n in range(600)]
     contents = dict.fromkeys(sorted(keys), "x")
     lake = Staged(contents, {}, {}) if where == "committed" else Staged({}, {}, {**contents})
-    calls: list[Call] = []
-
-    def count(call: Call, apply: Callable[[], ResultT]) -> ResultT:
-        calls.append(call)
-        return apply()
-
-    lake.store = FaultyStore(lake.store, count)
+    reads = Reads(lake)
     before = lake.committed.counters.ranges_read
     items = lake.entries(Query(delimiter=b"/"))
     assert [item.key for item in items] == [b"%d/" % top for top in range(10)]
-    seeks = len(calls) + lake.committed.counters.ranges_read - before
-    assert seeks < 50
+    assert reads.calls + lake.committed.counters.ranges_read - before < 50
+    # A window is small again after each jump.
+    assert reads.records <= 10 * 100
+
+
+def test_a_page_reads_one_record_more_than_it_returns() -> None:
+    lake = Staged({}, {}, {b"%05d" % number: "x" for number in range(3000)})
+    reads = Reads(lake)
+    page = list_entries(lake.store, TOKENS, lake.committed, lake.metarange_id, Query(amount=1000))
+    assert len(page.items) == 1000
+    assert page.has_more
+    assert reads.records == 1001
+
+
+def test_tombstones_are_read_once_whatever_ranges_lie_below() -> None:
+    keys = [b"a/%05d" % number for number in range(3000)]
+    lake = Staged(dict.fromkeys([*keys, b"b"], "x"), dict.fromkeys(keys), {})
+    reads = Reads(lake)
+    items = lake.entries(Query(delimiter=b"/"))
+    assert [item.key for item in items] == [b"b"]
+    probes = 2 * len(TOKENS) * 32
+    assert reads.records <= len(keys) + probes
+
+
+def test_a_prefix_that_begins_with_tombstones_is_found_by_what_is_left() -> None:
+    keys = [b"a/%05d" % number for number in range(3000)]
+    gone = dict.fromkeys(keys[:2000])
+    lake = Staged(dict.fromkeys([*keys, b"b"], "x"), gone, {})
+    reads = Reads(lake)
+    items = lake.entries(Query(delimiter=b"/"))
+    assert [item.key for item in items] == [b"a/", b"b"]
+    assert reads.records < 300

@@ -45,7 +45,9 @@ def change_windows(batches: Iterable[Batch]) -> Iterator[Edits]:
         keys, gone = _keys_and_tombstones(table)
         check_rising(keys, before)
         before = keys[-1].as_py()
-        yield Edits(conform_entries(table.filter(pc.invert(gone))), keys.filter(gone))
+        # Most windows have no tombstone: do not copy them.
+        puts = table.filter(pc.invert(gone)) if gone.true_count else table
+        yield Edits(conform_entries(puts), keys.filter(gone))
 
 
 def _keys_and_tombstones(table: pa.Table) -> tuple[pa.Array, pa.Array]:

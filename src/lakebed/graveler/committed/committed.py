@@ -1,6 +1,6 @@
 """Committed metadata: the entries of commits, immutable, named by their content."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -169,6 +169,16 @@ class Committed:
             rows = found.between(start, end)
             if rows.num_rows:
                 yield rows
+
+    def known_keys(
+        self, metarange_id: MetaRangeID, start: bytes, end: bytes | None
+    ) -> Sequence[bytes]:
+        """Return some keys from `start` up to, not including, `end`, without reading a range.
+
+        They are those that ranges end with; so from one of them to the next lies a range at most.
+        """
+        refs = window(self._files.metarange(metarange_id), start, end)
+        return [ref.max_key for ref in refs if end is None or ref.max_key < end]
 
     def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
         """Return a page of entries and common prefixes."""

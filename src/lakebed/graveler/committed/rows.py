@@ -72,6 +72,8 @@ def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
 
     A put with the identity of the entry that is there keeps that entry, address and all.
     """
+    if not base.num_rows:
+        return edits.puts, Summary(added=edits.puts.num_rows)
     base_keys = one_array(base, "key")
     found = pc.index_in(one_array(edits.puts, "key"), value_set=base_keys)
     added = pc.is_null(found)

@@ -18,6 +18,8 @@ COMMIT_VERSION: Final = 1
 FIRST_GENERATION: Final = 1
 _NONCE_BYTES: Final = 16
 
+CACHE_ENTRIES: Final = 10_000
+
 
 class Commits:
     """The commits of all repositories."""
@@ -25,6 +27,8 @@ class Commits:
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
+        # Nearly every read of a branch asks for its head, which never changes.
+        self._cache: dict[tuple[bytes, CommitID], Commit] = {}
 
     def get(self, repository: Repository, commit_id: CommitID) -> Commit:
         """Return a commit.
@@ -32,10 +36,16 @@ class Commits:
         Raises:
             CommitNotFound: There is none with this id.
         """
+        cached = self._cache.get((repository.partition, commit_id))
+        if cached is not None:
+            return cached
         record = self._records(repository).find(commit_id.encode())
         if record is None:
             raise CommitNotFound(commit_id)
-        return _commit(record)
+        if len(self._cache) >= CACHE_ENTRIES:
+            self._cache.clear()
+        found = self._cache[repository.partition, commit_id] = _commit(record)
+        return found
 
     def add(
         self,

@@ -1,32 +1,38 @@
 """Pages of a branch: what is staged laid over what is committed, a window of keys at a time.
 
 A window holds some staged changes and the committed entries of the same stretch of keys, merged as
-a commit would merge them, whole columns at a time. Pages are filled from windows just as they are
+a commit would merge them. Pages are filled from windows just as they are
 from ranges (`fill_page`): with a delimiter, a common prefix is found with its first key and the
 rest of it is jumped over, in staging and in ranges alike. A run of tombstones costs one scan over
-it, in windows that grow.
+it, in windows that grow; if it lies below a common prefix, no more than a look further on, unless
+nearly all of the prefix is deleted.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_table
+from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_of, entries_table
 from lakebed.graveler.committed import Committed, DiffEntry, Page, Query
-from lakebed.graveler.committed.keys import SortedKeys, one_array, successor
-from lakebed.graveler.committed.listing import DiffBlock, EntryBlock, fill_page
+from lakebed.graveler.committed.keys import SortedKeys, one_array, prefix_end, successor
+from lakebed.graveler.committed.listing import Block, DiffBlock, fill_page
 from lakebed.graveler.committed.rows import Edits, apply_rows, diff_rows
 from lakebed.graveler.errors import EntryNotFound
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import StagingToken
 from lakebed.graveler.staging.changes import StagedChanges, changes_table
+from lakebed.graveler.staging.values import TOMBSTONE, decode
+from lakebed.kv import Entry as Record
 from lakebed.kv import Store
 
 _FIRST_WINDOW: Final = 100
 _LARGEST_WINDOW: Final = 25_000
+_PROBES: Final = 32
 
 
 def list_entries(
@@ -51,6 +57,22 @@ def list_changes(
     return fill_page(_ChangeWindows(store, tokens, committed, metarange_id, query), query)
 
 
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """Neighbouring staged records."""
+
+    keys: list[bytes]
+    """In order, without `STAGED_PREFIX`."""
+    records: list[Record]
+    end: bytes | None
+    """The key up to which they are complete; None: to the end of the prefix."""
+
+    def between(self, start: bytes, end: bytes | None) -> "_Staged":
+        first = bisect_left(self.keys, start)
+        last = len(self.keys) if end is None else bisect_left(self.keys, end, first)
+        return _Staged(self.keys[first:last], self.records[first:last], end)
+
+
 class _StagedWindows:
     """Staged changes, some at a time, from any key on."""
 
@@ -58,24 +80,32 @@ class _StagedWindows:
         self._store = store
         self._tokens = tokens
         self._prefix = query.prefix
-        # A page with a delimiter jumps about; one without reads on.
-        self._size = _FIRST_WINDOW if query.delimiter else max(_FIRST_WINDOW, query.amount)
+        # A page with a delimiter jumps about; one without reads on, and looks for what follows it.
+        self._first_size = _FIRST_WINDOW if query.delimiter else query.amount + 1
+        self._size = self._first_size
+        self._held: _Staged | None = None
 
-    def take(self, start: bytes) -> tuple[Edits, bytes | None]:
-        """Return the changes from a key on, and the key up to which they are complete.
+    def take(self, start: bytes) -> _Staged:
+        """Return changes from a key on, which never falls; what was read before is not read again.
 
-        None: they are complete to the end of the prefix.
+        Windows grow while they follow upon each other, and are small again after a jump.
         """
+        held = self._held
+        if held is None:
+            held = self._held = self._read(start)
+        elif held.end is not None and start >= held.end:
+            grown = min(self._size * 4, _LARGEST_WINDOW)
+            self._size = grown if start == held.end else self._first_size
+            held = self._held = self._read(start)
+        return held.between(start, held.end)
+
+    def _read(self, start: bytes) -> _Staged:
         changes = StagedChanges(
             self._store, self._tokens, start=start, prefix=self._prefix, limit=self._size
         )
-        page = list(islice(changes.rows(), self._size))
-        end = successor(page[-1].key[len(STAGED_PREFIX) :]) if len(page) == self._size else None
-        self._size = min(self._size * 4, _LARGEST_WINDOW)
-        puts = [record for record in page if record.value]
-        removals = [record.key[len(STAGED_PREFIX) :] for record in page if not record.value]
-        entries = changes_table(puts).select(ENTRY_SCHEMA.names).cast(ENTRY_SCHEMA)
-        return Edits(entries, pa.array(removals, pa.binary())), end
+        records = list(islice(changes.rows(), self._size))
+        keys = [record.key[len(STAGED_PREFIX) :] for record in records]
+        return _Staged(keys, records, successor(keys[-1]) if len(keys) == self._size else None)
 
 
 class _MergedWindows:
@@ -92,32 +122,112 @@ class _MergedWindows:
         self._staged = _StagedWindows(store, tokens, query)
         self._committed = committed
         self._metarange_id = metarange_id
-        self._prefix = query.prefix
-        self._block: EntryBlock | None = None
+        self._query = query
+        self._tokens = tokens
+        self._store = store
+        self._probed: bytes | None = None
+        self._block: Block[Entry] | None = None
         self._end: bytes | None = b""
 
-    def seek(self, key: bytes) -> EntryBlock | None:
-        """Return the block with the first row not below a key, which never falls."""
+    def seek(self, key: bytes) -> Block[Entry] | None:
+        """Return the block with the first row not below a key, which never falls.
+
+        Of rows that fold into one common prefix it may be the block with any of them.
+        """
         while True:
             if self._block is not None and self._block.keys and self._block.keys[-1] >= key:
                 return self._block
             if self._end is None:
                 return None
-            self._block, self._end = self._window(max(key, self._end))
+            start = max(key, self._end)
+            self._block, self._end = self._window(start)
+            if not self._block.keys and self._end is not None:
+                self._block = self._probe(self._end)
 
-    def _window(self, start: bytes) -> tuple[EntryBlock, bytes | None]:
-        edits, end = self._staged.take(start)
+    def _probe(self, start: bytes) -> Block[Entry] | None:
+        """Look for an entry further on in a common prefix that begins with tombstones.
+
+        Those that ranges end with are known, and to ask for them in staging is one call. If one is
+        not staged, the prefix is there, and the tombstones before it need not be gone through.
+        """
+        common = self._query.folded(start)
+        if common is None or common == self._probed:
+            return None
+        self._probed = common
+        known = self._committed.known_keys(self._metarange_id, start, prefix_end(common))
+        # Some of them, all over the prefix, the last one first.
+        keys = known[:: -max(1, len(known) // _PROBES)]
+        wanted = [(token.encode(), STAGED_PREFIX + key) for key in keys for token in self._tokens]
+        found = iter(self._store.get_many(wanted) if wanted else [])
+        for key in keys:
+            staged = list(islice(found, len(self._tokens)))
+            if not any(staged):
+                entry = self._committed.get(self._metarange_id, key)
+                return _MergedBlock(entries_table([entry]), _Staged([], [], None))
+        return None
+
+    def _window(self, start: bytes) -> tuple[Block[Entry], bytes | None]:
+        staged = self._staged.take(start)
+        end = staged.end
         base = next(
-            self._committed.scan(self._metarange_id, start=start, prefix=self._prefix),
+            self._committed.scan(self._metarange_id, start=start, prefix=self._query.prefix),
             ENTRY_SCHEMA.empty_table(),
         )
         # A long range is taken in steps: what lies behind the page is not worth merging.
         base = base.slice(0, _LARGEST_WINDOW)
-        if base.num_rows:
-            committed_end = successor(base.column("key")[-1].as_py())
+        keys = SortedKeys(one_array(base, "key"))
+        if keys:
+            committed_end = successor(keys[-1])
             end = committed_end if end is None else min(end, committed_end)
-        merged, _ = apply_rows(_below(base, end), _edits_below(edits, end))
-        return EntryBlock(merged, SortedKeys(one_array(merged, "key"))), end
+            base = base.slice(0, keys.find(end))
+        return _MergedBlock(base, staged.between(start, end)), end
+
+
+class _MergedBlock:
+    """Neighbouring entries, staged and committed; see `Block`.
+
+    They are merged by their keys alone. Staged values are parsed when they are asked for: most of
+    those below a common prefix never are.
+    """
+
+    def __init__(self, base: pa.Table, staged: _Staged) -> None:
+        self._base = base
+        records = zip(staged.keys, staged.records, strict=True)
+        self._puts = {key: record.value for key, record in records if record.value != TOMBSTONE}
+        self._array = _visible(one_array(base, "key"), staged.keys, list(self._puts))
+        self.keys = SortedKeys(self._array)
+
+    def items(self, first: int, last: int) -> list[Entry]:
+        wanted = self._array.slice(first, last - first)
+        committed = self._committed(wanted)
+        return [self._item(key, committed.get(key)) for key in wanted.to_pylist()]
+
+    def _committed(self, wanted: pa.Array) -> dict[bytes, Entry]:
+        rows = pc.index_in(wanted, value_set=one_array(self._base, "key")).drop_null()
+        found = entries_of(self._base.take(rows)) if len(rows) else []
+        return {entry.key: entry for entry in found}
+
+    def _item(self, key: bytes, committed: Entry | None) -> Entry:
+        value = self._puts.get(key)
+        staged = None if value is None else decode(key, value)
+        # As a commit would: a put with the identity of the entry that is there keeps that entry.
+        if staged is not None and (committed is None or committed.identity != staged.identity):
+            return staged
+        assert committed is not None, "a key is staged or committed"
+        return committed
+
+
+def _visible(committed: pa.Array, staged: list[bytes], puts: list[bytes]) -> pa.Array:
+    """Return the keys that are there, in order: all puts, and those committed but not staged."""
+    if not staged:
+        return committed
+    put_keys = pa.array(puts, pa.binary())
+    hidden = pc.is_in(committed, value_set=pa.array(staged, pa.binary()))
+    kept = committed.filter(pc.invert(hidden))
+    if not len(kept):
+        return put_keys
+    both = pa.concat_arrays([kept, put_keys])
+    return both.take(pc.sort_indices(both)) if puts else kept
 
 
 class _ChangeWindows:
@@ -144,7 +254,9 @@ class _ChangeWindows:
                 return self._block
             if self._end is None:
                 return None
-            edits, self._end = self._staged.take(max(key, self._end))
+            staged = self._staged.take(max(key, self._end))
+            self._end = staged.end
+            edits = _edits(staged)
             before = self._committed_rows(edits)
             after, _ = apply_rows(before, edits)
             self._block = DiffBlock(diff_rows(before, after))
@@ -161,12 +273,9 @@ class _ChangeWindows:
         return entries_table(found)
 
 
-def _below(rows: pa.Table, end: bytes | None) -> pa.Table:
-    return rows if end is None else rows.filter(pc.less(rows.column("key"), pa.scalar(end)))
-
-
-def _edits_below(edits: Edits, end: bytes | None) -> Edits:
-    if end is None:
-        return edits
-    removals = edits.removals.filter(pc.less(edits.removals, pa.scalar(end, pa.binary())))
-    return Edits(_below(edits.puts, end), removals)
+def _edits(staged: _Staged) -> Edits:
+    puts = [record for record in staged.records if record.value != TOMBSTONE]
+    records = zip(staged.keys, staged.records, strict=True)
+    removals = [key for key, record in records if record.value == TOMBSTONE]
+    entries = changes_table(puts).select(ENTRY_SCHEMA.names).cast(ENTRY_SCHEMA)
+    return Edits(entries, pa.array(removals, pa.binary()))

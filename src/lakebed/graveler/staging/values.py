@@ -1,5 +1,6 @@
 """A staged value: an entry with its identity, or a tombstone, as bytes of a record."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -7,6 +8,7 @@ from google.protobuf.message import DecodeError
 
 from lakebed.formats import AddressType, Entry
 from lakebed.kv import CorruptRecord
+from lakebed.kv import Entry as Record
 from lakebed.kv import entities_pb2 as pb
 
 TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
@@ -14,6 +16,9 @@ TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+
+# Many entries are decoded at a time, and to call the type would take as long as to parse them.
+_ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
 
 
 def encode(entry: Entry) -> bytes:
@@ -46,13 +51,25 @@ def decode(key: bytes, value: bytes) -> Entry | None:
         key=key,
         identity=staged.identity,
         address=entry.address,
-        address_type=AddressType(entry.address_type),
+        address_type=_ADDRESS_TYPES[entry.address_type],
         size=entry.size,
         checksum=entry.checksum,
         mtime=_EPOCH + entry.modified_us * _MICROSECOND,
         content_type=entry.content_type,
-        metadata=dict(entry.metadata),
+        metadata=dict(entry.metadata) if entry.metadata else {},
     )
+
+
+def parse_all(records: Sequence[Record]) -> list[pb.StagedEntry]:
+    """Return the values of staged records as messages.
+
+    Raises:
+        CorruptRecord: One of them is not a staged value.
+    """
+    try:
+        return [pb.StagedEntry.FromString(record.value) for record in records]
+    except DecodeError:
+        return [parse(record.key, record.value) for record in records]  # says which one it is
 
 
 def parse(key: bytes, value: bytes) -> pb.StagedEntry:

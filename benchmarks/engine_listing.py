@@ -1,0 +1,96 @@
+"""Listings of a branch: of what is staged, of directories, and of what is all but deleted."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import TypeVar
+
+from benchmarks.engine_commit import SCAN, bare_values
+from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, tables, tombstones
+from benchmarks.report import Row
+from lakebed.block import LocalSettings, open_block
+from lakebed.graveler.committed import CommonPrefix, Query
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.keys import STAGED_PREFIX
+from lakebed.kv.wrappers.faults import Call, FaultyStore
+
+ResultT = TypeVar("ResultT")
+
+AT_MOST_4_TIMES = 1 / 4
+SEEKS = 50
+
+
+def measure_pages(folder: Path, objects: int) -> Row:
+    """List staged objects page by page."""
+    with open_lake(folder / "pages") as lake:
+        lake.stage(tables(objects))
+        floors, ours = [], []
+        for _ in range(2):
+            floors.append(_bare_parse(lake))
+            begun = perf_counter()
+            assert _list_all(lake) == objects
+            ours.append(perf_counter() - begun)
+    operation = f"list {objects:,} staged objects by 1,000"
+    return Row(operation, "sqlite", objects / min(ours), min(floors) / min(ours), AT_MOST_4_TIMES)
+
+
+def _list_all(lake: Lake) -> int:
+    count, after, has_more = 0, b"", True
+    while has_more:
+        page = lake.graveler.list_entries(LAKE, MAIN, Query(after=after))
+        count += len(page.items)
+        after, has_more = page.items[-1].key, page.has_more
+    return count
+
+
+def _bare_parse(lake: Lake) -> float:
+    """Seconds to scan what is staged and parse it into plain Python values."""
+    with lake.bare() as connection:
+        begun = perf_counter()
+        rows = connection.execute(SCAN, (lake.token(),))
+        while page := rows.fetchmany(Query().amount):
+            [bare_values(key, value) for key, value in page]
+        return perf_counter() - begun
+
+
+def measure_directories(folder: Path, objects: int) -> list[Row]:
+    """List ten directories over many objects, then the same when all, or all but one, are gone."""
+    with open_lake(folder / "directories") as lake:
+        lake.stage(tables(objects))
+        rows = [_directories(folder, lake, "staged")]
+        lake.graveler.commit(LAKE, MAIN, REQUEST)
+        rows.append(_directories(folder, lake, "committed"))
+        lake.stage(tables(objects), values=tombstones)
+        rows.append(_emptied(lake, 0, f"list a directory under {objects:,} tombstones"))
+        last = max(table.column("key")[-1].as_py() for table in tables(objects))
+        lake.store.delete(lake.token(), STAGED_PREFIX + last)
+        rows.append(_emptied(lake, 1, "same, with one object left at the end"))
+    return rows
+
+
+def _directories(folder: Path, lake: Lake, where: str) -> Row:
+    """Count what a listing, by an engine with nothing in its cache, asks store and storage for."""
+    calls: list[Call] = []
+
+    def count(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        calls.append(call)
+        return apply()
+
+    store = FaultyStore(lake.store, count)
+    graveler = Graveler(store, open_block(LocalSettings(folder / "directories" / "blocks")))
+    begun = perf_counter()
+    page = graveler.list_entries(LAKE, MAIN, Query(delimiter=b"/"))
+    seconds = perf_counter() - begun
+    assert page.items == [CommonPrefix(b"%d/" % number) for number in range(10)]
+    counters = graveler._committed_in(lake.repository.namespace).counters  # noqa: SLF001
+    seeks = len(calls) + counters.ranges_read + counters.metaranges_read
+    operation = f"list 10 directories, {where} ({seeks} seeks)"
+    return Row(operation, "sqlite", 1 / seconds, SEEKS / seeks, 1.0)
+
+
+def _emptied(lake: Lake, directories: int, operation: str) -> Row:
+    begun = perf_counter()
+    page = lake.graveler.list_entries(LAKE, MAIN, Query(delimiter=b"/"))
+    seconds = perf_counter() - begun
+    assert len(page.items) == directories
+    return Row(f"{operation} ({seconds:.1f} s)", "sqlite", 1 / seconds, None, None)

@@ -1,0 +1,54 @@
+"""Reads of single keys, and a merge of two branches that went far apart; nobody judges these."""
+
+import random
+from pathlib import Path
+from time import perf_counter
+
+import pyarrow as pa
+
+from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, tables
+from benchmarks.engine_writers import THREADS, in_threads
+from benchmarks.report import Row
+from lakebed.graveler.model import BranchID
+from lakebed.graveler.moves import MergeRequest
+
+DEV = BranchID("dev")
+
+
+def measure(folder: Path, objects: int, *, changes: int, reads: int) -> list[Row]:
+    """Read keys while they are staged and when they are committed; then merge."""
+    with open_lake(folder / "reading") as lake:
+        staged = list(tables(objects // 10))
+        lake.stage(staged)
+        keys = pa.concat_tables(staged).column("key").to_pylist()
+        rows = [_reads(lake, keys, reads, "staged")]
+        lake.stage(tables(objects))
+        lake.graveler.commit(LAKE, MAIN, REQUEST)
+        rows.append(_reads(lake, keys, reads, "committed"))
+        return [*rows, _merge(lake, objects, objects // changes)]
+
+
+def _reads(lake: Lake, keys: list[bytes], reads: int, where: str) -> Row:
+    def read(thread: int) -> None:
+        chance = random.Random(thread)
+        for key in chance.choices(keys, k=reads):
+            lake.graveler.get(LAKE, "main", key)
+
+    read(0)  # what is committed comes into the cache
+    seconds, _ = in_threads(read)
+    return Row(f"read a {where} key, 16 threads", "sqlite", THREADS * reads / seconds, None, None)
+
+
+def _merge(lake: Lake, objects: int, step: int) -> Row:
+    """Change every so manyth object on two branches, others on each, and merge them."""
+    lake.graveler.create_branch(LAKE, DEV, "main")
+    for branch, version in ((MAIN, 1), (DEV, 2)):
+        lake.stage(tables(objects, version=version, step=step, first=version), branch)
+        lake.graveler.commit(LAKE, branch, REQUEST)
+    request = MergeRequest(committer="benchmark", message="both")
+    begun = perf_counter()
+    lake.graveler.merge(LAKE, MAIN, DEV, request)
+    seconds = perf_counter() - begun
+    changes = objects // step
+    operation = f"merge of {changes:,} and {changes:,} changes over {objects:,} ({seconds:.1f} s)"
+    return Row(operation, "sqlite", 2 * changes / seconds, None, None)

@@ -1,0 +1,185 @@
+"""Commits built in other processes, which may die at any moment."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lakebed.block import LocalSettings, Namespace, open_block
+from lakebed.formats import MetaRangeID
+from lakebed.graveler.build import LARGE_BUILD, BuildRequest
+from lakebed.graveler.commit import CommitRequest, CommitResult
+from lakebed.graveler.errors import MissingFile, NoChanges
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.keys import STAGED_PREFIX
+from lakebed.graveler.model import BranchID, Repository, RepositoryID
+from lakebed.graveler.staging.values import encode
+from lakebed.kv import Store, open_store
+from lakebed.workers import BuildWorkers, WorkerDied
+from tests.simulation.engine import entry
+
+LAKE = RepositoryID("lake")
+MAIN = BranchID("main")
+REQUEST = CommitRequest(committer="tester", message="all of it")
+PATIENCE_SECONDS = 60.0
+
+PARENT = """
+import multiprocessing, sys, time
+from pathlib import Path
+from lakebed.block import LocalSettings, Namespace
+from lakebed.errors import LakebedError
+from lakebed.graveler.build import BuildRequest
+from lakebed.workers import BuildWorkers
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    workers = BuildWorkers(f"sqlite:///{folder}/kv.db", LocalSettings(folder / "blocks"))
+    try:
+        workers.build(BuildRequest(Namespace.parse("local://lake/repo"), "0" * 64, ()))
+    except LakebedError:
+        pass
+    print(multiprocessing.active_children()[0].pid, flush=True)
+    time.sleep(600)
+"""
+
+
+class Lake:
+    """A repository whose large commits are built by one worker."""
+
+    def __init__(self, folder: Path, store: Store, workers: BuildWorkers) -> None:
+        block = open_block(LocalSettings(folder / "blocks"))
+        self.store = store
+        self.graveler = Graveler(store, block, build_large=workers.build)
+        self.alone = Graveler(store, block)
+        namespace = Namespace.parse("local://lake/repo")
+        self.repository: Repository = self.graveler.repositories.create(
+            LAKE, namespace, committer="tester"
+        )
+
+    def stage(self, count: int, branch: BranchID = MAIN) -> None:
+        token = self.graveler.branches.get(self.repository, branch).staging_token.encode()
+        keys = [b"%06d" % number for number in range(count)]
+        values = ((STAGED_PREFIX + key, encode(entry(key, key.decode()))) for key in keys)
+        self.store.set_many(token, values)
+
+    def commit(self) -> CommitResult:
+        return self.graveler.commit(LAKE, MAIN, REQUEST)
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[BuildWorkers]:
+    with BuildWorkers(f"sqlite:///{tmp_path}/kv.db", LocalSettings(tmp_path / "blocks")) as some:
+        yield some
+
+
+@pytest.fixture
+def lake(tmp_path: Path, workers: BuildWorkers) -> Iterator[Lake]:
+    with open_store(f"sqlite:///{tmp_path}/kv.db") as store:
+        yield Lake(tmp_path, store, workers)
+
+
+def test_a_worker_builds_what_this_process_would(lake: Lake) -> None:
+    dev = lake.graveler.create_branch(LAKE, "dev", "main").id
+    lake.stage(2 * LARGE_BUILD)
+    lake.stage(2 * LARGE_BUILD, dev)
+    theirs = lake.commit().commit
+    assert len(multiprocessing.active_children()) == 1
+    ours = lake.alone.commit(LAKE, dev, REQUEST).commit
+    assert theirs.metarange_id == ours.metarange_id
+    with pytest.raises(NoChanges):
+        lake.commit()
+
+
+def test_a_small_commit_starts_no_process(lake: Lake) -> None:
+    lake.stage(LARGE_BUILD - 1)
+    lake.commit()
+    assert multiprocessing.active_children() == []
+
+
+def test_small_tokens_together_are_a_large_commit(lake: Lake) -> None:
+    lake.stage(LARGE_BUILD // 2)
+    branch = lake.graveler.branches.get(lake.repository, MAIN)
+    lake.graveler._engine.committer._publisher.seal(lake.repository, branch)
+    lake.stage(LARGE_BUILD // 2)
+    lake.commit()
+    assert len(multiprocessing.active_children()) == 1
+
+
+def test_a_build_whose_worker_is_killed_is_done_by_another(lake: Lake) -> None:
+    lake.stage(20_000)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(lake.commit)
+        killed = _kill_workers_until(lambda: True)
+        result = future.result(PATIENCE_SECONDS)
+    assert len(killed) == 1
+    assert [worker.pid for worker in multiprocessing.active_children()] != killed
+    assert lake.alone.get(LAKE, result.commit.id, b"019999").size == 1
+
+
+def test_a_commit_whose_workers_all_die_says_so_and_loses_nothing(lake: Lake) -> None:
+    lake.stage(20_000)
+    with ThreadPoolExecutor(1) as pool:
+        future: Future[CommitResult] = pool.submit(lake.commit)
+        killed = _kill_workers_until(future.done)
+        with pytest.raises(WorkerDied, match="exit code -9"):
+            future.result()
+    assert len(killed) == 2
+    assert lake.alone.get(LAKE, "main", b"019999").size == 1
+    result = lake.commit()  # in a new worker
+    assert lake.alone.get(LAKE, result.commit.id, b"019999").size == 1
+
+
+def test_errors_of_a_worker_are_raised_as_they_are(lake: Lake, workers: BuildWorkers) -> None:
+    missing = MetaRangeID("0" * 64)
+    with pytest.raises(MissingFile, match=missing):
+        workers.build(BuildRequest(lake.repository.namespace, missing, ()))
+
+
+def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    command = [sys.executable, str(script), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        os.kill(worker, 0)
+        parent.kill()
+    _wait_until(lambda: not _is_running(worker))
+
+
+def _kill_workers_until(enough: Callable[[], bool]) -> list[int | None]:
+    """Kill every worker that shows up, at least one; return their ids."""
+    killed: list[int | None] = []
+
+    def kill() -> bool:
+        for worker in multiprocessing.active_children():
+            if worker.pid not in killed and worker.pid is not None:
+                os.kill(worker.pid, signal.SIGKILL)
+                killed.append(worker.pid)
+        return bool(killed) and enough()
+
+    _wait_until(kill)
+    return killed
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a process runs; one that ended but that nobody has waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
