@@ -1,5 +1,6 @@
 """Parts of the cloud drivers that need no server."""
 
+import errno
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,9 +114,28 @@ def test_what_is_taken_comes_first(chunks: list[bytes], size: int) -> None:
 
 def test_a_stream_may_be_too_long() -> None:
     source = Source([b"12", b"34"], size_max=3)
-    with pytest.raises(InvalidArgument, match="more than 3 bytes"):
+    with pytest.raises(InvalidArgument, match="more than 3 bytes"), source.handing_on():
         list(source)
-    assert isinstance(source.raised, InvalidArgument)
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_no_library_sees_what_the_caller_raised(*, swallowed: bool) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"12"
+        raise BrokenPipeError(errno.EPIPE, "the caller's own")
+
+    def library() -> None:
+        try:
+            list(source)
+        except OSError:
+            pytest.fail("the library would take it for its own")
+        except Exception:
+            if not swallowed:
+                raise
+
+    source = Source(broken(), size_max=1000)
+    with pytest.raises(BrokenPipeError, match="the caller's own"), source.handing_on():
+        library()
 
 
 @given(blocks)

@@ -1,5 +1,6 @@
 """The part of the conformance suite of block storage that is about multipart uploads."""
 
+import errno
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,10 @@ from lakebed.block import (
 
 
 class PartBrokenOffError(ConnectionResetError):
-    """What the caller's stream raises."""
+    """What the caller's stream raises: as a lost connection does, with the number of the error."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ECONNRESET, "the caller's own connection is lost")
 
 
 class MultipartConformance:
@@ -149,7 +153,8 @@ class MultipartConformance:
         self, store: BlockStore, namespace: Namespace
     ) -> None:
         def broken() -> Iterator[bytes]:
-            yield b"new"
+            yield b"n"
+            yield b"ew"
             raise PartBrokenOffError
 
         address = namespace.address("object")

@@ -145,19 +145,14 @@ class AzureBlockStore(CloudBlockStore):
         check_part_number(number)
         self._find_upload(address, upload_id)
         source = Source(held_back(exactly(size, chunks)), size_max=_BLOCK_BYTES_MAX)
-        first, _ = source.take(0)
-        if size == 0:
-            return Part(number, self._mark(address, upload_id, Kind.EMPTY_PART, number).etag)
-        block = self._new_block(upload_id, Kind.PART, number)
-        try:
-            with explained(address):
-                self._blob(address, once=True).stage_block(
-                    block.name, _Body(source.after(first), size), length=size
-                )
-        except Exception:
-            if source.raised is not None:
-                raise source.raised from None
-            raise
+        with source.handing_on(), explained(address):
+            first, _ = source.take(0)
+            if size == 0:
+                return Part(number, self._mark(address, upload_id, Kind.EMPTY_PART, number).etag)
+            block = self._new_block(upload_id, Kind.PART, number)
+            self._blob(address, once=True).stage_block(
+                block.name, _Body(source.after(first), size), length=size
+            )
         return Part(number, block.etag)
 
     def complete_upload(

@@ -89,8 +89,8 @@ class CloudBlockStore(BlockStore):
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         client = self._client(address)
         source = Source(chunks, size_max=_STREAM_BYTES_MAX)
-        first, is_all = source.take(_PART_BYTES)
-        try:
+        with source.handing_on():
+            first, is_all = source.take(_PART_BYTES)
             with explained(address):
                 if is_all:
                     result = obstore.put(client, address.path, first, use_multipart=False)
@@ -103,10 +103,6 @@ class CloudBlockStore(BlockStore):
                         chunk_size=_PART_BYTES,
                         max_concurrency=_PARTS_AT_A_TIME,
                     )
-        except Exception:
-            if source.raised is not None:
-                raise source.raised from None
-            raise
         return PutResult(source.size, source.md5, self._etag(result))
 
     def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:

@@ -120,16 +120,11 @@ class S3BlockStore(CloudBlockStore):
         self._check(address)
         check_part_number(number)
         source = Source(held_back(exactly(size, chunks)), size_max=_PART_BYTES_MAX)
-        # Before the request: some servers take one that breaks off at once for an empty part.
-        first, _ = source.take(0)
-        body = source.after(first)
-        try:
-            with _explained(address, upload_id):
-                etag = self._wire.put_part(address, upload_id, number, body, size=size)
-        except Exception:
-            if source.raised is not None:
-                raise source.raised from None
-            raise
+        with source.handing_on(), _explained(address, upload_id):
+            # Before the request: some servers take one that breaks off at once for an empty part.
+            first, _ = source.take(0)
+            body = source.after(first)
+            etag = self._wire.put_part(address, upload_id, number, body, size=size)
         return Part(number, etag)
 
     def complete_upload(
