@@ -97,6 +97,18 @@ def held_back(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield held
 
 
+def in_sizes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the same bytes in pieces of a size; the last may be smaller."""
+    held = bytearray()
+    for chunk in chunks:
+        held += chunk
+        while len(held) >= size:
+            yield bytes(held[:size])
+            del held[:size]
+    if held:
+        yield bytes(held)
+
+
 def body(result: "GetResult", address: Address) -> Generator[bytes]:
     """Yield the bytes of an object that was found, all of them.
 

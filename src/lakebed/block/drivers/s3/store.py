@@ -23,8 +23,6 @@ from lakebed.block.errors import (
     Forbidden,
     InvalidArgument,
     ObjectNotFound,
-    PreconditionFailed,
-    StorageUnavailable,
     UploadNotFound,
 )
 from lakebed.block.multipart import check_order, check_part_number
@@ -73,8 +71,6 @@ class S3BlockStore(CloudBlockStore):
                 self._copy_content(info, destination)
         except ObjectNotFound as error:
             raise ObjectNotFound(source) from error
-        except PreconditionFailed as error:
-            raise StorageUnavailable(f"{source} was replaced while it was copied") from error
 
     def _copy_content(self, info: ObjectInfo, destination: Address) -> None:
         """Copy the very content that was found, so that no copy has parts of two."""
@@ -144,7 +140,7 @@ class S3BlockStore(CloudBlockStore):
                 UploadId=upload_id,
                 MultipartUpload={"Parts": named},
             )
-        return self.head(address)
+        return self._completed(address)
 
     def abort_upload(self, address: Address, upload_id: UploadId) -> None:
         self._check(address)
