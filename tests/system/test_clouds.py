@@ -1,9 +1,11 @@
 """What the drivers for clouds do beyond the conformance suite."""
 
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 from uuid import uuid4
@@ -135,6 +137,18 @@ def test_one_store_serves_all_buckets(
     store.copy(here, there)
     assert store.read(there) == b"here"
     assert all(result.error is None for result in store.delete_many([here, there]))
+
+
+def test_a_copy_onto_itself_renews_the_time(store: BlockStore, namespace: Namespace) -> None:
+    address = namespace.address("object")
+    store.put(address, [b"data"])
+    before = store.head(address).mtime
+    give_up_at = time.monotonic() + 10
+    while store.head(address).mtime == before:  # the clouds tell the time in seconds
+        assert time.monotonic() < give_up_at
+        store.copy(address, address)
+    assert store.head(address).mtime > before
+    assert store.read(address) == b"data"
 
 
 @pytest.mark.parametrize("path", ["t/", "/t", "a//b", "a/./b", "../b", "a\nb", "\x7f", "x" * 1025])
@@ -307,6 +321,41 @@ def test_what_azure_would_take_for_another_address_is_refused(
 def test_half_an_access_key_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="two halves"):
         open_block(S3Settings(access_key_id="id"))
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["", "127.0.0.1:9000", "ftp://127.0.0.1", "http://", "http://a b"]
+)
+def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
+    for settings in (
+        S3Settings(endpoint=endpoint, access_key_id="id", secret_access_key="secret"),
+        AzureSettings(AZURE_ACCOUNT, WRONG_SECRET, endpoint),
+    ):
+        with pytest.raises(InvalidArgument, match="endpoint"):
+            open_block(settings)
+
+
+def test_a_malformed_key_of_azure_is_refused_and_not_told() -> None:
+    key = "malformed" + "!"  # a traceback quotes the code
+    with pytest.raises(InvalidArgument, match="account key") as caught:
+        open_block(AzureSettings(AZURE_ACCOUNT, key))
+    assert key not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_missing_key_file_of_google_is_refused(tmp_path: Path) -> None:
+    with open_block(GCSSettings(tmp_path / "none")) as store:
+        for call in (
+            lambda: store.exists(Address.parse("gs://bucket/object")),
+            lambda: list(store.list_objects(Namespace.parse("gs://bucket"))),
+        ):
+            with pytest.raises(InvalidArgument, match="gs://bucket"):
+                call()
+
+
+def test_a_profile_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nope")
+    with pytest.raises(InvalidArgument, match="nope"):
+        open_block(S3Settings())
 
 
 def test_google_has_no_uploads() -> None:

@@ -11,6 +11,8 @@ Azure's having one such list for each blob:
 Lakebed gives every upload an address of its own, so the first and the last do not matter to it.
 """
 
+from binascii import Error as NotBase64Error
+from binascii import a2b_base64
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -40,12 +42,14 @@ from lakebed.block.drivers.cloud.store import (
     PART_BYTES,
     PARTS_AT_A_TIME,
     CloudBlockStore,
+    check_endpoint,
     check_expiry,
     client_options,
 )
 from lakebed.block.drivers.cloud.streams import Source, held_back, in_sizes
 from lakebed.block.errors import (
     InvalidAddress,
+    InvalidArgument,
     InvalidPart,
     ObjectNotFound,
     StorageUnavailable,
@@ -75,6 +79,8 @@ class AzureBlockStore(CloudBlockStore):
 
     def __init__(self, settings: AzureSettings, runtime: Runtime) -> None:
         super().__init__(runtime)
+        check_endpoint(settings.endpoint)
+        _check_key(settings.account_key)
         self._settings = settings
         usual_host = f"{settings.account}.blob.core.windows.net"
         self._endpoint = settings.endpoint or f"https://{usual_host}"
@@ -378,6 +384,13 @@ class _Body:
 
     def __iter__(self) -> Iterator[bytes]:
         return self._chunks
+
+
+def _check_key(key: str | None) -> None:
+    try:
+        a2b_base64(key or "", strict_mode=True)
+    except NotBase64Error:
+        raise InvalidArgument("the account key is no Base64") from None
 
 
 def _listed(namespace: Namespace, blob: BlobProperties) -> ListedObject:

@@ -9,6 +9,7 @@ meet the object that the first had made, and "already exists" would be a lie. So
 the outcome is `StorageUnavailable`, which says that the write may have been applied.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import obstore
 import pyarrow as pa
+from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from lakebed.block.adapter import BlockStore, ByteStream, DeleteResult, ETag, ObjectInfo, PutResult
@@ -55,6 +57,7 @@ PART_BYTES: Final = 8 << 20
 PARTS_AT_A_TIME: Final = 4
 _STREAM_BYTES_MAX: Final = 10_000 * PART_BYTES
 _DELETES_AT_A_TIME: Final = 16
+_ENDPOINT: Final = re.compile(r"https?://[\w.:\[\]-]+(/\S*)?")
 
 
 class CloudBlockStore(BlockStore):
@@ -247,7 +250,10 @@ class CloudBlockStore(BlockStore):
         with self._lock:
             client = self._clients.get((place.store, once))
             if client is None:
-                client = self._connect(place.parts, NO_RETRIES if once else RETRIES)
+                try:
+                    client = self._connect(place.parts, NO_RETRIES if once else RETRIES)
+                except BaseError as error:
+                    raise InvalidArgument(f"the settings do not lead to {place.store}") from error
                 self._clients[place.store, once] = client
         return client
 
@@ -257,6 +263,16 @@ class CloudBlockStore(BlockStore):
         start, length = resolve(byte_range, info.size)
         version = self._version(info.etag)
         return {"range": (start, start + length), "if_match": version["e_tag"]}
+
+
+def check_endpoint(endpoint: str | None) -> None:
+    """Refuse an endpoint that no client can be made for.
+
+    Raises:
+        InvalidArgument: It is no URL with a scheme and a host.
+    """
+    if endpoint is not None and not _ENDPOINT.fullmatch(endpoint):
+        raise InvalidArgument(f"an endpoint is as http://127.0.0.1:9000, not {endpoint!r}")
 
 
 def client_options(endpoint: str | None) -> "ClientConfig":

@@ -17,13 +17,12 @@ from xml.etree import ElementTree as ET
 import pyarrow as pa
 import pyarrow.compute as pc
 import urllib3
-from botocore.exceptions import BotoCoreError
 from urllib3.exceptions import HTTPError
 
 from lakebed.block.adapter import LIST_SCHEMA, ETag, UploadId
 from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.cloud.errors import Answer, Place, refusal
-from lakebed.block.drivers.s3.errors import explain
+from lakebed.block.drivers.s3.errors import explained
 from lakebed.block.errors import StorageUnavailable
 
 if TYPE_CHECKING:
@@ -105,10 +104,8 @@ class Wire:
         return parse_page(self._send("GET", url, namespace, retries=_READ_RETRIES).data, namespace)
 
     def _sign(self, operation: str, params: Mapping[str, object], place: Place) -> str:
-        try:
+        with explained(place):
             return self._signer().generate_presigned_url(operation, params, _URL_SECONDS)
-        except BotoCoreError as error:
-            raise explain(error, place) from error
 
     def _send(
         self,
