@@ -132,6 +132,24 @@ def test_a_long_put_whose_completion_loses_its_reply_does_not_say_that_nothing_i
     assert direct.head(address).size == 20 * MIB
 
 
+def test_a_copy_in_parts_whose_completion_loses_its_reply_may_be_there(
+    store: BlockStore,
+    direct: BlockStore,
+    proxy: UnrulyProxy,
+    address: Address,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lakebed.block.drivers.s3.store._COPY_BYTES_MAX", MIB)
+    copy = Address(address.store, f"{address.path}-copy")
+    direct.put(address, [b"x" * MIB] * 10)
+    proxy.after("POST", lambda: None)
+    proxy.lose_reply("POST")
+    proxy.answer("POST", 404, "NoSuchUpload")
+    with pytest.raises(StorageUnavailable):
+        store.copy(address, copy)
+    assert direct.head(copy).size == 10 * MIB
+
+
 @pytest.mark.parametrize(("status", "code"), [(403, "AccessDenied"), (404, "NoSuchKey")])
 def test_a_completed_upload_that_cannot_be_looked_at_may_be_there(
     store: BlockStore,

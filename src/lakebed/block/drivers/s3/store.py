@@ -24,6 +24,7 @@ from lakebed.block.errors import (
     Forbidden,
     InvalidArgument,
     ObjectNotFound,
+    StorageUnavailable,
     UploadNotFound,
 )
 from lakebed.block.multipart import check_order, check_part_number
@@ -65,6 +66,9 @@ class S3BlockStore(CloudBlockStore):
             with explained(destination):
                 self._copy_content(info, destination)
         except ObjectNotFound as error:
+            if info.size > _COPY_BYTES_MAX:
+                # Sent again after a lost reply, a completion does not find the upload.
+                raise StorageUnavailable(f"{destination} may have been copied") from error
             raise ObjectNotFound(source) from error
 
     def _copy_content(self, info: ObjectInfo, destination: Address) -> None:
