@@ -120,6 +120,70 @@ def test_a_completion_whose_reply_is_lost_is_not_sent_again(
     assert direct.read(address) == b"data"
 
 
+def test_a_long_put_whose_completion_loses_its_reply_does_not_say_that_nothing_is_there(
+    store: BlockStore, direct: BlockStore, proxy: UnrulyProxy, address: Address
+) -> None:
+    proxy.after("POST", lambda: None)
+    proxy.lose_reply("POST")
+    proxy.answer("POST", 404, "NoSuchUpload")  # SeaweedFS would answer like the first time
+    with pytest.raises(StorageUnavailable):
+        store.put(address, [b"x" * MIB] * 20)
+    assert proxy.seen.count("POST") == 3
+    assert direct.head(address).size == 20 * MIB
+
+
+def test_a_copy_in_parts_whose_completion_loses_its_reply_may_be_there(
+    store: BlockStore,
+    direct: BlockStore,
+    proxy: UnrulyProxy,
+    address: Address,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lakebed.block.drivers.s3.store._COPY_BYTES_MAX", MIB)
+    copy = Address(address.store, f"{address.path}-copy")
+    direct.put(address, [b"x" * MIB] * 10)
+    proxy.after("POST", lambda: None)
+    proxy.lose_reply("POST")
+    proxy.answer("POST", 404, "NoSuchUpload")
+    with pytest.raises(StorageUnavailable):
+        store.copy(address, copy)
+    assert direct.head(copy).size == 10 * MIB
+
+
+@pytest.mark.parametrize(("status", "code"), [(403, "AccessDenied"), (404, "NoSuchKey")])
+def test_a_completed_upload_that_cannot_be_looked_at_may_be_there(
+    store: BlockStore,
+    direct: BlockStore,
+    proxy: UnrulyProxy,
+    address: Address,
+    status: int,
+    code: str,
+) -> None:
+    upload_id = store.create_upload(address)
+    part = store.put_part(address, upload_id, 1, [b"data"], size=4)
+    proxy.answer("HEAD", status, code)
+    with pytest.raises(StorageUnavailable, match="was completed"):
+        store.complete_upload(address, upload_id, [part])
+    assert direct.read(address) == b"data"
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, "IncompleteBody"),
+        (400, "RequestTimeout"),
+        (409, "OperationAborted"),
+        (412, "PreconditionFailed"),
+    ],
+)
+def test_a_plain_put_that_was_refused_for_now_may_be_tried_again(
+    store: BlockStore, proxy: UnrulyProxy, address: Address, status: int, code: str
+) -> None:
+    proxy.answer("PUT", status, code)
+    with pytest.raises(StorageUnavailable, match=f"{status} {code}"):
+        store.put(address, [b"data"])
+
+
 def test_a_part_whose_reply_is_lost_is_not_sent_again(
     store: BlockStore, proxy: UnrulyProxy, address: Address
 ) -> None:

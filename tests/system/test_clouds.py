@@ -1,15 +1,18 @@
 """What the drivers for clouds do beyond the conformance suite."""
 
+import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import boto3
 import pytest
+from azure.storage.blob import BlobServiceClient
 
 from lakebed.block import (
     Address,
@@ -27,10 +30,13 @@ from lakebed.block import (
     UploadId,
     open_block,
 )
+from lakebed.block.streams import Meter
 from lakebed.testing.block_listing import addresses_of
 from lakebed.testing.object_servers import AZURE_ACCOUNT, free_ports
 from tests.fixtures.object_stores import BUCKET, OTHER_BUCKET
+from tests.fixtures.unruly_proxy import unruly_proxy
 
+MIB = 1 << 20
 AZURE = f"https://{AZURE_ACCOUNT}.blob.core.windows.net"
 WRONG_SECRET = "d3JvbmctYnV0LXdlbGwtZm9ybWVk"
 
@@ -133,6 +139,18 @@ def test_one_store_serves_all_buckets(
     assert all(result.error is None for result in store.delete_many([here, there]))
 
 
+def test_a_copy_onto_itself_renews_the_time(store: BlockStore, namespace: Namespace) -> None:
+    address = namespace.address("object")
+    store.put(address, [b"data"])
+    before = store.head(address).mtime
+    give_up_at = time.monotonic() + 10
+    while store.head(address).mtime == before:  # the clouds tell the time in seconds
+        assert time.monotonic() < give_up_at
+        store.copy(address, address)
+    assert store.head(address).mtime > before
+    assert store.read(address) == b"data"
+
+
 @pytest.mark.parametrize("path", ["t/", "/t", "a//b", "a/./b", "../b", "a\nb", "\x7f", "x" * 1025])
 def test_what_would_arrive_as_another_path_is_refused_by_name(
     store: BlockStore, namespace: Namespace, path: str
@@ -207,6 +225,83 @@ def test_a_presigned_put_of_azure_does_not_replace(azure_settings: AzureSettings
         assert store.read(address) == b"first"
 
 
+@pytest.fixture
+def azure(azure_settings: AzureSettings) -> Iterator[BlockStore]:
+    with open_block(azure_settings) as store:
+        yield store
+
+
+@pytest.fixture
+def azure_address() -> Address:
+    return Address.parse(f"{AZURE}/{BUCKET}/{uuid4().hex}")
+
+
+@pytest.fixture
+def azure_sdk(azure_settings: AzureSettings) -> Iterator[BlobServiceClient]:
+    assert azure_settings.endpoint is not None
+    with BlobServiceClient(azure_settings.endpoint, azure_settings.account_key) as client:
+        yield client
+
+
+def test_of_two_long_puts_that_race_on_azure_one_may_be_tried_again(
+    azure: BlockStore, azure_address: Address
+) -> None:
+    def interrupted() -> Iterator[bytes]:
+        for number in range(40):
+            if number == 39:  # when some of what came before was sent
+                azure.put(azure_address, [b"y" * MIB] * 20)
+            yield b"x" * MIB
+
+    with pytest.raises(StorageUnavailable, match="written by another"):
+        azure.put(azure_address, interrupted())
+    assert azure.read(azure_address) == b"y" * 20 * MIB
+
+
+@pytest.mark.parametrize("size_mib", [1, 300])
+def test_a_copy_on_azure_is_there_whole(
+    azure: BlockStore, azure_address: Address, size_mib: int
+) -> None:
+    # Up to 256 MiB by one request, above in blocks.
+    copy = Address(azure_address.store, azure_address.path + "-copy")
+    azure.put(azure_address, (bytes([number % 256]) * MIB for number in range(size_mib)))
+    azure.put(copy, [b"old"])
+    azure.copy(azure_address, copy)
+    with azure.get(azure_address) as expected, azure.get(copy) as copied:
+        assert _md5(copied) == _md5(expected)
+
+
+def test_a_copy_on_azure_of_what_is_replaced_meanwhile_leaves_the_old_one(
+    azure_settings: AzureSettings, azure: BlockStore, azure_address: Address
+) -> None:
+    copy = Address(azure_address.store, azure_address.path + "-copy")
+    azure.put(copy, [b"old"])
+    azure.put(azure_address, [b"first"])
+    assert azure_settings.endpoint is not None
+    with unruly_proxy(azure_settings.endpoint) as proxy:
+        endpoint = f"{proxy.endpoint}/{AZURE_ACCOUNT}"
+        with open_block(replace(azure_settings, endpoint=endpoint)) as store:
+            proxy.after("HEAD", lambda: azure.put(azure_address, [b"second"]))
+            with pytest.raises(StorageUnavailable):
+                store.copy(azure_address, copy)
+    assert azure.read(copy) == b"old"
+
+
+def test_a_blob_of_azure_with_snapshots_is_deleted(
+    azure: BlockStore, azure_address: Address, azure_sdk: BlobServiceClient
+) -> None:
+    azure.put(azure_address, [b"data"])
+    azure_sdk.get_blob_client(BUCKET, azure_address.path).create_snapshot()
+    azure.delete(azure_address)
+    assert not azure.exists(azure_address)
+
+
+def _md5(chunks: Iterable[bytes]) -> str:
+    meter = Meter()
+    for _ in meter.through(chunks):
+        pass
+    return meter.md5
+
+
 @pytest.mark.parametrize(
     "address",
     [
@@ -226,6 +321,41 @@ def test_what_azure_would_take_for_another_address_is_refused(
 def test_half_an_access_key_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="two halves"):
         open_block(S3Settings(access_key_id="id"))
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["", "127.0.0.1:9000", "ftp://127.0.0.1", "http://", "http://a b"]
+)
+def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
+    for settings in (
+        S3Settings(endpoint=endpoint, access_key_id="id", secret_access_key="secret"),
+        AzureSettings(AZURE_ACCOUNT, WRONG_SECRET, endpoint),
+    ):
+        with pytest.raises(InvalidArgument, match="endpoint"):
+            open_block(settings)
+
+
+def test_a_malformed_key_of_azure_is_refused_and_not_told() -> None:
+    key = "malformed" + "!"  # a traceback quotes the code
+    with pytest.raises(InvalidArgument, match="account key") as caught:
+        open_block(AzureSettings(AZURE_ACCOUNT, key))
+    assert key not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_missing_key_file_of_google_is_refused(tmp_path: Path) -> None:
+    with open_block(GCSSettings(tmp_path / "none")) as store:
+        for call in (
+            lambda: store.exists(Address.parse("gs://bucket/object")),
+            lambda: list(store.list_objects(Namespace.parse("gs://bucket"))),
+        ):
+            with pytest.raises(InvalidArgument, match="gs://bucket"):
+                call()
+
+
+def test_a_profile_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nope")
+    with pytest.raises(InvalidArgument, match="nope"):
+        open_block(S3Settings())
 
 
 def test_google_has_no_uploads() -> None:

@@ -1,5 +1,6 @@
 """Parts of the cloud drivers that need no server."""
 
+import errno
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,12 +10,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from obstore.exceptions import GenericError, PermissionDeniedError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    GenericError,
+    PermissionDeniedError,
+    PreconditionError,
+)
 from obstore.store import MemoryStore
 
 from lakebed.block import (
     LIST_SCHEMA,
     Address,
+    AlreadyExists,
     BlockError,
     Forbidden,
     InvalidAddress,
@@ -30,7 +37,7 @@ from lakebed.block import (
 )
 from lakebed.block.drivers.azure.blocks import Block, Kind, Uploads
 from lakebed.block.drivers.cloud.errors import Answer, explain, refusal
-from lakebed.block.drivers.cloud.streams import Source, held_back
+from lakebed.block.drivers.cloud.streams import Source, held_back, in_sizes
 from lakebed.block.drivers.gcs import _listed
 
 ADDRESS = Address.parse("s3://bucket/path")
@@ -54,13 +61,15 @@ blocks = st.builds(
         (Answer(400, "ExpiredToken"), Forbidden),
         (Answer(400, "KeyTooLongError"), InvalidAddress),
         (Answer(400, "EntityTooSmall"), InvalidPart),
+        (Answer(400, "IncompleteBody"), StorageUnavailable),
+        (Answer(400, "RequestTimeout"), StorageUnavailable),
         (Answer(401), Forbidden),
         (Answer(403, "SignatureDoesNotMatch"), Forbidden),
         (Answer(404), ObjectNotFound),
         (Answer(404, "NoSuchBucket"), InvalidAddress),
         (Answer(404, "ContainerNotFound"), InvalidAddress),
         (Answer(409, "OperationAborted"), StorageUnavailable),
-        (Answer(412, "ConditionNotMet"), PreconditionFailed),
+        (Answer(412, "LeaseIdMissing"), StorageUnavailable),
         (Answer(416), RangeNotSatisfiable),
         (Answer(429), StorageUnavailable),
         (Answer(500), StorageUnavailable),
@@ -80,6 +89,30 @@ def test_a_path_is_not_taken_for_an_answer() -> None:
     text = f"Object at location {path} not found"
     assert type(explain(FileNotFoundError(text), address)) is ObjectNotFound
     assert type(explain(GenericError(text), address)) is StorageUnavailable
+
+
+def test_a_path_of_digits_takes_none_from_an_answer() -> None:
+    error = GenericError("Error for path 4: Server returned non-2xx status code: 403")
+    assert type(explain(error, Address("s3://bucket", "4"))) is Forbidden
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [(PreconditionError, PreconditionFailed), (AlreadyExistsError, AlreadyExists)],
+)
+def test_only_a_conditional_call_fails_by_its_condition(
+    error: type[Exception], meaning: type[BlockError]
+) -> None:
+    assert type(explain(error("text"), ADDRESS, conditional=True)) is meaning
+    assert type(explain(error("text"), ADDRESS)) is StorageUnavailable
+
+
+@given(chunks=st.lists(st.binary(max_size=7)), size=st.integers(1, 5))
+def test_pieces_of_a_size(chunks: list[bytes], size: int) -> None:
+    pieces = list(in_sizes(chunks, size))
+    assert b"".join(pieces) == b"".join(chunks)
+    assert all(len(piece) == size for piece in pieces[:-1])
+    assert all(0 < len(piece) <= size for piece in pieces)
 
 
 def test_messages_hold_nothing_of_the_answer_but_its_code() -> None:
@@ -113,9 +146,28 @@ def test_what_is_taken_comes_first(chunks: list[bytes], size: int) -> None:
 
 def test_a_stream_may_be_too_long() -> None:
     source = Source([b"12", b"34"], size_max=3)
-    with pytest.raises(InvalidArgument, match="more than 3 bytes"):
+    with pytest.raises(InvalidArgument, match="more than 3 bytes"), source.handing_on():
         list(source)
-    assert isinstance(source.raised, InvalidArgument)
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_no_library_sees_what_the_caller_raised(*, swallowed: bool) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"12"
+        raise BrokenPipeError(errno.EPIPE, "the caller's own")
+
+    def library() -> None:
+        try:
+            list(source)
+        except OSError:
+            pytest.fail("the library would take it for its own")
+        except Exception:
+            if not swallowed:
+                raise
+
+    source = Source(broken(), size_max=1000)
+    with pytest.raises(BrokenPipeError, match="the caller's own"), source.handing_on():
+        library()
 
 
 @given(blocks)
@@ -130,7 +182,7 @@ def test_blocks_of_others_are_left_alone(name: str) -> None:
     assert block is None or block.name == name
 
 
-def test_the_newest_of_a_part_counts() -> None:
+def test_the_newest_of_a_part_comes_last() -> None:
     def name(upload_id: UploadId, kind: Kind, number: int, time_us: int) -> str:
         return Block(upload_id, kind, number, time_us, bytes([time_us] * 8)).name
 
@@ -143,9 +195,10 @@ def test_the_newest_of_a_part_counts() -> None:
         (name(OTHER, Kind.PART, 1, 6), 60),
         ("MDAwMDAwMDAwMDAwMDAwMDAwMDA=", 5),
     ]
-    parts = [info for _, info in Uploads(stored).parts(MINE).values()]
+    parts = [info for _, info in Uploads(stored).parts(MINE)]
     assert [(part.number, part.size, part.etag) for part in parts] == [
         (3, 0, "05" * 8),
+        (7, 80, "08" * 8),
         (7, 90, "09" * 8),
     ]
     assert set(Uploads(stored).begun) == {MINE, OTHER}

@@ -16,6 +16,7 @@ Where a storage cannot do what a test asks, the class overrides that one test an
 test uses a namespace of its own, so a storage may be shared between tests.
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -59,7 +60,10 @@ LONG = "LAKEBED_TEST_LONG" in os.environ
 
 
 class BrokenOffError(ConnectionResetError):
-    """What the caller's stream raises: an OSError, as a lost connection is."""
+    """What the caller's stream raises: as a lost connection does, with the number of the error."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ECONNRESET, "the caller's own connection is lost")
 
 
 def broken(chunks: Iterable[bytes]) -> Iterator[bytes]:

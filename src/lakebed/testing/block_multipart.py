@@ -1,5 +1,6 @@
 """The part of the conformance suite of block storage that is about multipart uploads."""
 
+import errno
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,16 @@ from lakebed.block import (
 
 
 class PartBrokenOffError(ConnectionResetError):
-    """What the caller's stream raises."""
+    """What the caller's stream raises: as a lost connection does, with the number of the error."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ECONNRESET, "the caller's own connection is lost")
+
+
+def _long_stream() -> Iterator[bytes]:
+    """Yield more than a driver sends by one request."""
+    for _ in range(20):
+        yield b"x" * (1 << 20)
 
 
 class MultipartConformance:
@@ -149,7 +159,8 @@ class MultipartConformance:
         self, store: BlockStore, namespace: Namespace
     ) -> None:
         def broken() -> Iterator[bytes]:
-            yield b"new"
+            yield b"n"
+            yield b"ew"
             raise PartBrokenOffError
 
         address = namespace.address("object")
@@ -162,6 +173,33 @@ class MultipartConformance:
         assert [(info.number, info.etag) for info in listed] == [(1, part.etag)]
         store.complete_upload(address, upload_id, [part])
         assert store.read(address) == b"old"
+
+    def test_a_long_put_where_parts_of_uploads_lie(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
+        address = namespace.address("object")
+        for upload_id in (store.create_upload(address), store.create_upload(address)):
+            store.put_part(address, upload_id, 1, [b"part"], size=4)
+        store.abort_upload(address, upload_id)
+        assert store.put(address, _long_stream()).size == 20 << 20
+        assert store.head(address).size == 20 << 20
+
+    def test_an_upload_where_a_long_put_broke_off(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
+        def broken() -> Iterator[bytes]:
+            yield from _long_stream()
+            raise PartBrokenOffError
+
+        address = namespace.address("object")
+        with pytest.raises(PartBrokenOffError):
+            store.put(address, broken())
+        assert not store.exists(address)
+        upload_id = store.create_upload(address)
+        part = store.put_part(address, upload_id, 1, [b"data"], size=4)
+        assert [info.etag for info in store.list_parts(address, upload_id)] == [part.etag]
+        store.complete_upload(address, upload_id, [part])
+        assert store.read(address) == b"data"
 
     @pytest.mark.parametrize("size", [0, 3, 5])
     def test_a_part_of_another_size_is_refused(

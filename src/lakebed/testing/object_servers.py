@@ -241,7 +241,7 @@ def _answers(port: int) -> bool:
         try:
             connection.request("GET", "/")
             connection.getresponse().read()
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
     return True
 

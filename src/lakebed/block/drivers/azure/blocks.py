@@ -8,8 +8,12 @@ many in every block of a blob:
     upload (16 bytes) | kind (1) | number (2) | time in microseconds (8) | nonce (8)
 
 An upload begins with a block of the kind BEGUN and is over when its blocks are gone, or when there
-is a block of the kind ABORTED. A part sent again is another block with the same number; the newest
-counts. The nonce is the ETag of a part.
+is a block of the kind ABORTED. Blocks of long objects have such names too, for the sake of their
+length. The nonce is the ETag of a part.
+
+A part sent again is another block with the same number. Which of them is the newest, only the
+clocks of their senders tell; lists go by that. Whoever completes an upload names the one meant by
+its ETag, and gets that one.
 """
 
 import struct
@@ -35,6 +39,8 @@ class Kind(IntEnum):
     EMPTY_PART = 2
     """Azure takes no block without a byte; the one in it does not count."""
     ABORTED = 3
+    PUT = 4
+    """Of an object that was too long for one request; it belongs to no upload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +92,15 @@ class Uploads:
         }
         """When each upload that is not over was begun."""
 
-    def parts(self, upload_id: UploadId) -> dict[int, tuple[Block, PartInfo]]:
-        """Return the parts of an upload by ascending number."""
-        newest: dict[int, tuple[Block, int]] = {}
-        for block, size in sorted(self._blocks, key=lambda pair: pair[0].time_us):
-            if block.upload_id == upload_id and block.kind in {Kind.PART, Kind.EMPTY_PART}:
-                newest[block.number] = block, 0 if block.kind is Kind.EMPTY_PART else size
-        return {
-            number: (block, PartInfo(number, block.etag, size, moment(block.time_us)))
-            for number, (block, size) in sorted(newest.items())
-        }
+    def parts(self, upload_id: UploadId) -> list[tuple[Block, PartInfo]]:
+        """Return the parts of an upload by ascending number; of one sent again, the newest last."""
+        parts = [
+            (block, 0 if block.kind is Kind.EMPTY_PART else size)
+            for block, size in self._blocks
+            if block.upload_id == upload_id and block.kind in {Kind.PART, Kind.EMPTY_PART}
+        ]
+        parts.sort(key=lambda part: (part[0].number, part[0].time_us))
+        return [
+            (block, PartInfo(block.number, block.etag, size, moment(block.time_us)))
+            for block, size in parts
+        ]

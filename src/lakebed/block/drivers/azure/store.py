@@ -11,8 +11,11 @@ Azure's having one such list for each blob:
 Lakebed gives every upload an address of its own, so the first and the last do not matter to it.
 """
 
+from binascii import Error as NotBase64Error
+from binascii import a2b_base64
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
 
@@ -30,21 +33,29 @@ from azure.storage.blob import (
 from obstore.auth.azure import AzureCredentialProvider
 from obstore.store import AzureStore
 
-from lakebed.block.adapter import ObjectInfo, Part, PartInfo, Upload, UploadId
+from lakebed.block.adapter import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId
 from lakebed.block.address import AZURE_SCHEME, Address, Namespace, Store
 from lakebed.block.drivers.azure.blocks import Block, Kind, Uploads
 from lakebed.block.drivers.azure.errors import explained
 from lakebed.block.drivers.cloud.errors import Place
-from lakebed.block.drivers.cloud.store import CloudBlockStore, check_expiry, client_options
-from lakebed.block.drivers.cloud.streams import Source, held_back
+from lakebed.block.drivers.cloud.store import (
+    PART_BYTES,
+    PARTS_AT_A_TIME,
+    CloudBlockStore,
+    check_endpoint,
+    check_expiry,
+    client_options,
+)
+from lakebed.block.drivers.cloud.streams import Source, held_back, in_sizes
 from lakebed.block.errors import (
     InvalidAddress,
+    InvalidArgument,
+    InvalidPart,
     ObjectNotFound,
-    PreconditionFailed,
     StorageUnavailable,
     UploadNotFound,
 )
-from lakebed.block.multipart import check_part_number, check_parts
+from lakebed.block.multipart import check_order, check_part_number
 from lakebed.block.settings import AzureSettings
 from lakebed.block.streams import ListedObject, exactly, list_batch
 from lakebed.runtime import Runtime
@@ -54,7 +65,9 @@ if TYPE_CHECKING:
 
 _RETRIES: Final = 5
 _BLOCK_BYTES_MAX: Final = 4000 << 20
-_COPY_POLL_SECONDS: Final = 0.5
+# What Azure copies, and takes for a block of a copy, by one request.
+_COPY_BYTES_MAX: Final = 256 << 20
+_COPY_SECONDS: Final = 24 * 3600
 
 
 class AzureBlockStore(CloudBlockStore):
@@ -66,6 +79,8 @@ class AzureBlockStore(CloudBlockStore):
 
     def __init__(self, settings: AzureSettings, runtime: Runtime) -> None:
         super().__init__(runtime)
+        check_endpoint(settings.endpoint)
+        _check_key(settings.account_key)
         self._settings = settings
         usual_host = f"{settings.account}.blob.core.windows.net"
         self._endpoint = settings.endpoint or f"https://{usual_host}"
@@ -82,7 +97,7 @@ class AzureBlockStore(CloudBlockStore):
         self._check(address)
         try:
             with explained(address):
-                self._blob(address).delete_blob()
+                self._blob(address).delete_blob(delete_snapshots="include")
         except ObjectNotFound:
             pass
 
@@ -94,24 +109,87 @@ class AzureBlockStore(CloudBlockStore):
                 self._copy_content(info, destination)
         except ObjectNotFound as error:
             raise ObjectNotFound(source) from error
-        except PreconditionFailed as error:
-            raise StorageUnavailable(f"{source} was replaced while it was copied") from error
 
     def _copy_content(self, info: ObjectInfo, destination: Address) -> None:
-        """Copy the content that was found, and wait until it is there."""
-        blob = self._blob(destination)
-        copy = blob.start_copy_from_url(
-            self._blob(info.address).url,
+        """Copy the content that was found, so that it is there whole when this returns.
+
+        Not by the copy that goes on after the answer: until it ends, and if it fails, there is an
+        empty object at the destination.
+        """
+        url, authorization = self._readable_url(info.address)
+        if info.size > _COPY_BYTES_MAX:
+            self._copy_in_blocks(info, destination, url, authorization)
+            return
+        copy = self._blob(destination).start_copy_from_url(
+            url,
+            requires_sync=True,
+            source_authorization=authorization,
             source_etag=f'"{info.etag}"',
             source_match_condition=MatchConditions.IfNotModified,
         )
-        status: str | None = str(copy["copy_status"])
-        while status == "pending":
-            self._runtime.sleep(_COPY_POLL_SECONDS)
-            state = blob.get_blob_properties().copy
-            status = state.status if state.id == copy["copy_id"] else "replaced by another write"
-        if status != "success":
-            raise StorageUnavailable(f"the copy of {info.address} to {destination} ended: {status}")
+        if copy["copy_status"] != "success":
+            raise StorageUnavailable(f"the copy of {info.address} to {destination} did not end")
+
+    def _copy_in_blocks(
+        self, info: ObjectInfo, destination: Address, url: str, authorization: str | None
+    ) -> None:
+        put_id = self._new_id()
+
+        def stage(number: int) -> Block:
+            block = self._new_block(put_id, Kind.PUT, number)
+            start = number * _COPY_BYTES_MAX
+            self._blob(destination).stage_block_from_url(
+                block.name,
+                url,
+                source_offset=start,
+                source_length=min(_COPY_BYTES_MAX, info.size - start),
+                source_authorization=authorization,
+                headers={"x-ms-source-if-match": f'"{info.etag}"'},
+            )
+            return block
+
+        numbers = range(-(-info.size // _COPY_BYTES_MAX))
+        self._commit(destination, self._runtime.map_parallel(stage, numbers, limit=PARTS_AT_A_TIME))
+
+    def _readable_url(self, address: Address) -> tuple[str, str | None]:
+        """Return a URL by which Azure itself may read an object, and what to show with it."""
+        if self._identity is None:
+            return self.presign_get(address, expires_seconds=_COPY_SECONDS), None
+        token = self._identity.get_token("https://storage.azure.com/.default").token
+        return self._blob(address).url, f"Bearer {token}"
+
+    def _put_in_parts(self, address: Address, chunks: Iterator[bytes]) -> ETag:
+        # Not by obstore: Azure wants the names of all blocks of a blob to be equally long.
+        put_id = self._new_id()
+
+        def stage(numbered: tuple[int, bytes]) -> Block:
+            number, data = numbered
+            block = self._new_block(put_id, Kind.PUT, number)
+            self._blob(address).stage_block(block.name, data, length=len(data))
+            return block
+
+        parts = enumerate(in_sizes(chunks, PART_BYTES))
+        blocks: list[Block] = []
+        with explained(address):
+            while some := list(islice(parts, PARTS_AT_A_TIME)):
+                blocks += self._runtime.map_parallel(stage, some, limit=PARTS_AT_A_TIME)
+            return self._commit(address, blocks)
+
+    def _commit(self, address: Address, blocks: Iterable[Block]) -> ETag:
+        """Make blocks the content of a blob.
+
+        Sent again after a lost reply, it finds the blocks in the blob itself.
+
+        Raises:
+            StorageUnavailable: Another write has dropped them.
+        """
+        named = [BlobBlock(block.name) for block in blocks]
+        try:
+            with explained(address):
+                committed = self._blob(address).commit_block_list(named)
+        except InvalidPart as error:
+            raise StorageUnavailable(f"{address} was written by another meanwhile") from error
+        return ETag(str(committed["etag"]).strip('"'))
 
     def _pages(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
         container = self._sdk.get_container_client(namespace.parts.bucket)
@@ -128,7 +206,7 @@ class AzureBlockStore(CloudBlockStore):
 
     def create_upload(self, address: Address) -> UploadId:
         self._check(address)
-        upload_id = UploadId(self._runtime.random_bytes(16).hex())
+        upload_id = self._new_id()
         self._mark(address, upload_id, Kind.BEGUN)
         return upload_id
 
@@ -145,19 +223,14 @@ class AzureBlockStore(CloudBlockStore):
         check_part_number(number)
         self._find_upload(address, upload_id)
         source = Source(held_back(exactly(size, chunks)), size_max=_BLOCK_BYTES_MAX)
-        first, _ = source.take(0)
-        if size == 0:
-            return Part(number, self._mark(address, upload_id, Kind.EMPTY_PART, number).etag)
-        block = self._new_block(upload_id, Kind.PART, number)
-        try:
-            with explained(address):
-                self._blob(address, once=True).stage_block(
-                    block.name, _Body(source.after(first), size), length=size
-                )
-        except Exception:
-            if source.raised is not None:
-                raise source.raised from None
-            raise
+        with source.handing_on(), explained(address):
+            first, _ = source.take(0)
+            if size == 0:
+                return Part(number, self._mark(address, upload_id, Kind.EMPTY_PART, number).etag)
+            block = self._new_block(upload_id, Kind.PART, number)
+            self._blob(address, once=True).stage_block(
+                block.name, _Body(source.after(first), size), length=size
+            )
         return Part(number, block.etag)
 
     def complete_upload(
@@ -165,13 +238,16 @@ class AzureBlockStore(CloudBlockStore):
     ) -> ObjectInfo:
         self._check(address)
         stored = self._find_upload(address, upload_id).parts(upload_id)
-        check_parts(parts, {number: info for number, (_, info) in stored.items()})
-        blocks = [stored[part.number][0] for part in parts]
-        named = [BlobBlock(block.name) for block in blocks if block.kind is Kind.PART]
+        blocks = {Part(info.number, info.etag): block for block, info in stored}
+        check_order(parts)
+        for part in parts:
+            if part not in blocks:
+                raise InvalidPart(f"part {part.number} was not uploaded with ETag {part.etag}")
+        named = [BlobBlock(blocks[part].name) for part in parts if blocks[part].kind is Kind.PART]
         with explained(address):
             # Once: sent again after a lost reply, it would not find the blocks it committed.
             self._blob(address, once=True).commit_block_list(named)
-        return self.head(address)
+        return self._completed(address)
 
     def abort_upload(self, address: Address, upload_id: UploadId) -> None:
         self._check(address)
@@ -184,7 +260,7 @@ class AzureBlockStore(CloudBlockStore):
     def list_parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
         self._check(address)
         parts = self._find_upload(address, upload_id).parts(upload_id)
-        return [info for _, info in parts.values()]
+        return list({info.number: info for _, info in parts}.values())
 
     def list_uploads(self, namespace: Namespace) -> Iterator[Upload]:
         self._check(namespace)
@@ -250,6 +326,9 @@ class AzureBlockStore(CloudBlockStore):
             self._blob(address).stage_block(block.name, b"\0", length=1)
         return block
 
+    def _new_id(self) -> UploadId:
+        return UploadId(self._runtime.random_bytes(16).hex())
+
     def _new_block(self, upload_id: UploadId, kind: Kind, number: int) -> Block:
         time_us = int(self._runtime.now() * 1_000_000)
         return Block(upload_id, kind, number, time_us, self._runtime.random_bytes(8))
@@ -305,6 +384,13 @@ class _Body:
 
     def __iter__(self) -> Iterator[bytes]:
         return self._chunks
+
+
+def _check_key(key: str | None) -> None:
+    try:
+        a2b_base64(key or "", strict_mode=True)
+    except NotBase64Error:
+        raise InvalidArgument("the account key is no Base64") from None
 
 
 def _listed(namespace: Namespace, blob: BlobProperties) -> ListedObject:

@@ -69,6 +69,10 @@ def _full(place: Place, said: str) -> BlockError:
     return StorageFull(f"there is no room for {place}: {said}")
 
 
+def _held(place: Place, said: str) -> BlockError:
+    return StorageUnavailable(f"{place} was changed meanwhile, or another holds it: {said}")
+
+
 def _invalid_part(place: Place, said: str) -> BlockError:
     return InvalidPart(f"a part named to complete the upload of {place} will not do: {said}")
 
@@ -83,10 +87,6 @@ def _not_found(place: Place, said: str) -> BlockError:
 
 def _outside(place: Place, said: str) -> BlockError:
     return RangeNotSatisfiable(f"the range lies outside the object at {place}: {said}")
-
-
-def _precondition(place: Place, _said: str) -> BlockError:
-    return PreconditionFailed(place)
 
 
 def _refused(place: Place, said: str) -> BlockError:
@@ -106,6 +106,7 @@ _BY_CODE: Final[Mapping[str, _Meaning]] = MappingProxyType(
     | dict.fromkeys(("AuthorizationHeaderMalformed", "InvalidAuthenticationInfo"), _forbidden)
     | dict.fromkeys(("InvalidPart", "InvalidPartOrder", "EntityTooSmall"), _invalid_part)
     | dict.fromkeys(("InvalidBlockList",), _invalid_part)
+    | dict.fromkeys(("IncompleteBody", "RequestTimeout"), _failed)
     | dict.fromkeys(("KeyTooLongError", "InvalidResourceName", "InvalidURI"), _unspellable)
 )
 _BY_STATUS: Final[Mapping[int, _Meaning]] = MappingProxyType(
@@ -116,7 +117,7 @@ _BY_STATUS: Final[Mapping[int, _Meaning]] = MappingProxyType(
         HTTPStatus.NOT_FOUND: _not_found,
         HTTPStatus.METHOD_NOT_ALLOWED: _refused,
         HTTPStatus.LENGTH_REQUIRED: _refused,
-        HTTPStatus.PRECONDITION_FAILED: _precondition,
+        HTTPStatus.PRECONDITION_FAILED: _held,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: _refused,
         HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: _outside,
         HTTPStatus.INSUFFICIENT_STORAGE: _full,
@@ -124,10 +125,15 @@ _BY_STATUS: Final[Mapping[int, _Meaning]] = MappingProxyType(
 )
 
 
-def explain(error: Exception, place: Place) -> BlockError:
-    """Return the error that an exception of obstore means for a call about a place."""
-    # The path stands in the text as the caller gave it; it must not be taken for an answer.
-    text = str(error) if isinstance(place, Namespace) else str(error).replace(place.path, "")
+def explain(error: Exception, place: Place, *, conditional: bool = False) -> BlockError:
+    """Return the error that an exception of obstore means for a call about a place.
+
+    Only a call that was `conditional` can have failed because of its condition.
+    """
+    text = str(error)
+    if isinstance(place, Address):
+        # The path stands here as the caller gave it; it must not be taken for an answer.
+        text = re.sub(rf"\b(location|path) {re.escape(place.path)}", r"\1", text)
     status, code = _STATUS.search(text), _CODE.search(text)
     answer = Answer(int(status[1]) if status else 0, code[1] if code else "")
     match error:
@@ -136,17 +142,19 @@ def explain(error: Exception, place: Place) -> BlockError:
         case PermissionDeniedError() | UnauthenticatedError():
             return refusal(answer._replace(status=answer.status or HTTPStatus.FORBIDDEN), place)
         case PreconditionError():
-            return PreconditionFailed(place)
+            failed = refusal(answer._replace(status=HTTPStatus.PRECONDITION_FAILED), place)
+            return PreconditionFailed(place) if conditional else failed
         case AlreadyExistsError():
-            return AlreadyExists(place)
+            failed = refusal(answer._replace(status=HTTPStatus.CONFLICT), place)
+            return AlreadyExists(place) if conditional else failed
         case _:
             return refusal(answer, place)
 
 
 @contextmanager
-def explained(place: Place) -> Iterator[None]:
+def explained(place: Place, *, conditional: bool = False) -> Iterator[None]:
     """Turn what obstore raises in the block into an error of block storage."""
     try:
         yield
     except (BaseError, FileNotFoundError, PermissionError) as error:
-        raise explain(error, place) from error
+        raise explain(error, place, conditional=conditional) from error

@@ -9,6 +9,7 @@ meet the object that the first had made, and "already exists" would be a lie. So
 the outcome is `StorageUnavailable`, which says that the write may have been applied.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import obstore
 import pyarrow as pa
+from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from lakebed.block.adapter import BlockStore, ByteStream, DeleteResult, ETag, ObjectInfo, PutResult
@@ -26,6 +28,7 @@ from lakebed.block.drivers.cloud.spelling import check_spelling
 from lakebed.block.drivers.cloud.streams import Source, body
 from lakebed.block.errors import (
     AlreadyExists,
+    BlockError,
     InvalidAddress,
     InvalidArgument,
     NotSupported,
@@ -50,10 +53,11 @@ PRESIGN_SECONDS_MAX: Final = 7 * 24 * 3600
 
 # A stream up to this size is sent by one request; a longer one in parts of this size, a few at a
 # time. No cloud takes more than 10,000 parts from obstore, which bounds the size of a stream.
-_PART_BYTES: Final = 8 << 20
-_PARTS_AT_A_TIME: Final = 4
-_STREAM_BYTES_MAX: Final = 10_000 * _PART_BYTES
+PART_BYTES: Final = 8 << 20
+PARTS_AT_A_TIME: Final = 4
+_STREAM_BYTES_MAX: Final = 10_000 * PART_BYTES
 _DELETES_AT_A_TIME: Final = 16
+_ENDPOINT: Final = re.compile(r"https?://[\w.:\[\]-]+(/\S*)?")
 
 
 class CloudBlockStore(BlockStore):
@@ -89,25 +93,34 @@ class CloudBlockStore(BlockStore):
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         client = self._client(address)
         source = Source(chunks, size_max=_STREAM_BYTES_MAX)
-        first, is_all = source.take(_PART_BYTES)
         try:
-            with explained(address):
+            with source.handing_on():
+                first, is_all = source.take(PART_BYTES)
                 if is_all:
-                    result = obstore.put(client, address.path, first, use_multipart=False)
+                    with explained(address):
+                        etag = self._etag(
+                            obstore.put(client, address.path, first, use_multipart=False)
+                        )
                 else:
-                    result = obstore.put(
-                        client,
-                        address.path,
-                        source.after(first),
-                        use_multipart=True,
-                        chunk_size=_PART_BYTES,
-                        max_concurrency=_PARTS_AT_A_TIME,
-                    )
-        except Exception:
-            if source.raised is not None:
-                raise source.raised from None
-            raise
-        return PutResult(source.size, source.md5, self._etag(result))
+                    etag = self._put_in_parts(address, source.after(first))
+        except ObjectNotFound as error:
+            # Sent again after a lost reply, a completion does not find the upload it completed.
+            raise StorageUnavailable(f"the parts of {address} may have been joined") from error
+        return PutResult(source.size, source.md5, etag)
+
+    def _put_in_parts(self, address: Address, chunks: Iterator[bytes]) -> ETag:
+        """Write an object that is too long for one request; return its ETag."""
+        client = self._client(address)
+        with explained(address):
+            result = obstore.put(
+                client,
+                address.path,
+                chunks,
+                use_multipart=True,
+                chunk_size=PART_BYTES,
+                max_concurrency=PARTS_AT_A_TIME,
+            )
+        return self._etag(result)
 
     def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
         client = self._client(address)
@@ -118,8 +131,6 @@ class CloudBlockStore(BlockStore):
         try:
             with explained(address):
                 result = obstore.get(client, address.path, options=options)
-        except PreconditionFailed as error:
-            raise StorageUnavailable(f"{address} was replaced while it was being read") from error
         except (InvalidArgument, StorageUnavailable):
             # Servers have several ways to say that a range lies outside; the size tells.
             if byte_range is not None:
@@ -182,8 +193,23 @@ class CloudBlockStore(BlockStore):
 
     def _put_once(self, address: Address, data: bytes, mode: "PutMode") -> ETag:
         client = self._client(address, once=True)
-        with explained(address):
+        with explained(address, conditional=True):
             return self._etag(obstore.put(client, address.path, data, mode=mode))
+
+    # Multipart uploads
+
+    def _completed(self, address: Address) -> ObjectInfo:
+        """Return what is known of an object whose upload was completed just now.
+
+        Raises:
+            StorageUnavailable: Whatever fails: that nothing was changed would not be true.
+        """
+        try:
+            return self.head(address)
+        except BlockError as error:
+            raise StorageUnavailable(
+                f"the upload of {address} was completed, but it cannot be looked at"
+            ) from error
 
     # Presigned requests
 
@@ -224,7 +250,10 @@ class CloudBlockStore(BlockStore):
         with self._lock:
             client = self._clients.get((place.store, once))
             if client is None:
-                client = self._connect(place.parts, NO_RETRIES if once else RETRIES)
+                try:
+                    client = self._connect(place.parts, NO_RETRIES if once else RETRIES)
+                except BaseError as error:
+                    raise InvalidArgument(f"the settings do not lead to {place.store}") from error
                 self._clients[place.store, once] = client
         return client
 
@@ -234,6 +263,16 @@ class CloudBlockStore(BlockStore):
         start, length = resolve(byte_range, info.size)
         version = self._version(info.etag)
         return {"range": (start, start + length), "if_match": version["e_tag"]}
+
+
+def check_endpoint(endpoint: str | None) -> None:
+    """Refuse an endpoint that no client can be made for.
+
+    Raises:
+        InvalidArgument: It is no URL with a scheme and a host.
+    """
+    if endpoint is not None and not _ENDPOINT.fullmatch(endpoint):
+        raise InvalidArgument(f"an endpoint is as http://127.0.0.1:9000, not {endpoint!r}")
 
 
 def client_options(endpoint: str | None) -> "ClientConfig":

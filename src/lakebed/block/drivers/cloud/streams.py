@@ -1,6 +1,7 @@
 """Streams on their way to and from a cloud."""
 
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -14,18 +15,24 @@ if TYPE_CHECKING:  # this exists for type checkers only
     from obstore import GetResult
 
 
+class _SourceBrokeOffError(Exception):
+    """What a library gets to see instead of the caller's own exception."""
+
+
 class Source(Iterator[bytes]):
     """The caller's chunks, measured, and what they raised.
 
-    A library that pulls the chunks may hand on an exception of the caller's own, and it may be one
-    that the library itself would raise, such as FileNotFoundError. `raised` tells whose it is.
+    A library that pulls the chunks must not see an exception of the caller's own. It would take a
+    lost connection of the caller for one of its own, and wait for an answer to half a request; or
+    FileNotFoundError for what the storage said. It sees an exception that it cannot know, and
+    `handing_on` raises the caller's.
     """
 
     def __init__(self, chunks: Iterable[bytes], *, size_max: int) -> None:
         self._meter = Meter()
         self._chunks = self._meter.through(chunks)
         self._size_max = size_max
-        self.raised: BaseException | None = None
+        self._raised: BaseException | None = None
 
     @property
     def size(self) -> int:
@@ -43,12 +50,23 @@ class Source(Iterator[bytes]):
         except StopIteration:
             raise
         except BaseException as error:
-            self.raised = error
-            raise
+            self._raised = error
+            raise _SourceBrokeOffError from error
         if self.size > self._size_max:
-            self.raised = InvalidArgument(f"the stream has more than {self._size_max} bytes")
-            raise self.raised
+            self._raised = InvalidArgument(f"the stream has more than {self._size_max} bytes")
+            raise _SourceBrokeOffError
         return chunk
+
+    @contextmanager
+    def handing_on(self) -> Iterator[None]:
+        """Raise at the end of the block what the chunks raised in it, whatever came of that."""
+        try:
+            yield
+        except Exception:
+            if self._raised is None:
+                raise
+        if self._raised is not None:
+            raise self._raised from None
 
     def take(self, size: int) -> tuple[bytes, bool]:
         """Return the first bytes, more than `size` of them or all, and whether they are all."""
@@ -77,6 +95,18 @@ def held_back(chunks: Iterable[bytes]) -> Iterator[bytes]:
         held = chunk
     if held is not None:
         yield held
+
+
+def in_sizes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the same bytes in pieces of a size; the last may be smaller."""
+    held = bytearray()
+    for chunk in chunks:
+        held += chunk
+        while len(held) >= size:
+            yield bytes(held[:size])
+            del held[:size]
+    if held:
+        yield bytes(held)
 
 
 def body(result: "GetResult", address: Address) -> Generator[bytes]:

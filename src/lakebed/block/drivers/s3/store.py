@@ -10,12 +10,13 @@ import boto3
 import pyarrow as pa
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError
 from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.store import S3Store
 
 from lakebed.block.adapter import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId
 from lakebed.block.address import Address, Namespace, Store
-from lakebed.block.drivers.cloud.store import CloudBlockStore, client_options
+from lakebed.block.drivers.cloud.store import CloudBlockStore, check_endpoint, client_options
 from lakebed.block.drivers.cloud.streams import Source, held_back
 from lakebed.block.drivers.s3.errors import explained
 from lakebed.block.drivers.s3.wire import Wire
@@ -23,7 +24,6 @@ from lakebed.block.errors import (
     Forbidden,
     InvalidArgument,
     ObjectNotFound,
-    PreconditionFailed,
     StorageUnavailable,
     UploadNotFound,
 )
@@ -53,28 +53,23 @@ class S3BlockStore(CloudBlockStore):
         super().__init__(runtime)
         if (settings.access_key_id is None) != (settings.secret_access_key is None):
             raise InvalidArgument("an access key has two halves: its id and its secret")
+        check_endpoint(settings.endpoint)
         self._settings = settings
-        self._session = boto3.Session(
-            aws_access_key_id=settings.access_key_id,
-            aws_secret_access_key=settings.secret_access_key,
-            aws_session_token=settings.session_token,
-            region_name=settings.region,
-        )
+        self._session = _session(settings)
         self._sdk_clients: dict[int, S3Client] = {}
         self._wire = Wire(lambda: self._sdk)
 
     def copy(self, source: Address, destination: Address) -> None:
         info = self.head(source)
         self._check(destination)
-        if source == destination:
-            return  # S3 refuses this; the object is what it would become
         try:
             with explained(destination):
                 self._copy_content(info, destination)
         except ObjectNotFound as error:
+            if info.size > _COPY_BYTES_MAX:
+                # Sent again after a lost reply, a completion does not find the upload.
+                raise StorageUnavailable(f"{destination} may have been copied") from error
             raise ObjectNotFound(source) from error
-        except PreconditionFailed as error:
-            raise StorageUnavailable(f"{source} was replaced while it was copied") from error
 
     def _copy_content(self, info: ObjectInfo, destination: Address) -> None:
         """Copy the very content that was found, so that no copy has parts of two."""
@@ -85,7 +80,15 @@ class S3BlockStore(CloudBlockStore):
         bucket, key = destination.parts.bucket, destination.path
         etag = f'"{info.etag}"'
         if info.size <= _COPY_BYTES_MAX:
-            self._sdk.copy_object(CopySource=source, CopySourceIfMatch=etag, Bucket=bucket, Key=key)
+            self._sdk.copy_object(
+                CopySource=source,
+                CopySourceIfMatch=etag,
+                Bucket=bucket,
+                Key=key,
+                # S3 copies an object onto itself only if it shall change its metadata. Lakebed
+                # writes none, so there is none to lose.
+                MetadataDirective="REPLACE" if info.address == destination else "COPY",
+            )
         else:
             self._sdk.copy(
                 source, bucket, key, ExtraArgs={"CopySourceIfMatch": etag}, Config=_COPY_IN_PARTS
@@ -120,16 +123,11 @@ class S3BlockStore(CloudBlockStore):
         self._check(address)
         check_part_number(number)
         source = Source(held_back(exactly(size, chunks)), size_max=_PART_BYTES_MAX)
-        # Before the request: some servers take one that breaks off at once for an empty part.
-        first, _ = source.take(0)
-        body = source.after(first)
-        try:
-            with _explained(address, upload_id):
-                etag = self._wire.put_part(address, upload_id, number, body, size=size)
-        except Exception:
-            if source.raised is not None:
-                raise source.raised from None
-            raise
+        with source.handing_on(), _explained(address, upload_id):
+            # Before the request: some servers take one that breaks off at once for an empty part.
+            first, _ = source.take(0)
+            body = source.after(first)
+            etag = self._wire.put_part(address, upload_id, number, body, size=size)
         return Part(number, etag)
 
     def complete_upload(
@@ -149,7 +147,7 @@ class S3BlockStore(CloudBlockStore):
                 UploadId=upload_id,
                 MultipartUpload={"Parts": named},
             )
-        return self.head(address)
+        return self._completed(address)
 
     def abort_upload(self, address: Address, upload_id: UploadId) -> None:
         self._check(address)
@@ -210,9 +208,12 @@ class S3BlockStore(CloudBlockStore):
                 client.close()
 
     def _connect(self, store: Store, retries: "RetryConfig") -> S3Store:
+        bucket = Namespace(f"s3://{store.bucket}", "")
+        with explained(bucket):
+            credentials = self._session.get_credentials()
         # A session that finds no credentials is a ValueError to obstore.
-        if self._session.get_credentials() is None:
-            raise Forbidden(f"there are no credentials to reach s3://{store.bucket} with")
+        if credentials is None:
+            raise Forbidden(f"there are no credentials to reach {bucket} with")
         config: S3Config = {
             "region": self._settings.region,
             "virtual_hosted_style_request": not self._settings.path_style,
@@ -265,6 +266,18 @@ class S3BlockStore(CloudBlockStore):
             response_checksum_validation="when_required",
         )
         return self._session.client("s3", endpoint_url=self._settings.endpoint, config=config)
+
+
+def _session(settings: S3Settings) -> boto3.Session:
+    try:
+        return boto3.Session(
+            aws_access_key_id=settings.access_key_id,
+            aws_secret_access_key=settings.secret_access_key,
+            aws_session_token=settings.session_token,
+            region_name=settings.region,
+        )
+    except BotoCoreError as error:
+        raise InvalidArgument(f"what the environment says of S3 will not do: {error}") from error
 
 
 @contextmanager

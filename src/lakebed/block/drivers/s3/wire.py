@@ -17,13 +17,12 @@ from xml.etree import ElementTree as ET
 import pyarrow as pa
 import pyarrow.compute as pc
 import urllib3
-from botocore.exceptions import BotoCoreError
 from urllib3.exceptions import HTTPError
 
 from lakebed.block.adapter import LIST_SCHEMA, ETag, UploadId
 from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.cloud.errors import Answer, Place, refusal
-from lakebed.block.drivers.s3.errors import explain
+from lakebed.block.drivers.s3.errors import explained
 from lakebed.block.errors import StorageUnavailable
 
 if TYPE_CHECKING:
@@ -102,13 +101,11 @@ class Wire:
         elif after:
             params["StartAfter"] = after
         url = self._sign("list_objects_v2", params, namespace)
-        return _parse(self._send("GET", url, namespace, retries=_READ_RETRIES).data, namespace)
+        return parse_page(self._send("GET", url, namespace, retries=_READ_RETRIES).data, namespace)
 
     def _sign(self, operation: str, params: Mapping[str, object], place: Place) -> str:
-        try:
+        with explained(place):
             return self._signer().generate_presigned_url(operation, params, _URL_SECONDS)
-        except BotoCoreError as error:
-            raise explain(error, place) from error
 
     def _send(
         self,
@@ -143,22 +140,47 @@ def _xml(document: bytes) -> ET.Element:
     return ET.fromstring(document)  # noqa: S314 - from a storage that is trusted with the data
 
 
-def _parse(document: bytes, namespace: Namespace) -> Page:
-    """Return the page that a ListBucketResult holds."""
+def parse_page(document: bytes, namespace: Namespace) -> Page:
+    """Return the page that a ListBucketResult holds.
+
+    Raises:
+        StorageUnavailable: The document is none, or lacks something. Nothing is left out or
+            guessed: whoever deletes what a listing lacks must be able to rely on it.
+    """
     try:
-        root = _xml(document)
-    except ET.ParseError as error:
+        return _page(_xml(document), namespace)
+    except (ET.ParseError, ValueError, OverflowError) as error:
         raise StorageUnavailable(f"the listing of {namespace} came broken: {error}") from error
-    schema = root.tag.removesuffix("ListBucketResult")
+
+
+def _page(root: ET.Element, namespace: Namespace) -> Page:
+    schema, brace, name = root.tag.rpartition("}")
+    schema += brace
+    if name != "ListBucketResult":
+        raise ValueError("this is no ListBucketResult")
+    encoded = root.findtext(f"{schema}EncodingType") == "url"
     entries = root.findall(f"{schema}Contents")
-    addresses = [
-        f"{namespace.store}/{unquote_plus(entry.findtext(f'{schema}Key') or '')}"
-        for entry in entries
+    keys = [_text(entry, f"{schema}Key") for entry in entries]
+    paths = [unquote_plus(key, errors="strict") for key in keys] if encoded else keys
+    sizes = [int(_text(entry, f"{schema}Size")) for entry in entries]
+    times = [_text(entry, f"{schema}LastModified") for entry in entries]
+    columns = [
+        pa.array([f"{namespace.store}/{path}" for path in paths], pa.string()),
+        pa.array(sizes, pa.int64()),
+        pc.cast(pa.array(times, pa.string()), LIST_SCHEMA.field("mtime").type),
     ]
-    sizes = [int(entry.findtext(f"{schema}Size") or 0) for entry in entries]
-    times = pa.array([entry.findtext(f"{schema}LastModified") for entry in entries], pa.string())
-    columns = [pa.array(addresses, pa.string()), pa.array(sizes, pa.int64())]
-    columns.append(pc.cast(times, LIST_SCHEMA.field("mtime").type))
-    more = root.findtext(f"{schema}IsTruncated") == "true"
-    token = root.findtext(f"{schema}NextContinuationToken")
-    return Page(pa.record_batch(columns, schema=LIST_SCHEMA), token if more else None)
+    rows = pa.record_batch(columns, schema=LIST_SCHEMA)
+    match _text(root, f"{schema}IsTruncated"):
+        case "true":
+            return Page(rows, _text(root, f"{schema}NextContinuationToken"))
+        case "false":
+            return Page(rows, None)
+        case _:
+            raise ValueError("it does not say whether there is more")
+
+
+def _text(element: ET.Element, tag: str) -> str:
+    text = element.findtext(tag)
+    if not text:
+        raise ValueError(f"there is no {tag}")
+    return text
