@@ -348,7 +348,8 @@ class BlockStore(ABC):
         """Join the parts named, in ascending order, into the object; parts not named are dropped.
 
         The upload is over when this returns. After an error it is still there to be completed or
-        aborted; after `StorageUnavailable` it may also have been completed.
+        aborted; after `StorageUnavailable` it may also have been completed. Of a part that was
+        written more than once, Azure also accepts an older one, if its ETag is named.
 
         Raises:
             UploadNotFound: There is no such upload.

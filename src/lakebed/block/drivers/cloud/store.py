@@ -162,11 +162,7 @@ class CloudBlockStore(BlockStore):
         self, namespace: Namespace, *, start_after: Address | None = None
     ) -> Iterator[pa.RecordBatch]:
         self._check(namespace)
-        if start_after is not None and start_after.store != namespace.store:
-            raise InvalidAddress(f"{start_after} lies in another store than {namespace}")
-        # The prefix itself sorts before every path that it begins, and does not lie in it.
-        after = max(namespace.prefix, start_after.path if start_after else "")
-        return _in_order(self._pages(namespace, after))
+        return _in_order(self._pages(namespace, self._start(namespace, start_after)))
 
     @abstractmethod
     def _pages(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
