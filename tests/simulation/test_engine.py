@@ -18,7 +18,7 @@ from lakebed.graveler.staging.writer import Condition, Writer
 from lakebed.testing.explore import first_failure
 from tests.simulation.engine import SCENARIOS
 
-SEEDS = 20_000 if os.environ.get("LAKEBED_TEST_LONG") else 250
+SEEDS = 3_000 if os.environ.get("LAKEBED_TEST_LONG") else 250
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

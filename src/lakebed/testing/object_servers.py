@@ -33,9 +33,6 @@ START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
 
-# Python complains of child processes that nobody knows any more.
-_keepers: list[subprocess.Popen[bytes]] = []
-
 ACCESS_KEY_ID: Final = "lakebed-test"
 SECRET_ACCESS_KEY: Final = "lakebed-test-secret"
 AZURE_ACCOUNT: Final = "devstoreaccount1"
@@ -161,11 +158,12 @@ def shared_server(name: str, folder: Path, *, while_pid: int) -> ObjectServer:
                 keeper = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
                 )
-            _keepers.append(keeper)
             while not endpoint.exists():
                 if keeper.poll() is not None:
                     raise ObjectServerMissingError(log.read_text())
                 time.sleep(_POLL_SECONDS)
+            # It outlives this process on purpose; Python would complain that nobody waits for it.
+            keeper.returncode = 0
     return ObjectServer(endpoint.read_text())
 
 
