@@ -85,7 +85,7 @@ class Commit:
     committer: str
     message: str
     metarange_id: str
-    """Empty for no entries."""
+    """What it holds; of a commit without entries, the empty metarange."""
     created_us: int
     parents: tuple[CommitID, ...]
     metadata: dict[str, str] = field(hash=False)

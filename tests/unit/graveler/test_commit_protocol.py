@@ -19,6 +19,7 @@ from lakebed.graveler.errors import (
     DirtyBranch,
     EntryNotFound,
     NoChanges,
+    PreconditionFailed,
     Refused,
 )
 from lakebed.graveler.hooks import Hooks, Offer
@@ -181,6 +182,52 @@ def test_a_reset_of_a_key_is_evaluated_against_the_head_of_its_end(lake: Lake) -
     lake.engine(store=FaultyStore(lake.store, intercept)).resets.reset_key(REPOSITORY, MAIN, b"a")
     assert moved
     assert shown(ours, b"a") == "w2"
+
+
+def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: Lake) -> None:
+    ours = lake.engine()
+    put(ours, b"a", "w1")
+    commit(ours)
+    refused = lake.engine(Interrupting(_refuse))
+    put(refused, b"a", "w2")
+    with pytest.raises(Refused):
+        commit(refused)  # w2 stays behind in a sealed token
+    put(ours, b"a", "w3")
+    sealed = ours.branches.get(REPOSITORY, MAIN)
+    moved: list[bool] = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        # The reset found w1 committed. Before it writes that, the sealed token is published.
+        if call.operation == "set_if" and call.key == b"key/a" and not moved:
+            moved.append(True)
+            request = CommitRequest(committer="", message="")
+            assert ours.committer._publish(REPOSITORY, sealed, request)
+        return apply()
+
+    resetting = lake.engine(store=FaultyStore(lake.store, intercept))
+    resetting.resets.reset_key(REPOSITORY, MAIN, b"a")
+    assert moved
+    after = ours.branches.get(REPOSITORY, MAIN)
+    assert after.staging_token == sealed.staging_token
+    assert shown(ours, b"a") == "w2"
+
+
+def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: Lake) -> None:
+    other = lake.engine()
+    merged: list[Commit] = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        # Nothing is staged, so the merge takes no new token: only the head tells of it.
+        if call.operation == "set_if" and call.key == b"key/dev" and not merged:
+            merged.append(_merge(other))
+        return apply()
+
+    before = other.branches.get(REPOSITORY, MAIN)
+    ours = lake.engine(store=FaultyStore(lake.store, intercept))
+    with pytest.raises(PreconditionFailed):
+        ours.writer.put_if(REPOSITORY, MAIN, entry(b"dev", "w1"), if_absent)
+    assert merged
+    assert other.branches.get(REPOSITORY, MAIN).staging_token == before.staging_token
 
 
 def test_a_moved_head_is_built_upon(lake: Lake) -> None:

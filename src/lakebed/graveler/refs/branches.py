@@ -5,7 +5,7 @@ from typing import Final
 
 from lakebed.graveler.errors import BranchNotFound, NotUnique
 from lakebed.graveler.ids import new_staging_token, new_unique_id
-from lakebed.graveler.keys import BRANCHES, DROPPED, DROPPED_PARTITION
+from lakebed.graveler.keys import BRANCHES, DROPPED_PARTITION
 from lakebed.graveler.model import (
     Branch,
     BranchID,
@@ -30,7 +30,6 @@ class Branches:
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
-        self._dropped = Records(store, DROPPED, DROPPED_PARTITION)
         self._reads: SharedReads[tuple[bytes, BranchID], Branch] = SharedReads(runtime, self._read)
         self._cache: dict[tuple[bytes, BranchID], tuple[Branch, float]] = {}
 
