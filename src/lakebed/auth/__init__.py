@@ -1,0 +1,1 @@
+"""Users, groups, policies and credentials, in the key-value store."""

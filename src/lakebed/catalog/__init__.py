@@ -1,0 +1,1 @@
+"""Objects of repositories: uploads, listings, copies, links; what every door calls."""

@@ -1,0 +1,1 @@
+"""The HTTP server: doors to the catalog. No versioning logic is here."""
