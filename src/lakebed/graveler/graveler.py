@@ -12,7 +12,7 @@ from lakebed.graveler.commit import CommitRequest, CommitResult
 from lakebed.graveler.committed import Cache, DiffEntry, Page, Query
 from lakebed.graveler.committed_for import committed_for
 from lakebed.graveler.engine import assemble
-from lakebed.graveler.errors import EntryNotFound, Invalid, ReadOnly
+from lakebed.graveler.errors import DefaultBranch, EntryNotFound, Invalid, ReadOnly
 from lakebed.graveler.hooks import Hooks
 from lakebed.graveler.model import (
     Branch,
@@ -27,7 +27,7 @@ from lakebed.graveler.model import (
 from lakebed.graveler.moves import MergeRequest
 from lakebed.graveler.names import check_branch_name, check_tag_name
 from lakebed.graveler.refs.dump import dump_refs
-from lakebed.graveler.refs.history import History
+from lakebed.graveler.refs.history import History, LogPage, LogQuery
 from lakebed.graveler.refs.merge_base import find_merge_base
 from lakebed.graveler.refs.protection import BranchProtection
 from lakebed.graveler.refs.resolve import ResolvedRef, Resolver, View
@@ -83,7 +83,7 @@ class Graveler:
         self.branches = self._engine.branches
         self.tags = self._engine.tags
         self.commits = self._engine.commits
-        self.history = History(self.commits, self._runtime)
+        self._history = History(self.commits, self._runtime)
         self.protection = BranchProtection(store, self._runtime)
         self.resolver = Resolver(self.branches, self.tags, self.commits)
         self.repositories = Repositories(
@@ -176,7 +176,8 @@ class Graveler:
         """Return a page of what is different on the right.
 
         With `since_parting`, what the right changed since the two had their last commit in common
-        ("three dots"); otherwise all that differs between them ("two dots").
+        ("three dots"), and whether the left changed it too, to something else; otherwise all that
+        differs between them ("two dots").
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to compare.
@@ -184,12 +185,13 @@ class Graveler:
         repository = self.repositories.get(repository_id)
         before = self.resolver.commit(repository, left)
         after = self.resolver.commit(repository, right)
-        if since_parting:
-            before = self.merge_base(repository, before.id, after.id)
         committed = self._committed_in(repository.namespace)
-        return committed.list_diff(
-            MetaRangeID(before.metarange_id), MetaRangeID(after.metarange_id), query
-        )
+        right_id = MetaRangeID(after.metarange_id)
+        if not since_parting:
+            return committed.list_diff(MetaRangeID(before.metarange_id), right_id, query)
+        base = self.merge_base(repository, before.id, after.id)
+        base_id = MetaRangeID(base.metarange_id)
+        return committed.list_changes(base_id, MetaRangeID(before.metarange_id), right_id, query)
 
     def merge_base(self, repository: Repository, left: CommitID, right: CommitID) -> Commit:
         """Return the best common ancestor of two commits.
@@ -201,6 +203,21 @@ class Graveler:
         if base is None:
             raise Invalid(f"commits {left} and {right} have no ancestor in common")
         return base
+
+    def log(
+        self,
+        repository: Repository,
+        head: CommitID,
+        query: LogQuery,
+        *,
+        amount: int,
+        look_ahead: bool = True,
+    ) -> LogPage:
+        """Return a page of the commits that led to one; see `History.page`."""
+        committed = self._committed_in(repository.namespace)
+        return self._history.page(
+            repository, committed, head, query, amount=amount, look_ahead=look_ahead
+        )
 
     # Commits
 
@@ -308,14 +325,12 @@ class Graveler:
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
-            Invalid: It is the default branch.
+            DefaultBranch: A repository keeps that.
             Refused: A hook refused it.
         """
         repository = self._writable(repository_id)
         if branch == repository.default_branch:
-            raise Invalid(
-                f"{branch} is the default branch of {repository_id}: it cannot be deleted"
-            )
+            raise DefaultBranch(repository_id, branch)
         self._hooks.before_delete_branch(repository, branch)
         self.branches.delete(repository, branch)
         self._hooks.after_delete_branch(repository, branch)
