@@ -11,6 +11,7 @@ LakebedError
     │   ├── InvalidName, InvalidRef, UnsortedEntries
     │   └── ParentNumberMissing a merge has several parents: against which?
     ├── PreconditionFailed      a conditional write found another state; nothing was written
+    ├── Stale                   a write took so long that its object may be taken for garbage
     ├── MergeConflict           both sides changed the same keys differently
     ├── DirtyBranch             the branch has uncommitted changes
     ├── NoChanges               there is nothing to commit or merge
@@ -160,6 +161,19 @@ class PreconditionFailed(GravelerError):
 
     def __init__(self, key: bytes, found: str) -> None:
         super().__init__(f"the condition on {key!r} does not hold: {found}")
+        self.key = key
+
+
+class Stale(GravelerError):
+    """A write was held up until its object was too old to be staged; it was taken back."""
+
+    kind = "stale"
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(
+            f"the write of {key!r} took so long that its object may be taken for garbage: it was"
+            " not done, write the object again"
+        )
         self.key = key
 
 
