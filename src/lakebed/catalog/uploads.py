@@ -12,52 +12,28 @@ and so have been committed: its object stays.)
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
 from lakebed.block import Address, BlockError, BlockStore, PutResult
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.errors import BadDigest
-from lakebed.catalog.freshness import Freshness
-from lakebed.catalog.model import (
-    DEFAULT_CONTENT_TYPE,
-    ObjectStats,
-    check_path,
-    new_entry,
-    stats_of,
-)
-from lakebed.graveler.errors import (
-    Deleting,
-    EntryNotFound,
-    PreconditionFailed,
-    Protected,
-    ReadOnly,
-    RepositoryNotFound,
-)
+from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_path
+from lakebed.catalog.stager import Stager
+from lakebed.graveler.errors import EntryNotFound, PreconditionFailed
 from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.model import BranchID, RepositoryID
+from lakebed.graveler.model import BranchID, Repository, RepositoryID
 from lakebed.graveler.staging.writer import Condition
-from lakebed.runtime import Runtime
-
-# What `Graveler.put` says before it stages anything.
-_REFUSALS = (Deleting, Protected, ReadOnly, RepositoryNotFound)
 
 
 class Uploads:
     """Takes objects in."""
 
     def __init__(
-        self,
-        graveler: Graveler,
-        block: BlockStore,
-        runtime: Runtime,
-        addresses: Addresses,
-        freshness: Freshness,
+        self, graveler: Graveler, block: BlockStore, addresses: Addresses, stager: Stager
     ) -> None:
         self._graveler = graveler
         self._block = block
-        self._runtime = runtime
         self._addresses = addresses
-        self._freshness = freshness
+        self._stager = stager
 
     def upload(
         self,
@@ -95,39 +71,28 @@ class Uploads:
         check_path(path)
         repository = self._graveler.check_writable(repository_id, branch)
         if condition is not None:
-            self._check_condition(repository_id, branch, path, condition)
+            self._check_condition(repository, branch, path, condition)
         issued = self._addresses.issue(repository, branch)
         address = repository.namespace.address(str(issued))
         stored = self._store(address, chunks, expected_md5)
-        entry = new_entry(
+        return self._stager.stage(
+            repository,
+            branch,
             path,
-            str(issued),
+            issued,
             size=stored.size,
             checksum=stored.md5,
-            modified=self._runtime.now(),
             content_type=content_type,
             metadata=metadata or {},
+            condition=condition,
         )
-        try:
-            self._graveler.put(
-                repository_id,
-                branch,
-                entry,
-                condition=condition,
-                is_fresh=self._freshness.test(issued),
-                unique_id=repository.unique_id,
-            )
-        except _REFUSALS:
-            self._discard(address)
-            raise
-        return stats_of(repository.namespace, entry)
 
     def _check_condition(
-        self, repository_id: RepositoryID, branch: BranchID, path: bytes, condition: Condition
+        self, repository: Repository, branch: BranchID, path: bytes, condition: Condition
     ) -> None:
         """Refuse what would be refused in the end, before taking the bytes."""
         try:
-            found = self._graveler.get(repository_id, branch, path)
+            found = self._graveler.get_entry(repository, branch, path)
         except EntryNotFound:
             found = None
         if not condition(found):
@@ -139,14 +104,9 @@ class Uploads:
         try:
             stored = self._block.put(address, chunks)
         except BlockError:
-            self._discard(address)  # it may have been stored
+            self._stager.discard(address)  # it may have been stored
             raise
         if expected_md5 is not None and stored.md5 != expected_md5.lower():
-            self._discard(address)
+            self._stager.discard(address)
             raise BadDigest(expected_md5, stored.md5)
         return stored
-
-    def _discard(self, address: Address) -> None:
-        """Remove an object that was never visible; if that fails, it is garbage."""
-        with suppress(BlockError):
-            self._block.delete(address)

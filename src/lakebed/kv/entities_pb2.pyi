@@ -24,6 +24,20 @@ class PolicyEffect(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     POLICY_EFFECT_UNSPECIFIED: _ClassVar[PolicyEffect]
     POLICY_EFFECT_ALLOW: _ClassVar[PolicyEffect]
     POLICY_EFFECT_DENY: _ClassVar[PolicyEffect]
+
+class LinkState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LINK_STATE_UNSPECIFIED: _ClassVar[LinkState]
+    LINK_STATE_OPEN: _ClassVar[LinkState]
+    LINK_STATE_CONSUMED: _ClassVar[LinkState]
+    LINK_STATE_STAGED: _ClassVar[LinkState]
+
+class TaskState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TASK_STATE_UNSPECIFIED: _ClassVar[TaskState]
+    TASK_STATE_RUNNING: _ClassVar[TaskState]
+    TASK_STATE_DONE: _ClassVar[TaskState]
+    TASK_STATE_FAILED: _ClassVar[TaskState]
 REPOSITORY_STATE_UNSPECIFIED: RepositoryState
 REPOSITORY_STATE_INITIAL: RepositoryState
 REPOSITORY_STATE_ACTIVE: RepositoryState
@@ -33,6 +47,14 @@ ADDRESS_TYPE_FULL: AddressType
 POLICY_EFFECT_UNSPECIFIED: PolicyEffect
 POLICY_EFFECT_ALLOW: PolicyEffect
 POLICY_EFFECT_DENY: PolicyEffect
+LINK_STATE_UNSPECIFIED: LinkState
+LINK_STATE_OPEN: LinkState
+LINK_STATE_CONSUMED: LinkState
+LINK_STATE_STAGED: LinkState
+TASK_STATE_UNSPECIFIED: TaskState
+TASK_STATE_RUNNING: TaskState
+TASK_STATE_DONE: TaskState
+TASK_STATE_FAILED: TaskState
 
 class Repository(_message.Message):
     __slots__ = ("unique_id", "state", "storage_namespace", "default_branch", "created_us", "read_only", "metadata", "adopted_unique_ids")
@@ -304,3 +326,66 @@ class Setup(_message.Message):
     user_unique_id: str
     finished: bool
     def __init__(self, attempt_id: _Optional[str] = ..., user: _Optional[str] = ..., user_unique_id: _Optional[str] = ..., finished: _Optional[bool] = ...) -> None: ...
+
+class Link(_message.Message):
+    __slots__ = ("branch", "path", "address", "expires_us", "state", "entry", "etag")
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    ETAG_FIELD_NUMBER: _ClassVar[int]
+    branch: str
+    path: bytes
+    address: str
+    expires_us: int
+    state: LinkState
+    entry: StagedEntry
+    etag: str
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., expires_us: _Optional[int] = ..., state: _Optional[_Union[LinkState, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., etag: _Optional[str] = ...) -> None: ...
+
+class MultipartUpload(_message.Message):
+    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_UPLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    branch: str
+    path: bytes
+    address: str
+    created_us: int
+    storage_upload_id: str
+    content_type: str
+    metadata: _containers.ScalarMap[str, str]
+    entry: StagedEntry
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ...) -> None: ...
+
+class Task(_message.Message):
+    __slots__ = ("kind", "state", "started_us", "updated_us", "result", "error_kind", "error")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STARTED_US_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_US_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_KIND_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    state: TaskState
+    started_us: int
+    updated_us: int
+    result: str
+    error_kind: str
+    error: str
+    def __init__(self, kind: _Optional[str] = ..., state: _Optional[_Union[TaskState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., result: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
