@@ -8,6 +8,7 @@ whose key opens nothing: it is listed, and can be deleted.
 A credential carries the unique id of its user and opens nothing once that user is no more.
 """
 
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from lakebed.auth.entities import Changed, page_of
@@ -67,10 +68,7 @@ class Credentials:
         predicate = self._free(new.access_key_id)
         line = pb.UserCredential(user_unique_id=unique_id, created_us=new.created_us)
         self._index.set(pair(user, new.access_key_id), line)
-        try:
-            self._records.set_if(new.access_key_id.encode(), self.sealed(new, unique_id), predicate)
-        except PredicateFailed:
-            raise _taken(new.access_key_id) from None
+        self._write(new.access_key_id, self.sealed(new, unique_id), predicate)
         self._remove_if_orphaned(new, unique_id)
         return new
 
@@ -82,20 +80,23 @@ class Credentials:
         Raises:
             UserNotFound: There is no such user.
         """
-        unique_id = self._users.live(user).message.unique_id
+        unique_id = UniqueID(self._users.live(user).message.unique_id)
         begin = pairs_of(user)
         lines = self._index.scan(
             prefix=begin + prefix.encode(), start=begin + behind(after.encode())
         )
-        credentials = (
-            Credential(
-                access_key_id=AccessKeyID(parted(line.name)[1]),
-                created_us=line.message.created_us,
-            )
-            for line in lines
-            if line.message.user_unique_id == unique_id
-        )
-        return page_of(credentials, amount)
+        dead: list[Record[pb.UserCredential]] = []
+
+        def credentials() -> Iterator[Credential]:
+            for line in lines:
+                if line.message.user_unique_id == unique_id:
+                    yield _credential(line)
+                else:
+                    dead.append(line)
+
+        page = page_of(credentials(), amount)
+        self._heal(user, unique_id, dead)
+        return page
 
     def get(self, user: str, access_key_id: str) -> Credential:
         """Return an access key of a user.
@@ -104,10 +105,7 @@ class Credentials:
             UserNotFound: There is no such user.
             CredentialNotFound: It has no such access key.
         """
-        line = self._line(user, access_key_id)
-        return Credential(
-            access_key_id=AccessKeyID(access_key_id), created_us=line.message.created_us
-        )
+        return _credential(self._line(user, access_key_id))
 
     def delete(self, user: str, access_key_id: str) -> None:
         """Delete an access key of a user.
@@ -207,6 +205,36 @@ class Credentials:
             raise _taken(access_key_id)
         return record.predicate
 
+    def _write(self, key: AccessKeyID, message: pb.Credential, predicate: Predicate) -> None:
+        """Write the record of a new access key, whose line is in the index.
+
+        Raises:
+            AlreadyExists: Someone else took the access key meanwhile.
+            OutcomeUnknown: It may have been written. If so, it is in the index.
+        """
+        try:
+            self._records.set_if(key.encode(), message, predicate)
+        except OutcomeUnknown:
+            found = self._find(key)
+            if found is None or found.message != message:
+                raise
+        except PredicateFailed:
+            found = self._find(key)
+            if found is None or found.message.user_unique_id != message.user_unique_id:
+                self._index.delete(pair(message.user, key))
+            raise _taken(key) from None
+
+    def _heal(
+        self, user: str, unique_id: UniqueID, dead: Iterable[Record[pb.UserCredential]]
+    ) -> None:
+        """Remove lines that earlier creations of a user left."""
+        for line in dead:
+            # Read after the line was: now no newer creation can be the one that it belongs to.
+            owner = self._users.live_messages([user]).get(user)
+            if owner is not None and owner.unique_id == unique_id:
+                with suppress(OutcomeUnknown):
+                    self._remove(line, parted(line.name)[1])
+
     def _remove_if_orphaned(self, new: NewCredential, unique_id: UniqueID) -> None:
         """Take a new key back if its user was deleted meanwhile: the deletion may have missed it.
 
@@ -233,6 +261,11 @@ class Credentials:
         if record is not None and record.message.user_unique_id == unique_id:
             with suppress(PredicateFailed):
                 self._records.delete_if(record.name, record.predicate)
+
+
+def _credential(line: Record[pb.UserCredential]) -> Credential:
+    _, access_key_id = parted(line.name)
+    return Credential(access_key_id=AccessKeyID(access_key_id), created_us=line.message.created_us)
 
 
 def _taken(access_key_id: str) -> AlreadyExists:

@@ -22,11 +22,13 @@ from contextlib import suppress
 from itertools import islice
 from typing import ClassVar, Final, Generic, TypeVar
 
+from google.protobuf.message import DecodeError
+
 from lakebed.auth.errors import AlreadyExists, AuthNotFound, AuthTooManyTries
 from lakebed.auth.keys import AUTH, behind
 from lakebed.auth.model import Page, UniqueID
 from lakebed.auth.names import check_name, is_name
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
+from lakebed.kv import ABSENT, CorruptRecord, Entry, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Kind, Record, Records
 from lakebed.runtime import Runtime
@@ -150,11 +152,10 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         keys = [(AUTH, self._kind.prefix + name.encode()) for name in wanted]
         found: dict[str, MessageT] = {}
         for name, entry in zip(wanted, self._store.get_many(keys), strict=True):
-            message = self._kind.message()
             if entry is not None:
-                message.ParseFromString(entry.value)
-            if entry is not None and not message.deleting:
-                found[name] = message
+                message = self._parse(entry)
+                if not message.deleting:
+                    found[name] = message
         return found
 
     def _create(self, name: str, message: MessageT) -> EntityT:
@@ -184,6 +185,16 @@ class Entities(ABC, Generic[MessageT, EntityT]):
             else:
                 return self.entity(name, message)
         raise AuthTooManyTries(f"creating {self.noun} {name}", TRIES)
+
+    def _parse(self, entry: Entry) -> MessageT:
+        message = self._kind.message()
+        try:
+            message.ParseFromString(entry.value)
+        except DecodeError as error:
+            raise CorruptRecord(
+                f"key {entry.key!r} does not hold a {self.noun}: {error}"
+            ) from error
+        return message
 
     def _now_us(self) -> int:
         return int(self._runtime.now() * 1e6)

@@ -14,7 +14,7 @@ from lakebed.auth.errors import InvalidName
 
 _BYTES_MAX: Final = 255
 _FORBIDDEN: Final = frozenset('/*?${}"\\[]')
-_ACCESS_KEY: Final = re.compile(r"[A-Za-z0-9]{3,128}")
+_ACCESS_KEY: Final = re.compile(r"[A-Za-z0-9_-]{3,128}")
 
 
 def is_name(name: str) -> bool:
@@ -56,6 +56,7 @@ def check_access_key_id(access_key_id: str) -> str:
     """
     if not is_access_key_id(access_key_id):
         raise InvalidName(
-            f"{access_key_id!r} cannot be an access key id: use 3 to 128 letters and digits"
+            f"{access_key_id!r} cannot be an access key id: use 3 to 128 letters, digits,"
+            " hyphens and underscores"
         )
     return access_key_id

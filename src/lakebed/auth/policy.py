@@ -30,7 +30,7 @@ from typing import Final
 
 from lakebed.auth.model import Conditions, Effect, Policy, Statement
 from lakebed.auth.patterns import Matcher, compile_pattern
-from lakebed.auth.statements import SOURCE_IP, resource_patterns
+from lakebed.auth.statements import SOURCE_IP, check_statements, resource_patterns
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,9 @@ class AllOf:
 
     requirements: tuple["Requirement", ...]
 
-    def __init__(self, *requirements: "Requirement") -> None:
-        object.__setattr__(self, "requirements", requirements)
+    # At least one: of none, `AnyOf` would be a riddle.
+    def __init__(self, first: "Requirement", *rest: "Requirement") -> None:
+        object.__setattr__(self, "requirements", (first, *rest))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -57,8 +58,8 @@ class AnyOf:
 
     requirements: tuple["Requirement", ...]
 
-    def __init__(self, *requirements: "Requirement") -> None:
-        object.__setattr__(self, "requirements", requirements)
+    def __init__(self, first: "Requirement", *rest: "Requirement") -> None:
+        object.__setattr__(self, "requirements", (first, *rest))
 
 
 Requirement = Permission | AllOf | AnyOf
@@ -80,7 +81,11 @@ def is_allowed(
     requirement: Requirement,
     context: Context = NO_CONTEXT,
 ) -> bool:
-    """Whether policies allow a user what a request requires."""
+    """Whether policies allow a user what a request requires.
+
+    Raises:
+        InvalidPolicy: A statement is not well formed; it is not ignored.
+    """
     return Rules(policies, user_id).missing(requirement, context) is None
 
 
@@ -100,13 +105,17 @@ class _Rule:
 
 
 class Rules:
-    """All policies of one user, made ready to be asked many times."""
+    """All policies of one user, made ready to be asked many times.
+
+    Raises:
+        InvalidPolicy: A statement is not well formed.
+    """
 
     def __init__(self, policies: Iterable[Policy], user_id: str) -> None:
         self._allow: list[_Rule] = []
         self._deny: list[_Rule] = []
         for policy in policies:
-            for statement in policy.statements:
+            for statement in check_statements(policy.statements):
                 denies = statement.effect is Effect.DENY
                 (self._deny if denies else self._allow).append(_rule(statement, user_id))
         # There are only as many actions as requests name; each is matched with the rules once.

@@ -18,6 +18,7 @@ from lakebed.auth.entities import TRIES, Changed, Entities, MessageT, page_of
 from lakebed.auth.errors import AuthTooManyTries
 from lakebed.auth.keys import AUTH, behind, pair, pairs_of, parted
 from lakebed.auth.model import Page, UniqueID
+from lakebed.auth.names import is_name
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Kind, Record, Records
@@ -53,6 +54,7 @@ class Relations(Generic[MessageT, LeftT, RightMessageT, RightT]):
             AuthNotFound: One of them is not there.
             OutcomeUnknown: They may have been related.
         """
+        self._check_names(left, right)
         name = pair(left, right)
         try:
             for _ in range(TRIES):
@@ -173,6 +175,13 @@ class Relations(Generic[MessageT, LeftT, RightMessageT, RightT]):
             self._left.live_messages(left for left, _ in names),
             self._right.live_messages(right for _, right in names),
         )
+
+    def _check_names(self, left: str, right: str) -> None:
+        """What cannot be a name is never there, and is not looked for."""
+        if not is_name(left):
+            raise self._left.missing(left)
+        if not is_name(right):
+            raise self._right.missing(right)
 
     def _remove(self, record: Record[pb.Relation]) -> None:
         with suppress(PredicateFailed):  # written anew, or gone

@@ -25,7 +25,7 @@ _SALT: Final = b"lakebed.auth.keys.1"
 _ENCRYPTION_KEY_BYTES: Final = 32
 _SIGNING_KEY_BYTES: Final = 64  # as long as the longest digest that tokens are signed with
 _NONCE_BYTES: Final = 12
-_SERVER_SECRET_BYTES_MIN: Final = 8
+_SERVER_SECRET_BYTES_MIN: Final = 16
 
 _BASE32: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _ACCESS_KEY_DRAWN: Final = 14

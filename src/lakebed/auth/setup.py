@@ -163,6 +163,11 @@ class Setup:
             version = self._record.set_if(SETUP_NAME, message, predicate)
         except PredicateFailed:
             return None
+        except OutcomeUnknown:
+            latest = self._record.find(SETUP_NAME)
+            if latest is None or latest.message != message:
+                raise
+            version = latest.predicate
         return _Attempt(message=message, version=version, email=email, credential=credential)
 
     def _carry_out(self, attempt: _Attempt, replaced: Record[pb.Setup] | None) -> None:
@@ -224,8 +229,10 @@ class Setup:
             raise _Replaced from None
         except OutcomeUnknown:
             found = self._record.find(SETUP_NAME)
-            if found is None or found.message != message:
+            if found is None or found.predicate == attempt.version:
                 raise
+            if found.message != message:
+                raise _Replaced from None
 
     def _replace(
         self, attempt: _Attempt, kind: Kind[MessageT], name: bytes, message: MessageT
@@ -234,11 +241,14 @@ class Setup:
         records = Records(self._store, kind, AUTH)
         for _ in range(TRIES):
             found = records.find(name)
+            if found is not None and found.message == message:
+                return  # by a write whose reply was lost
             claim = self._record.find(SETUP_NAME)
             if claim is None or claim.predicate != attempt.version:
                 raise _Replaced
-            with suppress(PredicateFailed):
-                predicate: Predicate = ABSENT if found is None else found.predicate
+            predicate: Predicate = ABSENT if found is None else found.predicate
+            # If it fails, someone was faster; if nobody knows, the next look tells.
+            with suppress(PredicateFailed, OutcomeUnknown):
                 records.set_if(name, message, predicate)
                 return
         raise AuthTooManyTries("setting up", TRIES)
