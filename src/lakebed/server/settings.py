@@ -20,6 +20,8 @@ from lakebed.block.settings import (
     MemorySettings,
     S3Settings,
 )
+from lakebed.catalog.errors import InvalidSettings
+from lakebed.catalog.settings import CatalogSettings
 from lakebed.errors import LakebedError
 from lakebed.graveler.settings import EngineSettings
 
@@ -136,26 +138,6 @@ class LoggingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GarbageSettings:
-    """Times that garbage collection and the writers of objects both rely on."""
-
-    min_age_seconds: float = 24 * 3600.0
-    """Younger objects are never collected."""
-    gap_seconds: float = 3600.0
-    """How far apart two looks must be that agree before an object goes."""
-    link_seconds: float = 6 * 3600.0
-    """How long a physical address may be linked after it was handed out."""
-    presign_seconds: float = 900.0
-    """How long a presigned URL is good."""
-    copy_window_seconds: float = 6 * 3600.0
-    """How young an object must be for a copy to share its address."""
-    partition_seconds: float = 3600.0
-    """How long one process puts new objects into the same partition."""
-    skew_seconds: float = 300.0
-    """How far the clocks of the machines may be apart."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
     """What one worker takes on, and how long anything may take."""
 
@@ -196,7 +178,7 @@ class ServerSettings:
     blockstore: BlockstoreSettings = BlockstoreSettings()
     auth: AuthSettings = AuthSettings()
     logging: LoggingSettings = LoggingSettings()
-    gc: GarbageSettings = GarbageSettings()
+    gc: CatalogSettings = field(default_factory=CatalogSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     limits: LimitSettings = LimitSettings()
     cleaner: CleanerSettings = CleanerSettings()
@@ -289,27 +271,13 @@ def _limit_problems(settings: ServerSettings) -> Iterator[str]:
 
 
 def _time_problems(settings: ServerSettings) -> Iterator[str]:
-    gc, engine, limits = settings.gc, settings.engine, settings.limits
-    if engine.grace_seconds <= limits.request_seconds:
+    try:
+        settings.gc.check(settings.engine)
+    except InvalidSettings as error:
+        yield f"gc: {error}"
+    longest = settings.gc.longest_request_seconds
+    if longest < settings.limits.request_seconds:
         yield (
-            f"engine.grace_seconds ({engine.grace_seconds:g}) must be more than the longest"
-            f" request, limits.request_seconds ({limits.request_seconds:g})"
-        )
-    if engine.scan_limit_seconds * 2 > gc.gap_seconds:
-        yield (
-            f"gc.gap_seconds ({gc.gap_seconds:g}) must be at least twice"
-            f" engine.scan_limit_seconds ({engine.scan_limit_seconds:g})"
-        )
-    lives = {
-        "gc.link_seconds": gc.link_seconds,
-        "gc.presign_seconds": gc.presign_seconds,
-        "gc.copy_window_seconds": gc.copy_window_seconds,
-        "limits.request_seconds": limits.request_seconds,
-        "limits.transfer_seconds": limits.transfer_seconds,
-    }
-    longest = max(lives, key=lives.__getitem__)
-    if gc.min_age_seconds < 2 * lives[longest]:
-        yield (
-            f"gc.min_age_seconds ({gc.min_age_seconds:g}) must be at least twice"
-            f" {longest} ({lives[longest]:g})"
+            f"gc.longest_request_seconds ({longest:g}) must not be less than"
+            f" limits.request_seconds ({settings.limits.request_seconds:g})"
         )
