@@ -38,10 +38,11 @@ class Lake:
     settings: CatalogSettings
     graveler: Graveler
     catalog: Catalog
+    name: RepositoryID
 
     @property
     def repository(self) -> Repository:
-        return self.graveler.repositories.get(REPOSITORY)
+        return self.graveler.repositories.get(self.name)
 
     def stored(self) -> list[str]:
         """The addresses of all objects, but those of metadata."""
@@ -59,18 +60,21 @@ class Lake:
         self.catalog.uploads.upload(REPOSITORY, branch, path, [text.encode()])
 
 
-def make_lake(store: Store, block: BlockStore, settings: CatalogSettings | None = None) -> Lake:
+def make_lake(
+    store: Store,
+    block: BlockStore,
+    settings: CatalogSettings | None = None,
+    *,
+    name: RepositoryID = REPOSITORY,
+) -> Lake:
     clock = TurnableClock()
     settings = settings or CatalogSettings()
     graveler = Graveler(store, block, runtime=clock)
-    lake = Lake(
-        store, block, clock, settings, graveler, Catalog(graveler, store, block, clock, settings)
-    )
-    scheme = {"local": "local", "mem": "mem", "s3": "s3"}[block.scheme]
-    namespace = Namespace.parse(f"{scheme}://lake/{REPOSITORY}")
-    graveler.repositories.create(REPOSITORY, namespace, committer="ann")
-    graveler.create_branch(REPOSITORY, DEV, MAIN)
-    return lake
+    catalog = Catalog(graveler, store, block, clock, settings)
+    namespace = Namespace.parse(f"{block.scheme}://lake/{name}")
+    graveler.repositories.create(name, namespace, committer="ann")
+    graveler.create_branch(name, DEV, MAIN)
+    return Lake(store, block, clock, settings, graveler, catalog, name)
 
 
 @contextmanager

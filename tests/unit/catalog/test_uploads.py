@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,15 +21,9 @@ from lakebed.graveler.errors import (
 )
 from lakebed.graveler.model import BranchID, RepositoryID
 from lakebed.graveler.staging.writer import if_absent
-from tests.unit.catalog.lakes import DEV, MAIN, REPOSITORY, Lake, open_lake
+from tests.unit.catalog.lakes import DEV, MAIN, REPOSITORY, Lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
-
-
-@pytest.fixture(params=["memory", "disk"])
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
-    with open_lake(request.param, tmp_path) as opened:
-        yield opened
 
 
 def test_what_was_uploaded_is_read_back(lake: Lake) -> None:
