@@ -111,7 +111,9 @@ class AuthSettings:
             SettingsError: It is not there, or too short.
         """
         if self.secret_key_file is None:
-            key = (self.secret_key or "").encode()
+            if self.secret_key is None:
+                raise SettingsError(["auth.secret_key is missing: set it, or auth.secret_key_file"])
+            key = self.secret_key.encode()
         else:
             try:
                 key = self.secret_key_file.read_bytes().strip()
