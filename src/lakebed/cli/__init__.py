@@ -5,8 +5,14 @@ from typing import Annotated
 import typer
 
 from lakebed import __version__
+from lakebed.cli import cleaner, config, server
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # help in colour takes three times as long to come
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -26,6 +32,12 @@ def lakebed(
     ] = False,
 ) -> None:
     """Git-like version control for data lakes."""
+
+
+app.command()(server.quickstart)
+app.command()(server.run)
+app.add_typer(config.app, name="config")
+app.add_typer(cleaner.app, name="cleaner")
 
 
 def main() -> None:
