@@ -28,3 +28,19 @@ def allow(*actions: str, resource: str = "*") -> Statement:
 
 def deny(*actions: str, resource: str = "*") -> Statement:
     return Statement(effect=Effect.DENY, actions=actions, resource=resource)
+
+
+class Clockwork(ThreadRuntime):
+    """Time that passes only when someone sleeps."""
+
+    def __init__(self, seconds: float = 1_800_000_000.0) -> None:
+        self.seconds = seconds
+
+    def now(self) -> float:
+        return self.seconds
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
