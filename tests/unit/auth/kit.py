@@ -1,6 +1,19 @@
 """What tests of users and permissions share."""
 
-from lakebed.auth import AuthService, AuthSettings, Effect, KeyPair, ServerKeys, Statement
+from lakebed.auth import (
+    Action,
+    AuthService,
+    AuthSettings,
+    Denied,
+    Effect,
+    Identity,
+    KeyPair,
+    NewCredential,
+    Permission,
+    ServerKeys,
+    Statement,
+)
+from lakebed.auth.actions import object_arn
 from lakebed.kv import Store
 from lakebed.runtime import Runtime, ThreadRuntime
 
@@ -10,6 +23,8 @@ QUICKSTART = KeyPair(
     secret_access_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
 )
 UNCACHED = AuthSettings(cache_seconds=0.0)
+READ = Permission(Action.READ_OBJECT, object_arn("lake", "a/b"))
+WRITE = Permission(Action.WRITE_OBJECT, object_arn("lake", "a/b"))
 
 
 def service(
@@ -44,3 +59,16 @@ class Clockwork(ThreadRuntime):
 
     def sleep(self, seconds: float) -> None:
         self.seconds += seconds
+
+
+def equip(auth: AuthService, user: str) -> tuple[NewCredential, Identity]:
+    new = auth.credentials.create(user)
+    return new, auth.authenticate(new.access_key_id, new.secret_access_key)
+
+
+def may(auth: AuthService, identity: Identity, permission: Permission) -> bool:
+    try:
+        auth.authorize(identity, permission)
+    except Denied:
+        return False
+    return True

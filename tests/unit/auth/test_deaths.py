@@ -17,21 +17,17 @@ from lakebed.auth import (
     AuthenticationFailed,
     AuthNotFound,
     AuthService,
-    Denied,
     Identity,
-    Permission,
     UserNotFound,
 )
 from lakebed.auth.keys import AUTH
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.kv.wrappers.faults import Call, FaultyStore
+from lakebed.kv.wrappers.faults import Call, FaultyStore, lost
 from lakebed.runtime import ThreadRuntime
-from tests.unit.auth.kit import QUICKSTART, UNCACHED, Clockwork, allow, deny, service
+from tests.unit.auth.kit import QUICKSTART, READ, UNCACHED, Clockwork, allow, deny, may, service
 
 ResultT = TypeVar("ResultT")
-
-READ: Final = Permission("fs:ReadObject", "arn:lakefs:fs:::repository/lake/object/a")
 
 
 class DeathError(BaseException):
@@ -79,11 +75,7 @@ def may_read(auth: AuthService, user: str) -> bool:
     identity = Identity(
         user_id=found.id, unique_id=found.unique_id, committer="", access_key_id=None
     )
-    try:
-        auth.authorize(identity, READ)
-    except Denied:
-        return False
-    return True
+    return may(auth, identity, READ)
 
 
 def seen(store: Store) -> object:
@@ -179,6 +171,35 @@ def assert_nothing_is_inherited(store: Store) -> None:
         auth.secret_for(QUICKSTART.access_key_id)
 
 
+def test_who_is_half_deleted_is_gone_for_everyone() -> None:
+    inner = MemoryStore(ThreadRuntime())
+    furnish(inner)
+    for name in ("delete user", "delete group", "delete policy"):
+        with pytest.raises(DeathError):
+            OPERATIONS[name].act(service(Mortal(inner, 2, after=True).store, settings=UNCACHED))
+    assert len(list(inner.scan(AUTH))) == 11, "only the marks were written"
+    auth = service(inner, settings=UNCACHED)
+    asked: list[Callable[[], object]] = [
+        lambda: auth.users.get("ann"),
+        lambda: auth.groups.get("readers"),
+        lambda: auth.policies.get("read"),
+        lambda: auth.policies.update("read", [allow("fs:*")]),
+        lambda: auth.memberships.add("ann", "readers"),
+        lambda: auth.memberships.add("bob", "readers"),
+        lambda: auth.memberships.remove("bob", "readers"),
+        lambda: auth.memberships.lefts_of("readers"),
+        lambda: auth.memberships.rights_of("ann"),
+        lambda: auth.user_policies.add("bob", "read"),
+        lambda: auth.credentials.create("ann"),
+        lambda: auth.credentials.list("ann"),
+        lambda: auth.credentials.get("ann", QUICKSTART.access_key_id),
+        lambda: auth.effective_policies("ann"),
+    ]
+    for ask in asked:
+        with pytest.raises(AuthNotFound):
+            ask()
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_who_takes_an_old_name_after_a_death_inherits_nothing(*, after: bool) -> None:
     _, _, calls = outcome_of(OPERATIONS["delete user"])
@@ -271,3 +292,57 @@ def check_next_setup(inner: Store, victims: list[str]) -> None:
             auth.users.get(victim)
     keys = [entry.key for entry in inner.scan(AUTH)]
     assert not [key for key in keys if any(victim.encode() in key for victim in victims)]
+
+
+# Lost replies
+
+
+def losing_the_reply_to(inner: Store, operation: str, prefix: bytes) -> AuthService:
+    """A service that never hears that a certain write was applied."""
+    heard = {"lost": False}
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        result = apply()
+        wanted = call.operation == operation and call.key.startswith(prefix)
+        if wanted and not heard["lost"]:
+            heard["lost"] = True
+            raise lost(call, known=False)
+        return result
+
+    return service(FaultyStore(inner, intercept), Clockwork(), settings=UNCACHED)
+
+
+def test_what_was_done_is_reported_as_done_though_the_reply_was_lost() -> None:
+    inner = MemoryStore(ThreadRuntime())
+    furnish(inner)
+    assert losing_the_reply_to(inner, "set_if", b"users/").users.create("cay").id == "cay"
+    new = losing_the_reply_to(inner, "set_if", b"credentials/").credentials.create("cay")
+    truth = service(inner)
+    assert truth.authenticate(new.access_key_id, new.secret_access_key).user_id == "cay"
+
+
+@pytest.mark.parametrize(
+    "prefix", [b"setup", b"policies/", b"groups/", b"users/", b"user_groups/", b"credentials/"]
+)
+def test_a_setup_survives_a_lost_reply(prefix: bytes) -> None:
+    inner = MemoryStore(ThreadRuntime())
+    won = losing_the_reply_to(inner, "set_if", prefix).setup("admin")
+    auth = service(inner)
+    auth.authorize(auth.authenticate(won.access_key_id, won.secret_access_key), READ)
+
+
+def test_a_setup_survives_a_lost_reply_to_its_last_word() -> None:
+    inner = MemoryStore(ThreadRuntime())
+    claims = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        result = apply()
+        if call.writes and call.key == b"setup":
+            claims.append(call)
+            if len(claims) == 2:
+                raise lost(call, known=False)
+        return result
+
+    won = service(FaultyStore(inner, intercept)).setup("admin")
+    identity = service(inner).authenticate(won.access_key_id, won.secret_access_key)
+    assert identity.user_id == "admin"
