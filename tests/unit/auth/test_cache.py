@@ -11,7 +11,9 @@ from lakebed.auth import (
     AuthSettings,
     Identity,
 )
+from lakebed.auth.cache import Cache
 from lakebed.kv import Store
+from lakebed.kv.drivers.memory import MemoryStore
 from tests.unit.auth.kit import READ, Clockwork, equip, may, service
 
 
@@ -82,3 +84,79 @@ def test_many_threads_share_one_service(auth: AuthService) -> None:
         list(pool.map(work, range(200)))
     assert may(auth, jane, READ)
     assert [user.id for user in auth.users.list().items] == ["admin", "jane"]
+
+
+# The cache itself
+
+
+def test_it_is_kept_from_before_it_was_read() -> None:
+    clock = Clockwork()
+
+    def load(key: str) -> float:
+        clock.sleep(3)
+        return clock.now()
+
+    cache = Cache(load, clock, AuthSettings(cache_seconds=5.0))
+    first = cache.get("a")
+    clock.sleep(1.9)
+    assert cache.get("a") == first
+    clock.sleep(0.2)
+    assert cache.get("a") > first
+
+
+def test_what_is_being_read_while_it_changes_is_not_kept() -> None:
+    values = iter(["old", "new"])
+
+    def load(key: str) -> str:
+        value = next(values)
+        if value == "old":
+            cache.clear()  # the change comes after the read, and before it is kept
+        return value
+
+    cache = Cache(load, Clockwork(), AuthSettings())
+    assert cache.get("a") == "old"
+    assert cache.get("a") == "new"
+    assert cache.get("a") == "new"
+
+
+def test_it_is_bounded_and_forgets_the_oldest() -> None:
+    loaded: list[int] = []
+
+    def load(key: int) -> int:
+        loaded.append(key)
+        return key
+
+    cache = Cache(load, Clockwork(), AuthSettings(cache_entries_max=3))
+    for key in (1, 2, 3, 1, 4, 2):
+        assert cache.get(key) == key
+    assert loaded == [1, 2, 3, 4]
+    assert cache.get(1) == 1
+    assert loaded == [1, 2, 3, 4, 1]
+    assert len(cache._entries) == 3
+
+
+def test_failures_are_not_kept() -> None:
+    answers: list[object] = [AuthenticationFailed(), "found"]
+
+    def load(key: str) -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    cache = Cache(load, Clockwork(), AuthSettings())
+    with pytest.raises(AuthenticationFailed):
+        cache.get("a")
+    assert cache.get("a") == "found"
+
+
+def test_a_token_ends_on_time_though_it_is_remembered() -> None:
+    clock = Clockwork()
+    auth = service(MemoryStore(clock), clock, settings=AuthSettings(cache_seconds=1e9))
+    new = auth.setup("admin")
+    token, expires_at = auth.login(new.access_key_id, new.secret_access_key)
+    clock.seconds = expires_at - 1
+    auth.authenticate_token(token)
+    clock.seconds = expires_at
+    with pytest.raises(AuthenticationFailed):
+        auth.authenticate_token(token)
