@@ -65,7 +65,7 @@ def open_services(
             runtime,
             keys=ServerKeys.derive(settings.auth.key()),
             settings=AuthSettings(
-                refused=frozenset() if settings.listen.is_loopback else {WELL_KNOWN_KEY_ID}
+                refused=frozenset(() if settings.listen.is_loopback else (WELL_KNOWN_KEY_ID,))
             ),
         ),
     )
