@@ -27,6 +27,7 @@ def commit(
 
     lakebed commit lakefs://my-repo/main -m "New data"
     """
+    body = {"message": message, "metadata": key_values(meta), "allow_empty": allow_empty}
     made = session.client.call(
         "POST",
         "repositories",
@@ -34,6 +35,6 @@ def commit(
         "branches",
         branch.ref,
         "commits",
-        body={"message": message, "metadata": key_values(meta), "allow_empty": allow_empty},
+        body=body,
     )
     session.output.done(f"Committed {made['id']} to {branch}", made)

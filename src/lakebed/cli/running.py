@@ -41,7 +41,9 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
 
 def _explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, typer.TyperException):
-        return error.format_message(), error.exit_code
+        context = getattr(error, "ctx", None)
+        hint = f" (see `{context.command_path} --help`)" if context else ""
+        return f"{error.format_message()}{hint}", error.exit_code
     if isinstance(error, CommandError):
         return str(error), error.exit_code
     if isinstance(error, LakebedError):

@@ -1,10 +1,11 @@
 """Many transfers at once: a bounded number of them, and an end that comes soon."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from threading import Event
-from typing import Final, Generic, TypeVar
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any, Final, Generic, TypeVar
 
 from lakebed.cli.errors import CommandError
 
@@ -13,9 +14,12 @@ ResultT = TypeVar("ResultT")
 
 _WAITING_PER_WORKER: Final = 2
 """Jobs that are made ahead of time, so that no worker waits for a listing."""
+_PARTING_SECONDS: Final = 2.0
+"""How long to wait at the end for transfers that nobody wants any more."""
+_END: Final[Any] = object()
 
 
-class Stopped(Exception):  # noqa: N818
+class Stopped(Exception):  # noqa: N818 (it says what happened)
     """Raised inside transfers that nobody waits for any more."""
 
 
@@ -52,32 +56,58 @@ class Parallel:
         An error of one job is its outcome. If making jobs fails, or the caller goes away, the
         transfers under way end at their next chunk.
         """
-        waiting: dict[Future[ResultT], JobT] = {}
-        with ThreadPoolExecutor(self._parallelism, "transfer") as pool:
+        todo: SimpleQueue[JobT] = SimpleQueue()
+        done: SimpleQueue[tuple[JobT, ResultT | Exception]] = SimpleQueue()
+        # Not a pool of the standard library: a process waits for its threads when it ends, and a
+        # transfer from a server that says nothing would keep whoever pressed Ctrl-C waiting.
+        workers = [
+            Thread(target=self._work, args=(todo, done, work), daemon=True)
+            for _ in range(self._parallelism)
+        ]
+        for worker in workers:
+            worker.start()
+        try:
+            under_way = 0
+            for job in jobs:
+                todo.put(job)
+                under_way += 1
+                if under_way == self._parallelism * _WAITING_PER_WORKER:
+                    yield _outcome(*done.get())
+                    under_way -= 1
+            for _ in range(under_way):
+                yield _outcome(*done.get())
+        finally:
+            self._stopped.set()
+            _part(workers, todo)
+
+    def _work(
+        self,
+        todo: SimpleQueue[JobT],
+        done: SimpleQueue[tuple[JobT, ResultT | Exception]],
+        work: Callable[[JobT], ResultT],
+    ) -> None:
+        while (job := todo.get()) is not _END:
             try:
-                for job in jobs:
-                    waiting[pool.submit(work, job)] = job
-                    if len(waiting) >= self._parallelism * _WAITING_PER_WORKER:
-                        yield from _ready(waiting)
-                while waiting:
-                    yield from _ready(waiting)
-            except BaseException:
-                self._stopped.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+                self.check()
+                result: ResultT | Exception = work(job)
+            except Exception as error:  # noqa: BLE001 (it is told to whoever waits)
+                result = error
+            done.put((job, result))
 
 
-def _ready(waiting: dict[Future[ResultT], JobT]) -> Iterator[Outcome[JobT, ResultT]]:
-    """Wait for at least one, and take all that are done."""
-    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-    for future in done:
-        yield _outcome(waiting.pop(future), future)
+def _part(workers: list[Thread], todo: SimpleQueue[Any]) -> None:
+    deadline = time.monotonic() + _PARTING_SECONDS
+    for _ in workers:
+        todo.put(_END)
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
 
 
-def _outcome(job: JobT, future: Future[ResultT]) -> Outcome[JobT, ResultT]:
-    try:
-        return Outcome(job, future.result(), None)
-    except CommandError as error:
-        return Outcome(job, None, str(error))
-    except OSError as error:
-        return Outcome(job, None, error.strerror or str(error))
+def _outcome(job: JobT, result: ResultT | Exception) -> Outcome[JobT, ResultT]:
+    if isinstance(result, CommandError):
+        return Outcome(job, None, str(result))
+    if isinstance(result, OSError):
+        return Outcome(job, None, result.strerror or str(result))
+    if isinstance(result, Exception):
+        raise result
+    return Outcome(job, result, None)

@@ -1,5 +1,6 @@
 """The bytes of one object, on their way there or back: in chunks, and checked at the end."""
 
+import atexit
 import hashlib
 import os
 import secrets
@@ -14,6 +15,9 @@ from lakebed.cli.uris import PathUri
 
 _CHUNK_BYTES: Final = 1 << 20
 _MD5_DIGITS: Final = 32
+
+_drafts: set[Path] = set()
+"""Files that are not complete yet."""
 
 Step = Callable[[int], None]
 """Called with the size of each chunk; it may raise to end the transfer."""
@@ -84,14 +88,27 @@ def fetch_file(client: Client, source: PathUri, target: Path, *, step: Step) -> 
     """
     # In the same folder, so that the last step is a rename; short, as the name may be long.
     draft = target.with_name(f".lakebed-{secrets.token_hex(8)}.part")
+    _drafts.add(draft)
     try:
         with draft.open("xb") as file:
             size = _fetch(client, source, file, step=step)
         draft.replace(target)
     finally:
-        with suppress(FileNotFoundError):
-            draft.unlink()
+        _remove(draft)
     return size
+
+
+def _remove(draft: Path) -> None:
+    with suppress(FileNotFoundError):
+        draft.unlink()
+    _drafts.discard(draft)
+
+
+@atexit.register
+def _remove_drafts() -> None:
+    """Tidy up behind transfers that hung when the process was told to end."""
+    for draft in list(_drafts):
+        _remove(draft)
 
 
 def _fetch(client: Client, source: PathUri, file: BinaryIO, *, step: Step) -> int:
