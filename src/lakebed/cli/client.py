@@ -157,7 +157,6 @@ class Client:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Unreachable(
                 f"cannot reach {self.endpoint} ({_reason(error)}): is the server running there?"
-                " `lakebed doctor` looks closer"
             ) from None
         except httpx.TimeoutException:
             raise Unreachable(f"{self.endpoint} did not answer in time{doubt}") from None
