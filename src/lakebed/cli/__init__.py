@@ -11,6 +11,10 @@ from lakebed.cli.options import CommonOptions, ConfigOption, EndpointOption, Jso
 from lakebed.cli.running import run
 
 COMMANDS: Final = {
+    "quickstart": ("lakebed.cli.server:quickstart", "Start a server to try things out with."),
+    "run": ("lakebed.cli.server:run", "Run a server."),
+    "config": ("lakebed.cli.config:app", "Check the settings of a server."),
+    "cleaner": ("lakebed.cli.cleaner:app", "Remove what nothing names any more."),
     "repo": ("lakebed.cli.repo:app", "Create, list and delete repositories."),
     "branch": ("lakebed.cli.branch:app", "Create, list, reset, revert and delete branches."),
     "branch-protect": ("lakebed.cli.branch_protect:app", "Protect branches from direct changes."),

@@ -47,13 +47,17 @@ class LazyCommands(Mapping[str, Any]):
     """Commands by name, each imported when somebody takes it out."""
 
     def __init__(self, commands: Mapping[str, tuple[str, str]]) -> None:
-        """Take commands by name, each as `module:app` and what it does, in one line."""
+        """Take commands by name, each as `module:app` or `module:function`, and a line of help."""
         self._commands = commands
 
     def __getitem__(self, name: str) -> Any:
         target, help_text = self._commands[name]
         module, _, attribute = target.partition(":")
-        command = get_command(getattr(import_module(module), attribute))
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            function, found = found, new_app()
+            found.command(name)(function)
+        command = get_command(found)
         command.help = command.help or help_text
         return command
 
