@@ -68,7 +68,7 @@ def test_a_second_server_at_the_same_port_is_refused(served: Served, servers: Se
 
 def test_a_worker_that_is_killed_comes_back_every_time(servers: Servers) -> None:
     served = servers.serve()
-    for _ in range(3):  # within seconds, and both at once
+    for _ in range(2):  # within seconds, and both at once
         workers = served.worker_pids(2)
         for pid in workers:
             os.kill(pid, signal.SIGKILL)

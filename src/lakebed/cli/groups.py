@@ -57,6 +57,8 @@ class LazyCommands(Mapping[str, Any]):
         if not isinstance(found, typer.Typer):
             function, found = found, new_app()
             found.command(name)(function)
+        # They look the same, wherever they were made.
+        found.info.cls, found.rich_markup_mode = Group, None
         command = get_command(found)
         command.help = command.help or help_text
         return command
