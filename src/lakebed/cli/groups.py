@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_command
+from typer.main import get_command, get_group
 
 
 class Group(TyperGroup):
@@ -59,7 +59,7 @@ class LazyCommands(Mapping[str, Any]):
             found.command(name)(function)
         # They look the same, wherever they were made.
         found.info.cls, found.rich_markup_mode = Group, None
-        command = get_command(found)
+        command = get_group(found) if found.registered_callback else get_command(found)
         command.help = command.help or help_text
         return command
 
