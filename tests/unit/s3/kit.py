@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.sigv4 import Environ, SigningScope
 
 ACCESS_KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -14,8 +15,10 @@ NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 SCOPE = SigningScope(b"k" * 32, "20261115T120000Z", "20261115/us-east-1/s3/aws4_request", "a" * 64)
 
 
-def secret_for(access_key_id: str) -> tuple[str, str] | None:
-    return ("jane", SECRET) if access_key_id == ACCESS_KEY else None
+def secret_for(access_key_id: str) -> tuple[str, str]:
+    if access_key_id != ACCESS_KEY:
+        raise S3Error(ErrorCode.INVALID_ACCESS_KEY_ID)
+    return "jane", SECRET
 
 
 def environ_of(method: str, url: str, headers: Mapping[str, str]) -> Environ:

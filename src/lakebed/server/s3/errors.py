@@ -75,6 +75,12 @@ class ErrorCode(Enum):
         "a body needs a Content-Length",
     )
 
+    REQUEST_TIMEOUT = (
+        "RequestTimeout",
+        HTTPStatus.BAD_REQUEST,
+        "the body took longer than any body may",
+    )
+
     # Requests
     INVALID_ARGUMENT = "InvalidArgument", HTTPStatus.BAD_REQUEST, "an argument is invalid"
     INVALID_BUCKET_NAME = (
@@ -126,11 +132,6 @@ class ErrorCode(Enum):
         "BucketAlreadyExists",
         HTTPStatus.CONFLICT,
         "there is a repository of this name already",
-    )
-    CONDITIONAL_REQUEST_CONFLICT = (
-        "ConditionalRequestConflict",
-        HTTPStatus.CONFLICT,
-        "others wrote at the same time; try again",
     )
     NO_SUCH_BUCKET = "NoSuchBucket", HTTPStatus.NOT_FOUND, "there is no such repository or branch"
     NO_SUCH_KEY = "NoSuchKey", HTTPStatus.NOT_FOUND, "there is no such object"

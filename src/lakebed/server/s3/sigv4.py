@@ -30,8 +30,8 @@ Environ = dict[str, Any]
 
 IdentityT = TypeVar("IdentityT")
 
-SecretFor = Callable[[str], tuple[IdentityT, str] | None]
-"""From an access key id to its owner and its secret; None where there is no such key."""
+SecretFor = Callable[[str], tuple[IdentityT, str]]
+"""From an access key id to its owner and its secret; it raises where there is no such key."""
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 UNSIGNED_PAYLOAD: Final = "UNSIGNED-PAYLOAD"
@@ -85,14 +85,12 @@ def verify(
     """Prove who sent a request and that nothing of it was changed; the body comes later.
 
     Raises:
-        S3Error: It is not signed, not well signed, too old or too early, or by nobody we know.
+        S3Error: It is not signed, not well signed, too old or too early.
+        Exception: Whatever `secret_for` raises.
     """
     claim = _claim(environ)
     _check_time(claim, now)
-    found = secret_for(claim.access_key_id)
-    if found is None:
-        raise S3Error(ErrorCode.INVALID_ACCESS_KEY_ID)
-    identity, secret = found
+    identity, secret = secret_for(claim.access_key_id)
     key = _signing_key(secret, claim.day, claim.region)
     scope = SigningScope(key, claim.time, claim.scope, claim.signature)
     digest = sha256(_canonical_request(environ, claim)).hexdigest()

@@ -1,6 +1,7 @@
 """Writing the XML of answers: elements from texts, escaped by construction."""
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 from xml.sax.saxutils import escape
@@ -37,6 +38,16 @@ def document(root: str, *content: str | int, namespace: str | None = NAMESPACE) 
 def boolean(value: bool) -> str:
     """Return a truth value as XML spells it."""
     return "true" if value else "false"
+
+
+def timestamp(time: datetime) -> str:
+    """Return a time as answers spell it: in UTC, to the millisecond."""
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03d}Z"
+
+
+def owner(user_id: str) -> Markup:
+    """Return the element that tells whose something is."""
+    return element("Owner", element("ID", user_id), element("DisplayName", user_id))
 
 
 def url_encoded(text: str) -> str:
