@@ -14,6 +14,7 @@ from lakebed.catalog.links import Links
 from lakebed.catalog.objects import Objects
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.catalog.stager import Stager
+from lakebed.catalog.symlinks import Symlinks
 from lakebed.catalog.tasks import RunInBackground, Tasks, run_inline
 from lakebed.catalog.uploads import Uploads
 from lakebed.graveler.graveler import Graveler
@@ -54,4 +55,5 @@ class Catalog:
         self.copies = Copies(graveler, block, runtime, addresses, freshness, stager)
         self.foreign = ForeignObjects(graveler, block, runtime)
         self.links = Links(graveler, store, block, runtime, settings, addresses, freshness)
+        self.symlinks = Symlinks(graveler, block)
         self.tasks = Tasks(graveler, store, runtime, settings, run_in_background)

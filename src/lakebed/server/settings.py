@@ -142,9 +142,9 @@ class LimitSettings:
     """What one worker takes on, and how long anything may take."""
 
     work_slots: int = 64
-    """Requests worked on at once; more are answered 503."""
+    """Requests for metadata worked on at once; more are answered 503."""
     transfer_slots: int = 48
-    """Those of them that may be moving the bytes of objects."""
+    """Requests that move the bytes of objects; likewise."""
     queue_seconds: float = 0.0
     """How long a request waits for a slot before it is refused."""
     json_bytes_max: int = 8 << 20
@@ -275,16 +275,11 @@ def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
 
 def _limit_problems(settings: ServerSettings) -> Iterator[str]:
     limits, threads = settings.limits, settings.processes.threads
-    if limits.work_slots >= threads:
-        # The threads that are left are those that refuse.
+    if limits.work_slots + limits.transfer_slots >= threads:
         yield (
-            f"limits.work_slots is {limits.work_slots} of {threads} threads (processes.threads):"
-            " some threads must be left to refuse what is too much"
-        )
-    if limits.transfer_slots > limits.work_slots:
-        yield (
-            f"limits.transfer_slots ({limits.transfer_slots}) cannot be more than"
-            f" limits.work_slots ({limits.work_slots})"
+            f"limits.work_slots and limits.transfer_slots are {limits.work_slots} and"
+            f" {limits.transfer_slots} of {threads} threads (processes.threads): some must be left"
+            " to refuse what is too much"
         )
 
 

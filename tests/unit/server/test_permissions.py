@@ -75,6 +75,7 @@ BODIES: dict[str, Any] = {
     },
     "createUser": {"id": "another"},
     "createGroup": {"id": "another"},
+    "setGroupACL": {"permission": "Write"},
     "createPolicy": {"id": "another", "statement": [STATEMENT]},
     "updatePolicy": {"id": "FSReadAll", "statement": [STATEMENT]},
 }

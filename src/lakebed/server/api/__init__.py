@@ -3,6 +3,7 @@
 from typing import Final
 
 from lakebed.server.api import (
+    acl,
     auth,
     branches,
     commits,
@@ -34,6 +35,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *metadata.routes,
     *gc.routes,
     *auth.routes,
+    *acl.routes,
     *not_there.routes,
 )
 """All operations, each with the permission that it needs."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from lakebed.block import Address, ObjectNotFound
 from lakebed.formats import MetaRangeID, RangeID, metarange_path, range_path
-from lakebed.graveler.model import RepositoryID
+from lakebed.graveler.model import BranchID, RepositoryID
 from lakebed.server.api.models import StorageURI, Wire
 from lakebed.server.call import Call, one_of
 from lakebed.server.errors import BadRequest, FileMissing
@@ -17,6 +17,10 @@ _READ: Final = (
     fs("ListObjects", "repository/{repository}"),
     fs("ReadRepository", "repository/{repository}"),
 )
+
+
+class LocationQuery(Wire):
+    location: str = ""
 
 
 class PresignQuery(Wire):
@@ -80,3 +84,18 @@ def get_metadata_object(
         content_type="application/vnd.apache.parquet",
         content_length=found.size,
     )
+
+
+@routes.add(
+    "createSymlinkFile",
+    "POST",
+    "/repositories/{repository}/refs/{ref}/symlink",
+    fs("WriteObject", "repository/{repository}/object/{query.location}"),
+    status=201,
+)
+def create_symlinks(call: Call, repository: str, ref: str, query: LocationQuery) -> StorageURI:
+    """Write lists of the addresses of a branch's objects, a file for each folder."""
+    written = call.services.catalog.symlinks.write(
+        RepositoryID(repository), BranchID(ref), query.location.encode()
+    )
+    return StorageURI(location=str(written))
