@@ -288,12 +288,12 @@ class PolicyCondition(_message.Message):
     def __init__(self, operator: _Optional[str] = ..., field: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Relation(_message.Message):
-    __slots__ = ("left_unique_id", "right_unique_id")
-    LEFT_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
-    RIGHT_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
-    left_unique_id: str
-    right_unique_id: str
-    def __init__(self, left_unique_id: _Optional[str] = ..., right_unique_id: _Optional[str] = ...) -> None: ...
+    __slots__ = ("source_unique_id", "target_unique_id")
+    SOURCE_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    TARGET_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    source_unique_id: str
+    target_unique_id: str
+    def __init__(self, source_unique_id: _Optional[str] = ..., target_unique_id: _Optional[str] = ...) -> None: ...
 
 class Credential(_message.Message):
     __slots__ = ("user", "user_unique_id", "created_us", "secret")

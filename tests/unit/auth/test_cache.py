@@ -72,7 +72,7 @@ def test_many_threads_share_one_service(auth: AuthService) -> None:
     def work(number: int) -> None:
         if number % 4 == 0:
             auth.memberships.add("jane", "Viewers")
-            assert auth.memberships.rights_of("jane").items
+            assert auth.memberships.targets_of("jane").items
         elif number % 4 == 1:
             auth.users.create(f"user-{number}")
             auth.users.delete(f"user-{number}")

@@ -235,8 +235,8 @@ def test_who_is_made_again_inherits_nothing(auth: AuthService) -> None:
     with pytest.raises(AuthenticationFailed):
         auth.authenticate(new.access_key_id, new.secret_access_key)
     assert auth.effective_policies("jane").items == ()
-    assert auth.memberships.rights_of("jane").items == ()
-    assert [user.id for user in auth.memberships.lefts_of("Admins").items] == ["admin"]
+    assert auth.memberships.targets_of("jane").items == ()
+    assert [user.id for user in auth.memberships.sources_of("Admins").items] == ["admin"]
     _, reborn = equip(auth, "jane")
     assert not may(auth, reborn, READ)
     assert not may(auth, identity, READ), "nor who she was before"
@@ -259,7 +259,7 @@ def test_a_group_and_a_policy_made_again_are_nobodys(auth: AuthService) -> None:
     auth.groups.create("readers")
     auth.group_policies.add("readers", "read")
     assert not may(auth, jane, READ)
-    assert auth.memberships.lefts_of("readers").items == ()
+    assert auth.memberships.sources_of("readers").items == ()
 
 
 # May it?
