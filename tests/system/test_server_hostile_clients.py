@@ -208,6 +208,40 @@ def test_a_client_that_takes_nothing_of_a_download_is_cut_off(served: Served) ->
         eventually(lambda: not (served.objects / "stalled.open").exists())
 
 
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_a_client_that_stops_in_a_body_is_cut_off(served: Served, framing: str) -> None:
+    kind, headers, body = FRAMINGS[framing]
+    stopped = [
+        served.connect(request(f"{kind}/stopped{number}", *headers, body=body[:number]))
+        for number in range(10)
+    ]
+    with ThreadPoolExecutor(1) as pool:
+        # Of the same address, at the same time, longer than a stall; but it has not stopped.
+        slow = pool.submit(served.get, "slow/4")
+        for connection in stopped:
+            assert answer_of(connection) == (400, b"body_cut")
+        assert slow.result().text == "done"
+    assert in_progress(served) == 1
+    assert list(served.objects.iterdir()) == []
+
+
+def test_a_client_that_is_slow_but_goes_on_is_not_cut_off(served: Served) -> None:
+    with served.connect(request("raw/steady", "Content-Length: 8")) as connection:
+        for _ in range(8):
+            time.sleep(0.6)
+            connection.sendall(b"x")
+        assert answer_of(connection) == (200, b"8")
+    (served.objects / "steady").unlink()
+
+
+def test_an_answer_that_fails_on_the_way_is_seen_to_break_off(served: Served) -> None:
+    for _ in range(70):  # more than there are slots
+        with pytest.raises(httpx.RemoteProtocolError):
+            served.get("break")
+    assert in_progress(served) == 1
+    assert "an answer broke off" in served.log()
+
+
 def test_what_is_too_much_is_refused_at_once(served: Served) -> None:
     before = metric(served, 'lakebed_http_refused_total{slot="work"}')
     with ThreadPoolExecutor(40) as pool:
