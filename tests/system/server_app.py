@@ -115,8 +115,11 @@ class App:
 
 
 def create(settings: ServerSettings) -> WSGIApplication:
-    if (Path(settings.blockstore.default_namespace_prefix or "/nowhere") / "refuse").exists():
+    orders = Path(settings.blockstore.default_namespace_prefix or "/nowhere")
+    if (orders / "refuse").exists():
         raise SettingsError(["told to fail"])
+    if (orders / "die").exists():
+        os._exit(7)
     return Envelope(App(settings))
 
 
