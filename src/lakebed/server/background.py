@@ -48,12 +48,22 @@ def main(settings: ServerSettings, link: Connection) -> None:
     logs.configure(settings.logging)
     # As an exception, so that a lease is given back on the way out.
     signal.signal(signal.SIGTERM, _leave)
-    jobs = jobs_of(settings)
     pause = threading.Event()
+    jobs: list[Job] | None = None
     while True:
-        for job in jobs:
+        jobs = jobs or _open_jobs(settings)
+        for job in jobs or ():
             run(job)
         pause.wait(settings.cleaner.interval_seconds)
+
+
+def _open_jobs(settings: ServerSettings) -> list[Job] | None:
+    try:
+        return jobs_of(settings)
+    except LakebedError as error:
+        # The database may be away for a while; the workers wait for it too.
+        _LOGGER.warning("cannot clean up: %s", error)
+        return None
 
 
 def run(job: Job) -> None:
