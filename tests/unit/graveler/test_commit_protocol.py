@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.formats import MetaRangeID
 from lakebed.graveler.commit import CommitRequest, CommitResult
 from lakebed.graveler.engine import Engine, assemble
@@ -32,8 +33,9 @@ from lakebed.kv import OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.faults import Call, FaultyStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.model_committed import Contents, ModelCommitted
-from tests.simulation.engine import DEV, MAIN, REPOSITORY, SETTINGS, entry
+from lakebed.testing.model_committed import ModelCommitted
+from tests.simulation.world import DEV, MAIN, SETTINGS, entry
+from tests.unit.graveler.histories import REPOSITORY
 
 ResultT = TypeVar("ResultT")
 
@@ -57,8 +59,7 @@ class Lake:
     def __init__(self) -> None:
         self.runtime = ThreadRuntime()
         self.store = MemoryStore(self.runtime)
-        self.metaranges: dict[MetaRangeID, Contents] = {}
-        self.committed = ModelCommitted(self.metaranges, lambda _, apply: apply())
+        self.committed = ModelCommitted(MemoryBlockStore(self.runtime), REPOSITORY.namespace)
         engine = self.engine()
         first = engine.commits.add(
             REPOSITORY,
@@ -81,7 +82,7 @@ class Lake:
         )
 
     def contents(self, commit: Commit) -> dict[bytes, str]:
-        found = self.metaranges[MetaRangeID(commit.metarange_id)]
+        found = self.committed.contents(MetaRangeID(commit.metarange_id))
         return {key: value.address for key, value in found.items()}
 
 

@@ -36,7 +36,7 @@ from lakebed.graveler.model import BranchID, CommitID, RepositoryID
 from lakebed.graveler.moves import MergeRequest
 from lakebed.graveler.staging.writer import if_absent
 from lakebed.kv import open_store
-from tests.simulation.engine import entry
+from tests.simulation.world import entry
 
 REPOSITORY = RepositoryID("lake")
 MAIN = BranchID("main")
