@@ -35,6 +35,8 @@ class Mix:
     namespaces: tuple[str, ...] = ("lake",)
     begin_with: int = 1
     """How many of the repositories are there when it begins."""
+    commits_before: int = 0
+    """How many commits there are on each of their branches, so that there is something to move."""
     processes: tuple[int, int] = (2, 4)
     """At least so many, and at most."""
     tasks: int = 2
@@ -77,6 +79,11 @@ def begin(simulation: Simulation, mix: Mix, parts: Parts) -> World:
         retrying=mix.retrying,
     )
     world.begin(mix.begin_with)
+    for name in world.names[: mix.begin_with]:
+        for worker in (Worker(world, world.onlooker, name, branch) for branch in (MAIN, DEV)):
+            for _ in range(mix.commits_before):
+                worker.put()
+                worker.commit()
     return world
 
 

@@ -8,7 +8,6 @@ from typing import Final
 from lakebed.graveler.errors import (
     Deleting,
     NamespaceTaken,
-    NotFound,
     NotUnique,
     RepositoryNotFound,
 )
@@ -16,6 +15,7 @@ from lakebed.graveler.model import Repository, RepositoryID
 from lakebed.graveler.removal import ACTIVE, DELETING
 from lakebed.testing.history import ABSENT, Operation
 from tests.simulation.monitor import Span, overlap
+from tests.simulation.worker import Worker
 from tests.simulation.world import DEV, MAIN, Body, Process, World
 
 
@@ -79,10 +79,10 @@ def recreate(world: World, process: Process) -> None:
     """Delete a repository and make it again at once, in the same place, with its two branches."""
     name, namespace = world.random.choice(world.names), world.random.choice(world.namespaces)
     delete_repository(world, process, name)
-    with world.request(), suppress(NotUnique, NotFound, Deleting):
+    with world.request(), suppress(NotUnique):
         process.lake.repositories.create(name, namespace, committer=process.name)
-        process.lake.create_branch(name, DEV, MAIN)
         world.told["recreated"] += 1
+        Worker(world, process, name, DEV).fork()
 
 
 def get(world: World, process: Process) -> None:

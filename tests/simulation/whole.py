@@ -24,15 +24,16 @@ FAULTY = Faults(
 
 ALL = Mix(
     requests={
-        "put": 14, "create": 6, "delete": 3, "read": 6, "list_all": 4, "commit": 12, "merge": 5,
-        "revert": 1, "cherry_pick": 1, "reset": 1, "reset_key": 1, "reset_prefix": 1,
-        "hard_reset": 2, "recreate": 1, "fork": 2, "tag": 1, "dump": 2,
+        "put": 10, "create": 5, "delete": 2, "read": 5, "list_all": 3, "commit": 16, "merge": 8,
+        "revert": 4, "cherry_pick": 2, "reset": 2, "reset_key": 2, "reset_prefix": 2,
+        "hard_reset": 4, "recreate": 1, "fork": 2, "tag": 1, "dump": 2,
         "recreate_repository": 2, "create_repository": 3, "delete_repository": 1,
         "get_repository": 1, "list_repositories": 1,
     },
     names=("apples",),
     namespaces=("a", "b"),
     begin_with=1,
+    commits_before=2,
     processes=(2, 3),
     tasks=2,
     each=6,
@@ -44,7 +45,9 @@ ALL = Mix(
 
 # Requests that hang until others have made the repository again, and the Cleaner has been there
 # (some leave strays); clocks that make others' creations look old.
-SLEEPERS = replace(ALL, faults=replace(FAULTY, stall=0.03, stall_seconds=1500, skew_seconds=4000))
+SLEEPERS = replace(
+    ALL, passes=10, faults=replace(FAULTY, stall=0.02, stall_seconds=4000, skew_seconds=4000)
+)
 
 MIXES = {"all": ALL, "sleepers": SLEEPERS}
 
