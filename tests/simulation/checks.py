@@ -1,12 +1,13 @@
 """What must be in order when all is over: branches, what is left in the store, dumps."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 from lakebed.block import Namespace
 from lakebed.graveler.errors import Deleting, EntryNotFound, NoChanges, NotFound
 from lakebed.graveler.graveler import Graveler
 from lakebed.graveler.keys import BRANCHES, DELETED_PARTITION, DROPPED_PARTITION, GRAVELER
-from lakebed.graveler.model import RepositoryID
+from lakebed.graveler.model import BranchID, RepositoryID
 from lakebed.graveler.removal import ACTIVE
 from lakebed.kv.schema import METADATA_PARTITION
 from tests.simulation.dumps import check_dump
@@ -24,9 +25,12 @@ def check_end(world: World) -> None:
     """Check everything, with nobody at work any more."""
     for dump in world.dumps:
         check_dump(world, dump)
-    check_branches(world)
+    for history in world.histories.values():
+        history.check_creates(KEYS)
+    check_shown(world)
+    check_committed(world)
     check_quiet(world)
-    check_branches(world)
+    check_shown(world)
     world.truth.check_swaps(KEYS, world.held)
     world.check_no_violations()
 
@@ -34,25 +38,41 @@ def check_end(world: World) -> None:
 # Branches
 
 
-def check_branches(world: World) -> None:
-    """Every branch shows, and can commit, what was acknowledged."""
+def check_shown(world: World) -> None:
+    """Every branch shows what was acknowledged."""
+    for name, branch in branches(world):
+        shown = read_all(world.onlooker.lake, name, branch)
+        check_read(world, name, branch, "the branch at the end", shown)
+
+
+def check_committed(world: World) -> None:
+    """Every branch can be committed, and then its head holds what it showed."""
     lake = world.onlooker.lake
-    now = world.simulation.step + 1
-    for (name, branch), history in world.histories.items():
-        history.check_creates(KEYS)
-        try:
-            repository = lake.repositories.get(name)
-            lake.branches.get(repository, branch)
-        except (NotFound, Deleting):
-            continue
+    for name, branch in branches(world):
         shown = read_all(lake, name, branch)
-        history.check_read("the branch at the end", shown, KEYS, now, now)
         with suppress(NoChanges):
             lake.commit(name, branch, COMMIT)
+        repository = lake.repositories.get(name)
         head = lake.branches.get(repository, branch).commit_id
         contents = dict(world.held(repository.partition, head))
         assert contents.keys() == shown.keys(), f"{branch} did not commit what it shows"
-        history.check_read("the last commit", contents, KEYS, now, now)
+        check_read(world, name, branch, "the last commit", contents)
+
+
+def branches(world: World) -> Iterator[tuple[RepositoryID, BranchID]]:
+    """Iterate over the branches that are there."""
+    lake = world.onlooker.lake
+    for name, branch in world.histories:
+        with suppress(NotFound, Deleting):
+            lake.branches.get(lake.repositories.get(name), branch)
+            yield name, branch
+
+
+def check_read(
+    world: World, name: RepositoryID, branch: BranchID, what: str, shown: dict[bytes, str]
+) -> None:
+    now = world.simulation.step + 1
+    world.histories[name, branch].check_read(what, shown, KEYS, now, now)
 
 
 def read_all(lake: Graveler, name: RepositoryID, ref: str) -> dict[bytes, str]:
@@ -71,7 +91,9 @@ def check_quiet(world: World) -> None:
     """With nobody at work, what died must be gone in minutes, and the rest in its time."""
     cleaner, runtime = world.onlooker.cleaner, world.onlooker.runtime
     for _ in range(6):  # a dead Cleaner's lease, then the two minutes
-        cleaner.run_once()
+        counts = cleaner.run_once()
+        if counts.ran and not counts.creations_waiting:
+            break
         runtime.sleep(45)
     for record in world.monitor.records():
         world.check(f"{record} is still there", holds=record.message.state == ACTIVE)

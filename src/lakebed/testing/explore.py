@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import accumulate, repeat
+from itertools import accumulate, pairwise, repeat
 
 from lakebed.testing.simulator import Simulation
 
@@ -60,15 +60,13 @@ def first_failure(name: str, seeds: Iterable[int]) -> Failure | None:
     return None
 
 
-def spread(names: Iterable[str], runs: int) -> dict[str, range]:
-    """Spread a number of runs over scenarios, by their shares; each gets the seeds from 0 on."""
+def spread(names: Iterable[str], runs: int, *, first: int = 0) -> dict[str, range]:
+    """Spread a number of runs over scenarios, by their shares; each gets seeds from `first` on."""
     shares = {name: _share(name) for name in names}
     whole = sum(shares.values())
     ends = [runs * upto // whole for upto in accumulate(shares.values())]
-    starts = [0, *ends]
-    return {
-        name: range(end - start) for name, start, end in zip(shares, starts, ends, strict=False)
-    }
+    counts = (end - start for start, end in pairwise([0, *ends]))
+    return {name: range(first, first + count) for name, count in zip(shares, counts, strict=True)}
 
 
 def _share(name: str) -> int:
@@ -103,13 +101,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m lakebed.testing.explore")
     parser.add_argument("scenarios", nargs="+", help="modules, or module:scenario")
     parser.add_argument("--seeds", type=int, default=10_000, help="how many runs, of all together")
+    parser.add_argument("--first", type=int, default=0, help="the first seed of each scenario")
     parser.add_argument("--seed", type=int, help="replay this one, with its trace")
     parser.add_argument("--processes", type=int, help="how many at a time; one for each core")
     chosen = parser.parse_args(arguments)
     names = [name for scenarios in chosen.scenarios for name in load(scenarios)]
     if chosen.seed is not None:
         return max(replay(name, chosen.seed) for name in names)
-    plan = spread(names, chosen.seeds)
+    plan = spread(names, chosen.seeds, first=chosen.first)
     passed = failed = 0
     for name, failure in explore(plan, processes=chosen.processes):
         print(failure or f"{name}: {len(plan[name])} histories passed", flush=True)
