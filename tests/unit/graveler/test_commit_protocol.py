@@ -425,6 +425,32 @@ def test_a_conditional_create_written_too_late_is_written_again(lake: Lake) -> N
     assert shown(other, b"a") == "w1"
 
 
+def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(lake: Lake) -> None:
+    other = lake.engine()
+    put(other, b"b", "w2")
+    under_way: list[tuple[Branch, Commit]] = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        # The token is sealed and scanned just before the entry arrives in it, and still named when
+        # the writer looks again.
+        if call.operation == "set_if" and call.key == b"key/a" and not under_way:
+            sealed = other.committer._publisher.seal(
+                REPOSITORY, other.branches.get(REPOSITORY, MAIN)
+            )
+            build = other.committer._build(REPOSITORY, sealed, sealed.sealed_tokens)
+            request = CommitRequest(committer="", message="")
+            made = other.committer._store_commit(REPOSITORY, sealed, build, request, set())
+            under_way.append((sealed, made))
+        return apply()
+
+    ours = lake.engine(store=FaultyStore(lake.store, intercept))
+    ours.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), if_absent)
+    ((sealed, made),) = under_way
+    assert not other.committer._publisher.publish(REPOSITORY, sealed, made, sealed.sealed_tokens)
+    assert lake.contents(made) == {b"b": "w2"}
+    assert shown(other, b"a") == "w1"
+
+
 def test_publishing_takes_only_the_oldest_tokens(lake: Lake) -> None:
     ours = lake.engine()
     branch: Branch = ours.branches.get(REPOSITORY, MAIN)
