@@ -61,9 +61,10 @@ test: check tests ## what CI runs: every check and every test
 test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep)
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest -n $(WORKERS) --dist worksteal --timeout 3600
 
-simulate: install ## run every simulation over SEEDS seeds
+simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.explore --seeds $(SEEDS) \
-		tests.simulation.scenarios tests.simulation.engine tests.simulation.repositories
+		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
+		tests.simulation.scenarios
 
 bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
 	$(BIN)/python -m benchmarks.kv
