@@ -2,7 +2,9 @@
 
 import io
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import lakefs_sdk as sdk
 import pyarrow.parquet as pq
@@ -11,7 +13,6 @@ from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.exceptions import ApiException, NotFoundException, UnauthorizedException
 
 from lakebed.testing.lakebed_server import LakebedServer
-
 
 # Older operations are called here on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
@@ -37,9 +38,8 @@ class Lake:
         )
 
     def branch(self, name: str, source: str = "main") -> str:
-        return self.client.branches_api.create_branch(
-            self.name, sdk.BranchCreation(name=name, source=source)
-        )
+        wanted = sdk.BranchCreation(name=name, source=source)
+        return str(self.client.branches_api.create_branch(self.name, wanted))
 
     def read(self, ref: str, path: str) -> bytes:
         return bytes(self.client.objects_api.get_object(self.name, ref, path))
@@ -332,7 +332,8 @@ def test_branch_protection(lake: Lake) -> None:
     api = lake.client.repositories_api
     api.set_branch_protection_rules(lake.name, [sdk.BranchProtectionRule(pattern="ma*")])
     assert [rule.pattern for rule in api.get_branch_protection_rules(lake.name)] == ["ma*"]
-    for refused in (lambda: lake.put("x"), lake.commit):
+    writes: list[Callable[[], object]] = [lambda: lake.put("x"), lake.commit]
+    for refused in writes:
         with pytest.raises(ApiException) as protected:
             refused()
         assert status_of(protected) == 403
@@ -456,10 +457,10 @@ def test_dump_and_restore(lake: Lake, lakebed: LakebedServer) -> None:
     lake.client.internal_api.restore_refs(lake.name, restore)  # the same again: done already
 
 
-def _done(status: object) -> object:
+def _done(status: Callable[[], Any]) -> Any:
     until = time.monotonic() + 30
     while time.monotonic() < until:
-        found = status()  # type: ignore[operator]
+        found = status()
         if found.done:
             return found
         time.sleep(0.05)
@@ -519,12 +520,12 @@ def test_users_groups_policies(lake: Lake, lakebed: LakebedServer) -> None:
         api.get_user(name)
 
 
-def _until(call: object) -> None:
+def _until(call: Callable[[], object]) -> None:
     """Wait until what another worker may have cached is forgotten."""
     until = time.monotonic() + 15
     while True:
         try:
-            call()  # type: ignore[operator]
+            call()
         except UnauthorizedException:
             if time.monotonic() > until:
                 raise
@@ -543,11 +544,12 @@ def test_wrong_keys(lakebed: LakebedServer) -> None:
 
 
 def test_what_is_not_there_yet_says_so(lake: Lake) -> None:
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: lake.client.actions_api.list_repository_runs(lake.name),
         lambda: lake.client.repositories_api.get_gc_rules(lake.name),
-        lambda: lake.client.internal_api.get_usage_report_summary(),
-    ):
+        lake.client.internal_api.get_usage_report_summary,
+    ]
+    for call in calls:
         with pytest.raises(ApiException) as missing:
             call()
         assert status_of(missing) == 501

@@ -13,12 +13,17 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
+from lakebed.auth import AuthenticationFailed
 from lakebed.cli import app
 from lakebed.graveler.keys import DROPPED, DROPPED_PARTITION
+from lakebed.graveler.model import RepositoryID
 from lakebed.kv import entities_pb2 as pb
 from lakebed.kv import open_store
 from lakebed.kv.records import Records
-from lakebed.server.quickstart import WELL_KNOWN_PAIR, make_key, pair_for
+from lakebed.server.app import open_services
+from lakebed.server.config_files import load
+from lakebed.server.quickstart import WELL_KNOWN_PAIR, flags_of, make_key, prepare
+from lakebed.server.settings import ListenSettings, ServerSettings
 from tests.fixtures.served import PATIENCE_SECONDS, Servers, free_port
 
 PROGRAM: Final = [sys.executable, "-m", "tests.system.command_line"]
@@ -157,14 +162,51 @@ def test_a_database_that_is_none_takes_one_line() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
 def test_the_well_known_keys_are_for_loopback_addresses(host: str) -> None:
-    assert pair_for(host) is WELL_KNOWN_PAIR
+    assert ListenSettings(host=host).is_loopback
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "no.such.host.invalid", ""])
-def test_other_addresses_get_keys_that_nobody_knows(host: str) -> None:
-    first, second = pair_for(host), pair_for(host)
-    assert len({WELL_KNOWN_PAIR, first, second}) == 3
-    assert first.secret_access_key not in repr(first)
+def test_other_addresses_are_for_others_too(host: str) -> None:
+    assert not ListenSettings(host=host).is_loopback
+
+
+def quickstart_settings(folder: Path, host: str) -> ServerSettings:
+    make_key(folder)
+    return load(environment={}, flags=flags_of(folder, host, 8000))
+
+
+def test_a_first_start_on_loopback_has_the_keys_of_tutorials(tmp_path: Path) -> None:
+    settings = quickstart_settings(tmp_path, "127.0.0.1")
+    for _ in range(2):
+        assert prepare(settings, sample=True).pair == WELL_KNOWN_PAIR
+    services = open_services(settings)
+    key, secret = WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key
+    assert services.auth.authenticate(key, secret).user_id == "admin"
+    sample = services.graveler.repositories.get(RepositoryID("sample"))
+    assert len(list(services.graveler.branches.list(sample))) == 2
+    services.close()
+
+
+def test_elsewhere_the_keys_are_random_and_told_once(tmp_path: Path) -> None:
+    settings = quickstart_settings(tmp_path, "0.0.0.0")
+    pair = prepare(settings, sample=False).pair
+    assert pair not in {None, WELL_KNOWN_PAIR}
+    assert prepare(settings, sample=False).pair is None
+    services = open_services(settings)
+    assert pair is not None
+    services.auth.authenticate(pair.access_key_id, pair.secret_access_key)
+    services.close()
+
+
+def test_the_keys_of_tutorials_open_nothing_once_others_can_connect(tmp_path: Path) -> None:
+    prepare(quickstart_settings(tmp_path, "127.0.0.1"), sample=False)
+    settings = quickstart_settings(tmp_path, "0.0.0.0")
+    pair = prepare(settings, sample=False).pair
+    assert pair not in {None, WELL_KNOWN_PAIR}
+    services = open_services(settings)
+    with pytest.raises(AuthenticationFailed):
+        services.auth.authenticate(WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key)
+    services.close()
 
 
 def test_a_key_is_drawn_once(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lakebed.auth.cache import AuthSettings, Cache
 from lakebed.auth.credentials import Credentials
 from lakebed.auth.entities import page_of
-from lakebed.auth.errors import AuthenticationFailed, Denied
+from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, Denied
 from lakebed.auth.groups import Groups
 from lakebed.auth.keys import (
     GROUP_POLICIES,
@@ -76,9 +76,10 @@ class AuthService:
     ) -> None:
         settings = settings or AuthSettings()
         self._runtime = runtime
+        self._refused = settings.refused
         self._tokens = Tokens(keys, runtime)
         self._open(store, SecretBox(keys, runtime))
-        self._known = Cache(self.credentials.lookup, runtime, settings)
+        self._known = Cache(self._lookup, runtime, settings)
         self._sessions = Cache(self._session, runtime, settings)
         self._rules = Cache(self._load_rules, runtime, settings)
 
@@ -104,6 +105,8 @@ class AuthService:
             AuthInvalid: The given secret cannot be one.
             OutcomeUnknown: It may have been done. If not, another call can do it.
         """
+        if given is not None and given.access_key_id in self._refused:
+            raise AuthInvalid(f"the access key {given.access_key_id} is refused by this server")
         try:
             return self._setup.run(username, given, email=email)
         finally:
@@ -209,6 +212,11 @@ class AuthService:
     def _forget(self) -> None:
         for cache in (self._known, self._sessions, self._rules):
             cache.clear()
+
+    def _lookup(self, access_key_id: str) -> tuple[Identity, str]:
+        if access_key_id in self._refused:
+            raise AuthenticationFailed
+        return self.credentials.lookup(access_key_id)
 
     def _session(self, token: str) -> _Session:
         claims = self._tokens.verify(token)

@@ -10,6 +10,7 @@ from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.copies import Copies
 from lakebed.catalog.foreign import ForeignObjects
 from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.gc_prepare import GCPreparation
 from lakebed.catalog.links import Links
 from lakebed.catalog.objects import Objects
 from lakebed.catalog.settings import CatalogSettings
@@ -57,3 +58,4 @@ class Catalog:
         self.links = Links(graveler, store, block, runtime, settings, addresses, freshness)
         self.symlinks = Symlinks(graveler, block)
         self.tasks = Tasks(graveler, store, runtime, settings, run_in_background)
+        self.gc = GCPreparation(graveler, store, block, runtime, settings)

@@ -74,6 +74,7 @@ class Copies:
         content_type: str | None = None,
         metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
+        source_condition: Condition | None = None,
     ) -> ObjectStats:
         """Copy an object to a path of a branch.
 
@@ -87,13 +88,14 @@ class Copies:
             content_type: Of the copy; None: as the object's.
             metadata: Of the copy; None: as the object's.
             condition: Whether to write, given what is there.
+            source_condition: Whether to copy, given what is there to be copied.
 
         Raises:
             InvalidPath: No object can have this path.
             EntryNotFound, RefNotFound, InvalidRef: There is nothing to copy.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             MissingBytes: The object to copy is gone from the storage.
-            PreconditionFailed: The condition does not hold.
+            PreconditionFailed: A condition does not hold.
             Stale: Copying took too long.
             TooManyTries, OutcomeUnknown: The copy may be visible.
             BlockError: The storage refused or failed.
@@ -104,6 +106,8 @@ class Copies:
         if source_repository_id not in {None, repository_id}:
             source = self._graveler.repositories.get(source_repository_id or repository_id)
         entry = self._graveler.get_entry(source, source_ref, source_path)
+        if source_condition is not None and not source_condition(entry):
+            raise PreconditionFailed(source_path, "another is there to be copied")
         copy = _Copy(
             source=source,
             entry=entry,

@@ -316,16 +316,24 @@ class UserCredential(_message.Message):
     def __init__(self, user_unique_id: _Optional[str] = ..., created_us: _Optional[int] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("attempt_id", "user", "user_unique_id", "finished")
+    __slots__ = ("attempt_id", "user", "replaced", "finished")
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
-    USER_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     attempt_id: str
-    user: str
-    user_unique_id: str
+    user: FirstUser
+    replaced: _containers.RepeatedCompositeFieldContainer[FirstUser]
     finished: bool
-    def __init__(self, attempt_id: _Optional[str] = ..., user: _Optional[str] = ..., user_unique_id: _Optional[str] = ..., finished: _Optional[bool] = ...) -> None: ...
+    def __init__(self, attempt_id: _Optional[str] = ..., user: _Optional[_Union[FirstUser, _Mapping]] = ..., replaced: _Optional[_Iterable[_Union[FirstUser, _Mapping]]] = ..., finished: _Optional[bool] = ...) -> None: ...
+
+class FirstUser(_message.Message):
+    __slots__ = ("user", "unique_id")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    unique_id: str
+    def __init__(self, user: _Optional[str] = ..., unique_id: _Optional[str] = ...) -> None: ...
 
 class Link(_message.Message):
     __slots__ = ("branch", "path", "address", "expires_us", "state", "entry", "etag")

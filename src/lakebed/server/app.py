@@ -21,6 +21,7 @@ from lakebed.server.api import ROUTES
 from lakebed.server.dispatch import responder
 from lakebed.server.envelope import Envelope
 from lakebed.server.paths import CheckedPaths
+from lakebed.server.s3.gateway import Gateway
 from lakebed.server.services import Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
 from lakebed.workers import BuildWorkers
@@ -65,7 +66,7 @@ def open_services(
             runtime,
             keys=ServerKeys.derive(settings.auth.key()),
             settings=AuthSettings(
-                refused=frozenset() if settings.listen.is_loopback else {WELL_KNOWN_KEY_ID}
+                refused=frozenset(() if settings.listen.is_loopback else (WELL_KNOWN_KEY_ID,))
             ),
         ),
     )
@@ -84,4 +85,4 @@ def build(services: Services) -> WSGIApplication:
         app.add_route(path, SimpleNamespace(**responders))
     pages.add_pages(app, ROUTES, base_path=BASE_PATH)
     app.set_error_serializer(pages.serialize_error)
-    return Envelope(CheckedPaths(app))
+    return Envelope(Gateway(services, admission, CheckedPaths(app)))

@@ -185,6 +185,23 @@ class CleanerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class S3GatewaySettings:
+    """The door for S3 clients."""
+
+    domain_name: str = "s3.local.lakefs.io"
+    """Requests to this host are for the gateway; of a subdomain, its first part is the bucket."""
+    region: str = "us-east-1"
+    """The region that buckets are said to be in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """Doors beside the REST API."""
+
+    s3: S3GatewaySettings = S3GatewaySettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """All settings of a server."""
 
@@ -198,6 +215,7 @@ class ServerSettings:
     engine: EngineSettings = field(default_factory=EngineSettings)
     limits: LimitSettings = LimitSettings()
     cleaner: CleanerSettings = CleanerSettings()
+    gateways: GatewaySettings = GatewaySettings()
 
     @property
     def in_memory(self) -> bool:

@@ -151,16 +151,16 @@ def test_secrets_are_encrypted_and_open_only_where_they_were_put(
 def test_another_server_secret_opens_nothing(auth: AuthService, store: Store) -> None:
     new = auth.setup("admin")
     token, _ = auth.login(new.access_key_id, new.secret_access_key)
-    keys = ServerKeys.derive("the secret of another server")
-    assert keys == ServerKeys.derive("the secret of another server")
-    assert keys != ServerKeys.derive("the secret of another serve1")
+    keys = ServerKeys.derive(b"the secret of another server")
+    assert keys == ServerKeys.derive(b"the secret of another server")
+    assert keys != ServerKeys.derive(b"the secret of another serve1")
     other = service(store, keys=keys)
     with pytest.raises(AuthenticationFailed):
         other.authenticate(new.access_key_id, new.secret_access_key)
     with pytest.raises(AuthenticationFailed):
         other.authenticate_token(token)
     with pytest.raises(AuthInvalid):
-        ServerKeys.derive("short")
+        ServerKeys.derive(b"short")
 
 
 def test_a_deleted_key_opens_nothing(auth: AuthService) -> None:
