@@ -354,7 +354,7 @@ class Link(_message.Message):
     def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., expires_us: _Optional[int] = ..., state: _Optional[_Union[LinkState, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., etag: _Optional[str] = ...) -> None: ...
 
 class MultipartUpload(_message.Message):
-    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry")
+    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -370,6 +370,7 @@ class MultipartUpload(_message.Message):
     CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
+    STAGED_FIELD_NUMBER: _ClassVar[int]
     branch: str
     path: bytes
     address: str
@@ -378,7 +379,20 @@ class MultipartUpload(_message.Message):
     content_type: str
     metadata: _containers.ScalarMap[str, str]
     entry: StagedEntry
-    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ...) -> None: ...
+    staged: bool
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ...) -> None: ...
+
+class MultipartPart(_message.Message):
+    __slots__ = ("md5", "storage_etag", "size", "modified_us")
+    MD5_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_ETAG_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_US_FIELD_NUMBER: _ClassVar[int]
+    md5: str
+    storage_etag: str
+    size: int
+    modified_us: int
+    def __init__(self, md5: _Optional[str] = ..., storage_etag: _Optional[str] = ..., size: _Optional[int] = ..., modified_us: _Optional[int] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("kind", "state", "started_us", "updated_us", "result", "error_kind", "error")
