@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from lakebed.catalog.cleaning import clean_expired
 from lakebed.errors import LakebedError
 from lakebed.graveler.cleaner import Cleaner
-from lakebed.kv import open_store
-from lakebed.runtime import ThreadRuntime
 from lakebed.server import logs
+from lakebed.server.app import open_services
 from lakebed.server.children import end_with_parent, hide_settings
 from lakebed.server.settings import ServerSettings
 
@@ -35,10 +35,13 @@ class Job:
 
 def jobs_of(settings: ServerSettings) -> list[Job]:
     """Open what the jobs need, and return them."""
-    runtime = ThreadRuntime()
-    store = open_store(settings.database.url, runtime=runtime)
-    cleaner = Cleaner(store, runtime, grace_seconds=settings.engine.grace_seconds)
-    return [Job("cleaner", cleaner.run_once)]
+    services = open_services(settings)
+    runtime, grace_seconds = services.runtime, settings.engine.grace_seconds
+    cleaner = Cleaner(services.store, runtime, grace_seconds=grace_seconds)
+    return [
+        Job("cleaner", cleaner.run_once),
+        Job("expired", lambda: clean_expired(services.catalog, runtime)),
+    ]
 
 
 def main(settings: ServerSettings, link: Connection) -> None:
