@@ -200,12 +200,14 @@ class Entry(_message.Message):
     def __init__(self, address: _Optional[str] = ..., address_type: _Optional[_Union[AddressType, str]] = ..., size: _Optional[int] = ..., checksum: _Optional[str] = ..., modified_us: _Optional[int] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class StagedEntry(_message.Message):
-    __slots__ = ("identity", "entry")
+    __slots__ = ("identity", "entry", "replaced_address")
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     identity: bytes
     entry: Entry
-    def __init__(self, identity: _Optional[bytes] = ..., entry: _Optional[_Union[Entry, _Mapping]] = ...) -> None: ...
+    replaced_address: str
+    def __init__(self, identity: _Optional[bytes] = ..., entry: _Optional[_Union[Entry, _Mapping]] = ..., replaced_address: _Optional[str] = ...) -> None: ...
 
 class DroppedToken(_message.Message):
     __slots__ = ("repository", "unique_id", "branch", "dropped_us")
