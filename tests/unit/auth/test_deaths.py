@@ -171,6 +171,16 @@ def assert_nothing_is_inherited(store: Store) -> None:
         auth.secret_for(QUICKSTART.access_key_id)
 
 
+@pytest.mark.parametrize("name", ["delete user", "delete group", "delete policy"])
+def test_nothing_is_left_of_who_is_deleted(name: str) -> None:
+    inner = MemoryStore(ThreadRuntime())
+    OPERATIONS[name].act(furnish(inner))
+    key = QUICKSTART.access_key_id.encode()
+    gone = {"user": [b"ann", key], "group": [b"readers"], "policy": [b"read"]}[name.split()[1]]
+    for entry in inner.scan(AUTH):
+        assert not set(gone) & set(entry.key.partition(b"/")[2].split(b"\x00"))
+
+
 def test_who_is_half_deleted_is_gone_for_everyone() -> None:
     inner = MemoryStore(ThreadRuntime())
     furnish(inner)

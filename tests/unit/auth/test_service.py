@@ -210,6 +210,10 @@ def test_a_key_left_by_a_dead_user_is_free_and_its_line_is_healed(
     with pytest.raises(CredentialNotFound):
         auth.credentials.get("jane", QUICKSTART.access_key_id)
     auth.credentials.create("joe", QUICKSTART)
+    Records(store, CREDENTIALS, AUTH).set(b"AKIAOTHER", credential)
+    with pytest.raises(AuthenticationFailed):
+        auth.secret_for("AKIAOTHER")
+    assert Records(store, CREDENTIALS, AUTH).find(b"AKIAOTHER") is None, "healed"
     assert auth.credentials.list("jane").items == ()
     assert not list(auth.credentials._index.scan(prefix=b"jane")), "healed"
     assert auth.secret_for(QUICKSTART.access_key_id)[0].user_id == "joe"

@@ -160,6 +160,21 @@ def test_a_relation_with_who_is_deleted_meanwhile_counts_for_nothing() -> None:
     assert list(Records(meanwhile.store, USER_GROUPS, AUTH).scan()) == [], "healed"
 
 
+def test_a_relation_with_a_group_made_again_meanwhile_counts_for_nothing() -> None:
+    slow, other, meanwhile = world()
+
+    def again() -> None:
+        other.groups.delete("g")
+        other.groups.create("g")
+
+    meanwhile.before("set", USER_GROUPS.prefix, again)
+    slow.memberships.add("ann", "g")
+    assert meanwhile.happened
+    assert not is_member(other)
+    assert other.memberships.sources_of("g").items == ()
+    assert list(Records(meanwhile.store, USER_GROUPS, AUTH).scan()) == [], "healed"
+
+
 @pytest.mark.parametrize("prefix", [USER_CREDENTIALS.prefix, CREDENTIALS.prefix])
 def test_a_key_for_who_is_deleted_meanwhile_is_taken_back(prefix: bytes) -> None:
     slow, other, meanwhile = world()
