@@ -7,11 +7,13 @@ parts: `uploads`, `links`, `copies`, `freshness`.
 
 from lakebed.block import BlockStore
 from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.completions import Completions
 from lakebed.catalog.copies import Copies
 from lakebed.catalog.foreign import ForeignObjects
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc_prepare import GCPreparation
 from lakebed.catalog.links import Links
+from lakebed.catalog.multiparts import Multiparts
 from lakebed.catalog.objects import Objects
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.catalog.stager import Stager
@@ -57,5 +59,7 @@ class Catalog:
         self.foreign = ForeignObjects(graveler, block, runtime)
         self.links = Links(graveler, store, block, runtime, settings, addresses, freshness)
         self.symlinks = Symlinks(graveler, block)
+        self.multiparts = Multiparts(graveler, store, block, runtime, settings, addresses)
+        self.completions = Completions(graveler, store, block, runtime)
         self.tasks = Tasks(graveler, store, runtime, settings, run_in_background)
         self.gc = GCPreparation(graveler, store, block, runtime, settings)
