@@ -21,7 +21,7 @@ FAULTY = Faults(
 )
 CALM = Faults(skew_seconds=200)
 # Replies that hang for a while, in processes with many tasks: what reads may be shared shows.
-SLOW_REPLIES = Faults(stall=0.1, stall_seconds=0.3)
+SLOW_REPLIES = Faults(stall=0.3, stall_seconds=0.6)
 # Calls that hang for so long that the Cleaner's grace period passes during operations.
 LONG_STALLS = Faults(stall=0.03, stall_seconds=2000, kill=0.002, skew_seconds=200, until_step=4000)
 
@@ -43,7 +43,9 @@ MOVING = {
 MIXES = {
     "writes": Mix(requests=WRITES, faults=FAULTY),
     "writes_calm": Mix(requests=WRITES, faults=CALM),
-    "shared_reads": Mix(requests={"put": 8, "commit": 5}, faults=SLOW_REPLIES, tasks=4),
+    "shared_reads": Mix(
+        requests={"put": 8, "commit": 5}, faults=SLOW_REPLIES, processes=(2, 2), tasks=4
+    ),
     "conditional": Mix(requests=CONDITIONAL, faults=FAULTY),
     "creates_only": Mix(requests=CREATES, faults=FAULTY),
     "recreated": Mix(requests=RECREATED, faults=FAULTY),
