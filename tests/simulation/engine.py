@@ -4,11 +4,8 @@ In strict mixes every value can be told; where heads move and resets bring value
 said of each key, and the rule of publishing says it instead.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 from lakebed.testing.simulator import Faults
-from tests.simulation.play import Mix, play
+from tests.simulation.play import Mix, scenarios
 
 FAULTY = Faults(
     fail_before=0.01,
@@ -54,9 +51,4 @@ MIXES = {
     "everything": Mix(requests=EVERYTHING, faults=FAULTY, cleaners=1),
 }
 
-
-def scenario(name: str, seed: int) -> None:
-    play(seed, MIXES[name])
-
-
-SCENARIOS: dict[str, Callable[[int], None]] = {name: partial(scenario, name) for name in MIXES}
+SCENARIOS = scenarios(MIXES)
