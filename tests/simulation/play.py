@@ -76,7 +76,7 @@ def begin(simulation: Simulation, mix: Mix, parts: Parts) -> World:
         [RepositoryID(name) for name in mix.names],
         [Namespace.parse(f"mem://bucket/{path}") for path in mix.namespaces],
         parts,
-        small_pages=simulation.random.random() < 0.25,
+        piecemeal=simulation.random.random() < 0.25,
         retrying=mix.retrying,
     )
     world.begin(mix.begin_with)
