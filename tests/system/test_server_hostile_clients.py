@@ -260,7 +260,7 @@ def test_an_answer_carries_the_id_of_the_log(served: Served) -> None:
     insane = served.get("pid", headers={"X-Request-ID": 'a "b"'}).headers["X-Request-ID"]
     assert given == "mine-1"
     assert len({drawn, given, insane}) == 3
-    wanted = [f'"request_id": "{request_id}"' for request_id in (drawn, given, insane)]
+    wanted = [f'"request_id":"{request_id}"' for request_id in (drawn, given, insane)]
     eventually(lambda: all(each in served.log() for each in wanted))
 
 
