@@ -10,6 +10,7 @@ settings.register_profile("deep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 pytest_plugins = [
+    "tests.fixtures.lakebed",
     "tests.fixtures.object_stores",
     "tests.fixtures.postgresql",
     "tests.fixtures.served",

@@ -22,7 +22,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             "work_slots": 8,
             "transfer_slots": 64,
             "header_seconds": 2,
-            "stall_seconds": 2,
+            "stall_seconds": 4,
         },
     )
     servers.end()
@@ -171,7 +171,7 @@ def test_slow_clients_do_not_keep_others_waiting(served: Served) -> None:
             wire = request(f"raw/slow{number}", "Content-Length: 100", body=b"a")
             slow = served.connect(wire[:20] if number % 2 else wire)
             stack.enter_context(slow)
-        eventually(lambda: in_progress(served) == 51)
+        eventually(lambda: in_progress(served) >= 40)
         begun = time.monotonic()
         with ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(lambda _: served.get("slow/0.01").status_code, range(64)))
@@ -206,6 +206,39 @@ def test_a_client_that_takes_nothing_of_a_download_is_cut_off(served: Served) ->
         assert connection.recv(100)
         eventually((served.objects / "stalled.open").exists)
         eventually(lambda: not (served.objects / "stalled.open").exists())
+
+
+def test_a_client_that_stops_in_a_body_is_cut_off(served: Served) -> None:
+    stopped = [
+        served.connect(request(f"{kind}/stopped{number}", *headers, body=body[:number]))
+        for kind, headers, body in FRAMINGS.values()
+        for number in range(10)
+    ]
+    with ThreadPoolExecutor(1) as pool:
+        # Of the same address, at the same time, longer than a stall; but it has not stopped.
+        slow = pool.submit(served.get, "slow/6")
+        for connection in stopped:
+            assert answer_of(connection) == (400, b"body_cut")
+        assert slow.result().text == "done"
+    assert in_progress(served) == 1
+    assert list(served.objects.iterdir()) == []
+
+
+def test_a_client_that_is_slow_but_goes_on_is_not_cut_off(served: Served) -> None:
+    with served.connect(request("raw/steady", "Content-Length: 8")) as connection:
+        for _ in range(8):
+            time.sleep(0.8)
+            connection.sendall(b"x")
+        assert answer_of(connection) == (200, b"8")
+    (served.objects / "steady").unlink()
+
+
+def test_an_answer_that_fails_on_the_way_is_seen_to_break_off(served: Served) -> None:
+    for _ in range(70):  # more than there are slots
+        with pytest.raises(httpx.RemoteProtocolError):
+            served.get("break")
+    assert in_progress(served) == 1
+    assert "an answer broke off" in served.log()
 
 
 def test_what_is_too_much_is_refused_at_once(served: Served) -> None:

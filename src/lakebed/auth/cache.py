@@ -20,6 +20,9 @@ class AuthSettings:
     cache_entries_max: int = 1024
     """How many access keys, tokens and users, each, a process remembers."""
 
+    refused: frozenset[str] = frozenset()
+    """Access keys that open nothing here, whoever has them."""
+
 
 class Cache(Generic[KeyT, ValueT]):
     """Keeps what `load` returned for some seconds, counted from before it was read.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, NamedTuple, NewType, TypeVar
 
-ItemT = TypeVar("ItemT")
+ItemT_co = TypeVar("ItemT_co", covariant=True)
 
 UserID = NewType("UserID", str)
 """The name of a user."""
@@ -23,10 +23,10 @@ UniqueID = NewType("UniqueID", str)
 """What tells two creations under one name apart."""
 
 
-class Page(NamedTuple, Generic[ItemT]):
+class Page(NamedTuple, Generic[ItemT_co]):
     """Some items of a listing, in order of their names."""
 
-    items: tuple[ItemT, ...]
+    items: tuple[ItemT_co, ...]
     has_more: bool
 
 

@@ -42,19 +42,18 @@ class ServerKeys:
     signing: bytes = field(repr=False)
 
     @classmethod
-    def derive(cls, server_secret: str) -> Self:
+    def derive(cls, server_secret: bytes) -> Self:
         """Stretch the server's secret into keys: slow on purpose, so once per process.
 
         Raises:
             AuthInvalid: The secret is too short to be one.
         """
-        secret = server_secret.encode()
-        if len(secret) < _SERVER_SECRET_BYTES_MIN:
+        if len(server_secret) < _SERVER_SECRET_BYTES_MIN:
             raise AuthInvalid(
                 f"the server's secret needs at least {_SERVER_SECRET_BYTES_MIN} bytes"
             )
         length = _ENCRYPTION_KEY_BYTES + _SIGNING_KEY_BYTES
-        keys = hashlib.scrypt(secret, salt=_SALT, n=1 << 14, r=8, p=1, dklen=length)
+        keys = hashlib.scrypt(server_secret, salt=_SALT, n=1 << 14, r=8, p=1, dklen=length)
         return cls(keys[:_ENCRYPTION_KEY_BYTES], keys[_ENCRYPTION_KEY_BYTES:])
 
 

@@ -10,13 +10,13 @@ two administrators, or with one that the winner does not know.
    an unfinished one that did not change for `PATIENCE_SECONDS`. *After:* an unfinished record.
    The next caller waits that long and claims. Waiting is courtesy to who is still at it; nothing
    depends on it.
-2. Remove the user of the attempt that was replaced. *After:* as after 1; the next does it again if
-   that user is there.
+2. Remove the users of all attempts that were replaced; the record lists them. *After:* as after 1;
+   the next does it again.
 3. Base policies, base groups, what is attached to them: each written with a unique id drawn by this
    attempt. *After:* as before; the next replaces each by its own.
 4. The user, its membership in Admins, its access key. *After:* there is an administrator that
-   nobody was told of. The next attempt's groups have other unique ids, which voids the membership
-   (relations carry those of both ends), and step 2 removes the user with its key.
+   nobody was told of. Step 2 of the next attempt removes it with its key, and step 3 gives Admins
+   another unique id, which voids every membership before.
 5. Finish: mark the record, by `set_if` on the very claim of step 1. Only one attempt ever can: that
    one has won. *After:* the installation is set up. If the process dies now, before it could tell
    the secret, nobody knows it; that is so with every secret told once.
@@ -81,7 +81,7 @@ class _Attempt:
 
     @property
     def user_unique_id(self) -> UniqueID:
-        return UniqueID(self.message.user_unique_id)
+        return UniqueID(self.message.user.unique_id)
 
 
 class Setup:
@@ -118,7 +118,7 @@ class Setup:
             if attempt is None:
                 continue
             try:
-                self._carry_out(attempt, found)
+                self._carry_out(attempt)
             except _Replaced:
                 self._users.delete_creation(user, attempt.user_unique_id)
             else:
@@ -155,9 +155,10 @@ class Setup:
         """Step 1; None, if someone was faster."""
         message = pb.Setup(
             attempt_id=new_unique_id(self._runtime),
-            user=user,
-            user_unique_id=new_unique_id(self._runtime),
+            user=pb.FirstUser(user=user, unique_id=new_unique_id(self._runtime)),
         )
+        if found is not None:
+            message.replaced.extend([*found.message.replaced, found.message.user])
         predicate: Predicate = ABSENT if found is None else found.predicate
         try:
             version = self._record.set_if(SETUP_NAME, message, predicate)
@@ -170,15 +171,14 @@ class Setup:
             version = latest.predicate
         return _Attempt(message=message, version=version, email=email, credential=credential)
 
-    def _carry_out(self, attempt: _Attempt, replaced: Record[pb.Setup] | None) -> None:
+    def _carry_out(self, attempt: _Attempt) -> None:
         """Steps 2 to 5.
 
         Raises:
             _Replaced: Another attempt took over.
         """
-        if replaced is not None:
-            old = replaced.message
-            self._users.delete_creation(old.user, UniqueID(old.user_unique_id))
+        for old in attempt.message.replaced:
+            self._users.delete_creation(old.user, UniqueID(old.unique_id))
         groups = self._write_base(attempt)
         self._write_user(attempt, groups[ADMINS])
         self._finish(attempt)
@@ -201,7 +201,7 @@ class Setup:
             self._replace(attempt, GROUPS, name.encode(), group)
             for policy_name in attached:
                 relation = pb.Relation(
-                    left_unique_id=groups[name], right_unique_id=policies[policy_name]
+                    source_unique_id=groups[name], target_unique_id=policies[policy_name]
                 )
                 self._replace(attempt, GROUP_POLICIES, pair(name, policy_name), relation)
         return groups
@@ -211,7 +211,7 @@ class Setup:
         new, unique_id = attempt.credential, attempt.user_unique_id
         user = pb.User(unique_id=unique_id, created_us=new.created_us, email=attempt.email)
         self._replace(attempt, USERS, new.user_id.encode(), user)
-        membership = pb.Relation(left_unique_id=unique_id, right_unique_id=admins)
+        membership = pb.Relation(source_unique_id=unique_id, target_unique_id=admins)
         self._replace(attempt, USER_GROUPS, pair(new.user_id, ADMINS), membership)
         line = pb.UserCredential(user_unique_id=unique_id, created_us=new.created_us)
         self._replace(attempt, USER_CREDENTIALS, pair(new.user_id, new.access_key_id), line)

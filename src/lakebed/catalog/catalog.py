@@ -11,6 +11,7 @@ from lakebed.catalog.completions import Completions
 from lakebed.catalog.copies import Copies
 from lakebed.catalog.foreign import ForeignObjects
 from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.gc_prepare import GCPreparation
 from lakebed.catalog.links import Links
 from lakebed.catalog.multiparts import Multiparts
 from lakebed.catalog.objects import Objects
@@ -61,3 +62,4 @@ class Catalog:
         self.multiparts = Multiparts(graveler, store, block, runtime, settings, addresses)
         self.completions = Completions(graveler, store, block, runtime)
         self.tasks = Tasks(graveler, store, runtime, settings, run_in_background)
+        self.gc = GCPreparation(graveler, store, block, runtime, settings)

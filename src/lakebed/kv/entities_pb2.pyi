@@ -200,12 +200,14 @@ class Entry(_message.Message):
     def __init__(self, address: _Optional[str] = ..., address_type: _Optional[_Union[AddressType, str]] = ..., size: _Optional[int] = ..., checksum: _Optional[str] = ..., modified_us: _Optional[int] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class StagedEntry(_message.Message):
-    __slots__ = ("identity", "entry")
+    __slots__ = ("identity", "entry", "replaced_address")
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     identity: bytes
     entry: Entry
-    def __init__(self, identity: _Optional[bytes] = ..., entry: _Optional[_Union[Entry, _Mapping]] = ...) -> None: ...
+    replaced_address: str
+    def __init__(self, identity: _Optional[bytes] = ..., entry: _Optional[_Union[Entry, _Mapping]] = ..., replaced_address: _Optional[str] = ...) -> None: ...
 
 class DroppedToken(_message.Message):
     __slots__ = ("repository", "unique_id", "branch", "dropped_us")
@@ -288,12 +290,12 @@ class PolicyCondition(_message.Message):
     def __init__(self, operator: _Optional[str] = ..., field: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Relation(_message.Message):
-    __slots__ = ("left_unique_id", "right_unique_id")
-    LEFT_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
-    RIGHT_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
-    left_unique_id: str
-    right_unique_id: str
-    def __init__(self, left_unique_id: _Optional[str] = ..., right_unique_id: _Optional[str] = ...) -> None: ...
+    __slots__ = ("source_unique_id", "target_unique_id")
+    SOURCE_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    TARGET_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    source_unique_id: str
+    target_unique_id: str
+    def __init__(self, source_unique_id: _Optional[str] = ..., target_unique_id: _Optional[str] = ...) -> None: ...
 
 class Credential(_message.Message):
     __slots__ = ("user", "user_unique_id", "created_us", "secret")
@@ -316,16 +318,24 @@ class UserCredential(_message.Message):
     def __init__(self, user_unique_id: _Optional[str] = ..., created_us: _Optional[int] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("attempt_id", "user", "user_unique_id", "finished")
+    __slots__ = ("attempt_id", "user", "replaced", "finished")
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
-    USER_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     attempt_id: str
-    user: str
-    user_unique_id: str
+    user: FirstUser
+    replaced: _containers.RepeatedCompositeFieldContainer[FirstUser]
     finished: bool
-    def __init__(self, attempt_id: _Optional[str] = ..., user: _Optional[str] = ..., user_unique_id: _Optional[str] = ..., finished: _Optional[bool] = ...) -> None: ...
+    def __init__(self, attempt_id: _Optional[str] = ..., user: _Optional[_Union[FirstUser, _Mapping]] = ..., replaced: _Optional[_Iterable[_Union[FirstUser, _Mapping]]] = ..., finished: _Optional[bool] = ...) -> None: ...
+
+class FirstUser(_message.Message):
+    __slots__ = ("user", "unique_id")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    unique_id: str
+    def __init__(self, user: _Optional[str] = ..., unique_id: _Optional[str] = ...) -> None: ...
 
 class Link(_message.Message):
     __slots__ = ("branch", "path", "address", "expires_us", "state", "entry", "etag")

@@ -8,7 +8,7 @@ from wsgiref.types import WSGIApplication
 
 import falcon
 
-from lakebed.auth import AuthService, ServerKeys
+from lakebed.auth import AuthService, AuthSettings, ServerKeys
 from lakebed.block import open_block
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.tasks import RunInBackground
@@ -23,7 +23,7 @@ from lakebed.server.envelope import Envelope
 from lakebed.server.paths import CheckedPaths
 from lakebed.server.s3.gateway import Gateway
 from lakebed.server.services import Services
-from lakebed.server.settings import ServerSettings
+from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
 from lakebed.workers import BuildWorkers
 
 BASE_PATH: Final = "/api/v1"
@@ -61,7 +61,14 @@ def open_services(
         catalog=Catalog(
             graveler, store, block, runtime, settings.gc, run_in_background=run_in_background
         ),
-        auth=AuthService(store, runtime, keys=ServerKeys.derive(settings.auth.key().decode())),
+        auth=AuthService(
+            store,
+            runtime,
+            keys=ServerKeys.derive(settings.auth.key()),
+            settings=AuthSettings(
+                refused=frozenset(() if settings.listen.is_loopback else (WELL_KNOWN_KEY_ID,))
+            ),
+        ),
     )
 
 

@@ -44,6 +44,22 @@ def load(
         SettingsError: The file cannot be read, a key is unknown, a value is of the wrong type, or
             the settings contradict each other. All problems found are named.
     """
+    settings = read(file, environment=environment, flags=flags)
+    settings.check()
+    return settings
+
+
+def read(
+    file: Path | None = None,
+    *,
+    environment: Mapping[str, str],
+    flags: Mapping[str, object] | None = None,
+) -> ServerSettings:
+    """Return the settings like `load`, not checked against each other: for those who need a few.
+
+    Raises:
+        SettingsError: The file cannot be read, a key is unknown, or a value is of the wrong type.
+    """
     sources = _Sources()
     if file is not None:
         sources.add_file(file)
@@ -112,7 +128,6 @@ class _Sources:
         if self._problems:
             raise SettingsError(self._problems)
         assert isinstance(settings, ServerSettings)
-        settings.check()
         return settings
 
     def _add_section(self, prefix: str, content: Mapping[object, object], origin: str) -> None:

@@ -141,7 +141,7 @@ def _answer(route: Route, response: falcon.Response, result: Any) -> None:
     reply = result if isinstance(result, Reply) else Reply(body=result)
     response.status = reply.status or route.status
     for name, value in reply.headers.items():
-        response.set_header(name, value)
+        response.append_header(name, value)
     body = reply.body
     if body is None:
         return

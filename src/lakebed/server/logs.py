@@ -25,9 +25,10 @@ _SANE_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _LOUD: Final = ("azure", "boto3", "botocore", "s3transfer", "urllib3", "httpx", "httpcore")
 
 _trace: ContextVar["Trace | None"] = ContextVar("lakebed_trace", default=None)
+_under_way: set["Trace"] = set()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Trace:
     """One request, from its arrival until the last byte of the answer."""
 
@@ -42,6 +43,12 @@ class Trace:
     """Who asks, once that is known."""
     status: int = 0
     bytes_sent: int = 0
+    peer: str = ""
+    """The address of the client, or of what stands before it."""
+    received_at: float = 0.0
+    """When something last came of the request."""
+    is_receiving: bool = False
+    """Whether more is awaited right now."""
     _on_end: list[Callable[[], None]] = field(default_factory=list)
 
     def at_end(self, action: Callable[[], None]) -> None:
@@ -50,6 +57,7 @@ class Trace:
 
     def end(self) -> None:
         """Do what is to be done at the end; a second call does nothing."""
+        _under_way.discard(self)
         while self._on_end:
             self._on_end.pop()()
 
@@ -59,10 +67,17 @@ def current_trace() -> Trace | None:
     return _trace.get()
 
 
-def begin_trace(method: str, path: str, given_id: str | None) -> Trace:
+def traces_under_way() -> list[Trace]:
+    """Return the traces of all requests that this process works on."""
+    return list(_under_way)
+
+
+def begin_trace(method: str, path: str, *, peer: str, given_id: str | None) -> Trace:
     """Make the trace of a request that arrived, and bind it to this thread."""
-    trace = Trace(_request_id(given_id), method, path, time.monotonic())
+    now = time.monotonic()
+    trace = Trace(_request_id(given_id), method, path, now, peer=peer, received_at=now)
     _trace.set(trace)
+    _under_way.add(trace)
     return trace
 
 

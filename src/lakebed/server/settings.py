@@ -5,7 +5,9 @@ not show it, and no error quotes it. The settings come from a file, from the env
 flags (see `config_files`); here they are checked against each other.
 """
 
+import ipaddress
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from math import inf
@@ -24,6 +26,9 @@ from lakebed.catalog.errors import InvalidSettings
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.errors import LakebedError
 from lakebed.graveler.settings import EngineSettings
+
+WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
+"""Of the pair that everyone knows from tutorials: it opens only servers on loopback."""
 
 MASK: Final = "********"
 SECRET_KEY_LENGTH_MIN: Final = 16
@@ -46,6 +51,15 @@ class ListenSettings:
 
     host: str = "127.0.0.1"
     port: int = 8000
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs of this machine can connect."""
+        try:
+            found = socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM)
+        except OSError:
+            return False
+        return all(ipaddress.ip_address(str(each[4][0])).is_loopback for each in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +127,9 @@ class AuthSettings:
             SettingsError: It is not there, or too short.
         """
         if self.secret_key_file is None:
-            key = (self.secret_key or "").encode()
+            if self.secret_key is None:
+                raise SettingsError(["auth.secret_key is missing: set it, or auth.secret_key_file"])
+            key = self.secret_key.encode()
         else:
             try:
                 key = self.secret_key_file.read_bytes().strip()

@@ -35,7 +35,7 @@ def test_the_defaults_need_only_a_key() -> None:
     assert (settings.workers, settings.processes.threads) == (2, 128)
     assert settings.blockstore.block == LocalSettings(Path("data/objects"))
     assert settings.auth.key() == KEY.encode()
-    with pytest.raises(SettingsError, match="secret key"):
+    with pytest.raises(SettingsError, match=r"auth.secret_key is missing"):
         load(environment={})
 
 

@@ -56,7 +56,8 @@ def dump_refs(
     In memory are held one file's rows at a time, and about 250 bytes for each commit.
 
     Raises:
-        RepositoryNotFound: The repository is no more.
+        RepositoryNotFound: The repository is no more, or was deleted meanwhile; without a manifest
+            there is no dump.
         CommitNotFound: A commit names a parent that is not there: no dump could be restored.
         CorruptRecord: A commit is not what its id says: likewise.
     """
@@ -79,6 +80,9 @@ def dump_refs(
         created_us=int(now * 1e6),
         files=tuple(files),
     )
+    # Nothing of a repository is removed while its record is there. If it is not there any more,
+    # some of the records that were read may have been what the Cleaner had left.
+    active_record(store, repository)
     writer.put(MANIFEST_NAME, encode_manifest(manifest))
     return manifest
 

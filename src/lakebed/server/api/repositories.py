@@ -1,9 +1,11 @@
 """Repositories, their metadata and their protection rules."""
 
+import re
 from typing import Final
 
 from lakebed.block import Namespace
 from lakebed.graveler import model
+from lakebed.graveler.errors import PreconditionFailed
 from lakebed.graveler.model import RepositoryID
 from lakebed.kv import ABSENT, Predicate, Version
 from lakebed.server.api.models import (
@@ -18,7 +20,6 @@ from lakebed.server.api.models import (
     first_page,
 )
 from lakebed.server.call import Call, seconds
-from lakebed.server.errors import BadRequest
 from lakebed.server.routes import Need, Reply, Routes, fs
 from lakebed.server.sample import add_sample
 
@@ -26,6 +27,7 @@ routes = Routes("repositories")
 
 _ONE: Final = "/repositories/{repository}"
 _ARN: Final = "repository/{repository}"
+_VERSION: Final = re.compile("[0-9a-f]{32}")
 _NO_RULES: Final = "none"
 """The mark of rules that were never set."""
 
@@ -155,10 +157,9 @@ def _predicate(etag: str) -> Predicate:
     mark = etag.strip('"')
     if mark == _NO_RULES:
         return ABSENT
-    try:
-        return Version(bytes.fromhex(mark))
-    except ValueError:
-        raise BadRequest(f"If-Match {etag!r} is no mark of protection rules") from None
+    if not _VERSION.fullmatch(mark):
+        raise PreconditionFailed(b"branch_protection", f"the rules never had the ETag {etag}")
+    return Version(bytes.fromhex(mark))
 
 
 def _get_rules(call: Call, repository: str) -> Reply:
