@@ -1,8 +1,9 @@
 """The gateway in this process, on memory: for what concerns requests and not processes."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
 from wsgiref.types import WSGIApplication
@@ -47,11 +48,11 @@ class Door:
         body: bytes = b"",
         *,
         pair: KeyPair | None = ADMIN,
-        **headers: str,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Make a request; `target` is path and query, percent-encoded."""
         url = f"http://{HOST}{target}"
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = dict(headers or {})
         if pair is not None:
             credentials = Credentials(pair.access_key_id, pair.secret_access_key)
             request = AWSRequest(method, url, headers=sent, data=body)
@@ -67,7 +68,16 @@ class Door:
         def start(status: str, headers: list[tuple[str, str]], *_: object) -> Any:
             started[:] = [int(status[:3]), {name.lower(): value for name, value in headers}]
 
-        answer = self._app({**environ, "wsgi.input": BytesIO(body)}, start)
+        answer = self._app(
+            {
+                **environ,
+                "SERVER_PROTOCOL": "HTTP/1.1",
+                "wsgi.errors": sys.stderr,
+                "wsgi.input": BytesIO(body),
+                "wsgi.url_scheme": "http",
+            },
+            start,
+        )
         data = b"".join(answer)
         close = getattr(answer, "close", None)
         if close is not None:
@@ -82,12 +92,14 @@ class Door:
             auth.policies.create(f"{name}-may", list(statements))
             auth.user_policies.add(name, f"{name}-may")
         new = auth.credentials.create(name)
-        return KeyPair(
-            access_key_id=new.access_key_id, secret_access_key=new.secret_access_key
-        )
+        return KeyPair(access_key_id=new.access_key_id, secret_access_key=new.secret_access_key)
 
 
 @contextmanager
-def door() -> Iterator[Door]:
+def door(*, default_namespace_prefix: str | None = None) -> Iterator[Door]:
     with server() as served:
-        yield Door(served.services)
+        services = served.services
+        blockstore = replace(
+            services.settings.blockstore, default_namespace_prefix=default_namespace_prefix
+        )
+        yield Door(replace(services, settings=replace(services.settings, blockstore=blockstore)))
