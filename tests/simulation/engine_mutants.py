@@ -19,6 +19,7 @@ from lakebed.graveler.reset import Resets
 from lakebed.graveler.staging.values import encode
 from lakebed.graveler.staging.writer import Condition, Writer
 from lakebed.kv import OutcomeUnknown, PredicateFailed
+from lakebed.runtime import Event
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -104,22 +105,22 @@ def join_a_read_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callers share a read that began before they asked."""
 
     def get(self: SharedReads[object, object], key: object) -> object:
-        under_way: dict[object, list[object]] = self.__dict__.setdefault("mutant", {})
+        under_way: dict[object, tuple[Event, list[object]]] = self.__dict__.setdefault("mutant", {})
         if key in under_way:
-            shared = under_way[key]
-            while len(shared) == 0:
-                self._runtime.sleep(0.001)
+            done, answer = under_way[key]
+            done.wait()
         else:
-            shared = under_way[key] = []
+            done, answer = under_way[key] = (self._runtime.event(), [])
             try:
-                shared.append(self._read(key))
+                answer.append(self._read(key))
             except LakebedError as error:
-                shared.append(error)
+                answer.append(error)
             finally:
                 del under_way[key]
-        if isinstance(shared[0], LakebedError):
-            raise shared[0]
-        return shared[0]
+                done.set()
+        if isinstance(answer[0], LakebedError):
+            raise answer[0]
+        return answer[0]
 
     monkeypatch.setattr(SharedReads, "get", get)
 

@@ -8,7 +8,7 @@ from lakebed.testing.explore import first_failure
 from tests.simulation import engine_mutants as mutants
 from tests.simulation.engine import SCENARIOS
 
-SEEDS = 3_000 if os.environ.get("LAKEBED_TEST_LONG") else 250
+SEEDS = 3_000 if os.environ.get("LAKEBED_TEST_LONG") else 200
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

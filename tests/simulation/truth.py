@@ -263,7 +263,7 @@ class Truth:
         return self._staged[version.tokens[0], key][-1] is write
 
     def shown_before(self, write: StagedWrite, key: bytes, held: Held) -> set[str | None]:
-        """What readers may have seen just before a write, but for the same value.
+        """What a reader may have seen just before a write, to whom the same value is nothing.
 
         A write that arrived in a sealed token, and that nobody acknowledges, may have come after
         the writer looked there.
@@ -271,11 +271,13 @@ class Truth:
         assert write.version is not None
         seen: set[str | None] = set()
         for token in write.version.tokens:
-            for each in reversed(self._staged.get((token, key), [])):
-                if each.step < write.step and each.value != write.value:
-                    seen.add(each.value)
-                    if each.version is not None:
-                        return seen
+            writes = self._staged.get((token, key), [])
+            for each in reversed([each for each in writes if each.step < write.step]):
+                if each.value == write.value:
+                    break
+                seen.add(each.value)
+                if each.version is not None:
+                    return seen
         return seen | {self.shown_by_head(write, key, held)}
 
     def shown_by_head(self, write: StagedWrite, key: bytes, held: Held) -> str | None:

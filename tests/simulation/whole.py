@@ -49,7 +49,17 @@ SLEEPERS = replace(
     ALL, passes=10, faults=replace(FAULTY, stall=0.02, stall_seconds=4000, skew_seconds=4000)
 )
 
-MIXES = {"all": ALL, "sleepers": SLEEPERS}
+# Dumps that take their time.
+DUMPS = replace(
+    ALL,
+    requests={
+        "put": 4, "commit": 8, "merge": 3, "hard_reset": 2, "fork": 2, "tag": 4, "dump": 8,
+        "recreate_repository": 3, "delete_repository": 1,
+    },
+    faults=replace(FAULTY, stall=0.05),
+)  # fmt: skip
+
+MIXES = {"all": ALL, "sleepers": SLEEPERS, "dumps": DUMPS}
 
 
 def scenario(name: str, seed: int) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
@@ -202,7 +201,7 @@ def test_merges_that_conflict(run: CommandLine, repo: str, files: Files) -> None
 
 def test_empty_commits_and_merges_need_a_word(run: CommandLine, repo: str) -> None:
     main, dev = f"{repo}/main", f"{repo}/dev"
-    assert run.error("commit", main, "-m", "Nothing") == "commit: no changes (400)"
+    assert run.error("commit", main, "-m", "Nothing").startswith("commit: no changes")
     run("commit", main, "-m", "Nothing", "--allow-empty")
     run("branch", "create", dev, "-s", main)
     assert "(400)" in run.error("merge", dev, main)
@@ -388,8 +387,5 @@ def test_wrong_credentials_are_said_to_be(
 
 def test_the_address_of_an_object(run: CommandLine, repo: str, files: Files) -> None:
     files.put("one")
-    code, printed, said = run.result("fs", "presign", f"{repo}/main/one")
-    if code == 0:
-        assert printed.startswith("http")
-    else:
-        assert "has no addresses of this kind" in said or quote("(") not in said
+    said = run.error("fs", "presign", f"{repo}/main/one")
+    assert said.startswith("local storage signs no requests")

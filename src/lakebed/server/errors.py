@@ -81,6 +81,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (kv.InvalidArgument, 400),
     (kv.OutcomeUnknown, 503),
     (block.ObjectNotFound, 410),
+    (block.AlreadyExists, 412),
     (block.Forbidden, 403),
     (block.StorageUnavailable, 503),
     (block.RangeNotSatisfiable, 416),

@@ -37,13 +37,16 @@ class DeathError(BaseException):
 class Mortal:
     """A store for a process that dies at one of its calls."""
 
-    def __init__(self, inner: Store, at: int, *, after: bool) -> None:
+    def __init__(self, inner: Store, at: int, *, after: bool, writes: bool = False) -> None:
         self.store = FaultyStore(inner, self._intercept)
         self.calls = 0
         self._at = at
         self._after = after
+        self._writes = writes
 
     def _intercept(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        if self._writes and not call.writes and self.calls < self._at:
+            return apply()  # only writes are counted
         self.calls += 1
         if self.calls > self._at:
             raise DeathError  # nothing of it runs any more
@@ -277,11 +280,12 @@ def test_a_setup_that_died_anywhere_is_finished_by_the_next(*, after: bool) -> N
 
 def test_a_setup_that_died_twice_is_finished_by_the_third() -> None:
     """Each as it had made its user, and the second also as it had only just begun."""
-    for second in (2, 3, 4, 5, 109, 112):
+    for second in (1, 2, 3, 36, 38):
         inner = MemoryStore(ThreadRuntime())
-        for name, at in (("first", 108), ("second", second)):
+        for name, at in (("first", 36), ("second", second)):
+            mortal = Mortal(inner, at, after=True, writes=True)
             with pytest.raises(DeathError):
-                service(Mortal(inner, at, after=True).store, Clockwork()).setup(name, QUICKSTART)
+                service(mortal.store, Clockwork()).setup(name, QUICKSTART)
         check_next_setup(inner, ["first", "second"])
 
 
