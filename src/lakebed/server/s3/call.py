@@ -68,6 +68,12 @@ class Call:
         return place_of(self.route.key)
 
     @property
+    def is_branch_itself(self) -> bool:
+        """Whether the key is that of a branch as a folder: ``main/``."""
+        ref, slash, path = self.route.key.partition("/")
+        return bool(ref and slash and not path)
+
+    @property
     def upload(self) -> Target:
         """The multipart upload that the request is about."""
         branch, path = self.place
