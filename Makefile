@@ -13,7 +13,7 @@ SEEDS ?= 10000
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart format lint typecheck layers check tests test test-long simulate bench-kv bench-committed bench-engine bench-s3 proto lock clean
+.PHONY: help install quickstart format lint typecheck layers check tests test test-long simulate bench-kv bench-committed bench-engine bench-api bench-s3 proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -84,6 +84,9 @@ bench-committed: install ## the same for committed metadata
 
 bench-engine: install ## the same for the engine: commits, writers beside them, listings
 	$(BIN)/python -m benchmarks.engine
+
+bench-api: install ## the same for the REST API
+	$(BIN)/python -m benchmarks.api
 
 bench-s3: install ## the same for the S3 gateway
 	$(BIN)/python -m benchmarks.s3
