@@ -78,12 +78,9 @@ def test_aws_cli_lists_and_presigns(gateway: Gateway, tmp_path: Path) -> None:
     aws.run("aws", "s3", "cp", "--quiet", f"{tmp_path}/two words", "s3://lake/main/cli/two words")
     assert "PRE main/" in aws.run("aws", "s3", "ls", "s3://lake/")
     assert "5 two words" in aws.run("aws", "s3", "ls", "s3://lake/main/cli/")
-    # Left alone, this client still signs URLs in the way of version 2.
-    config = tmp_path / "config"
-    config.write_text("[default]\ns3 =\n  signature_version = s3v4\n")
-    url = aws.run(
-        "aws", "s3", "presign", "s3://lake/main/cli/two words", AWS_CONFIG_FILE=str(config)
-    )
+    # This client still signs URLs in the way of version 2, if nobody tells it otherwise.
+    url = aws.run("aws", "s3", "presign", "s3://lake/main/cli/two words")
+    assert "AWSAccessKeyId" in url
     answer = httpx.get(url.strip())
     assert (answer.status_code, answer.content) == (200, b"hello")
 

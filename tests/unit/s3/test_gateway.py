@@ -160,7 +160,10 @@ def test_other_requests_go_to_the_api(gate: Door) -> None:
 
 
 def test_signatures_of_other_kinds_are_refused_in_the_way_of_s3(gate: Door) -> None:
-    for target, header in [("/?AWSAccessKeyId=AK&Signature=x&Expires=1", None), ("/", "AWS AK:x")]:
+    for target, header in [
+        ("/?AWSAccessKeyId=AK&Signature=x&Expires=1", None),  # not of an object
+        ("/", "AWS AK:x"),
+    ]:
         headers = {"authorization": header} if header else {}
         answer = gate.ask("GET", target, pair=None, headers=headers)
         assert (answer.status, answer.code) == (400, "InvalidRequest")

@@ -15,7 +15,7 @@ from lakebed.server.bodies import Body as RawBody
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Body, open_body
 from lakebed.server.s3.router import Route
-from lakebed.server.s3.sigv4 import Environ, Verified
+from lakebed.server.s3.sigv4 import Environ, Verified, environ_key
 from lakebed.server.services import Services
 
 XML_TYPE: Final = "application/xml"
@@ -93,10 +93,7 @@ class Call:
 
     def header(self, name: str) -> str | None:
         """Return a header of the request."""
-        key = name.upper().replace("-", "_")
-        value: str | None = self.environ.get(
-            key if key in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{key}"
-        )
+        value: str | None = self.environ.get(environ_key(name.lower()))
         return value
 
     def headers(self, prefix: str) -> Iterator[tuple[str, str]]:
