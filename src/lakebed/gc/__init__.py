@@ -1,0 +1,1 @@
+"""Garbage collection on Spark: finds and deletes objects that nothing refers to."""
