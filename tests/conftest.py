@@ -9,4 +9,9 @@ settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None
 settings.register_profile("deep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-pytest_plugins = ["tests.fixtures.object_stores", "tests.fixtures.postgresql"]
+pytest_plugins = [
+    "tests.fixtures.lakebed",
+    "tests.fixtures.object_stores",
+    "tests.fixtures.postgresql",
+    "tests.fixtures.served",
+]

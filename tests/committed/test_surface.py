@@ -97,6 +97,8 @@ def test_the_errors() -> None:
     }
     assert kinds(lakebed.graveler.errors) == {
         "BranchNotFound": ("branch_not_found", "NotFound"),
+        "DefaultBranch": ("default_branch", "GravelerError"),
+        "ParentNumberMissing": ("parent_number_missing", "Invalid"),
         "CommitNotFound": ("commit_not_found", "NotFound"),
         "Deleting": ("deleting", "GravelerError"),
         "DirtyBranch": ("dirty_branch", "GravelerError"),

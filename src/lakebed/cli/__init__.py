@@ -1,12 +1,42 @@
 """The command line."""
 
-from typing import Annotated
+import sys
+from typing import Annotated, Final
 
 import typer
 
 from lakebed import __version__
+from lakebed.cli.groups import LazyCommands, lazy_group, new_app
+from lakebed.cli.options import CommonOptions, ConfigOption, EndpointOption, JsonOption
+from lakebed.cli.running import run
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+COMMANDS: Final = {
+    "quickstart": ("lakebed.cli.server:quickstart", "Start a server to try things out with."),
+    "run": ("lakebed.cli.server:run", "Run a server."),
+    "config": ("lakebed.cli.config:app", "Check the settings of a server."),
+    "cleaner": ("lakebed.cli.cleaner:app", "Remove what nothing names any more."),
+    "repo": ("lakebed.cli.repo:app", "Create, list and delete repositories."),
+    "branch": ("lakebed.cli.branch:app", "Create, list, reset, revert and delete branches."),
+    "branch-protect": ("lakebed.cli.branch_protect:app", "Protect branches from direct changes."),
+    "commit": ("lakebed.cli.commit:app", "Commit what is staged on a branch."),
+    "log": ("lakebed.cli.log:app", "Show the commits behind a ref."),
+    "show": ("lakebed.cli.show:app", "Show one commit."),
+    "diff": ("lakebed.cli.diff:app", "Show what changed on a branch, or between two refs."),
+    "merge": ("lakebed.cli.merge:app", "Merge a ref into a branch."),
+    "merge-base": ("lakebed.cli.merge_base:app", "Find the last common commit of two refs."),
+    "cherry-pick": ("lakebed.cli.cherry_pick:app", "Apply the changes of one commit to a branch."),
+    "tag": ("lakebed.cli.tag:app", "Create, list and delete tags."),
+    "fs": ("lakebed.cli.fs:app", "List, read, upload, download and remove objects."),
+    "auth": ("lakebed.cli.auth:app", "Manage users, groups, policies and credentials."),
+    "refs-dump": ("lakebed.cli.refs:dump", "Dump the branches, tags and commits of a repository."),
+    "refs-restore": ("lakebed.cli.refs:restore", "Restore what was dumped into a bare repository."),
+    "identity": ("lakebed.cli.identity:app", "Show who you are to the server."),
+    "doctor": ("lakebed.cli.doctor:app", "Check settings and server, and say what to do."),
+}
+"""By name: where it is, and what it does. Nothing is imported before it is called."""
+
+app = new_app("Git-like version control for data lakes.")
+app.info.cls = lazy_group(LazyCommands(COMMANDS))
 
 
 def _print_version(wanted: bool) -> None:
@@ -15,19 +45,24 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
+@app.callback()
 def lakebed(
     *,
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 (its callback does it)
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
+    as_json: JsonOption = False,
+    endpoint: EndpointOption = None,
+    config: ConfigOption = None,
 ) -> None:
     """Git-like version control for data lakes."""
+    context.obj = CommonOptions(endpoint, config, as_json)
 
 
 def main() -> None:
     """Run the command."""
-    app()
+    sys.exit(run(app, sys.argv[1:]))

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from lakebed.block import Namespace
+from lakebed.block import Address, Namespace
 from lakebed.graveler.errors import NamespaceTaken, TooManyTries
 from lakebed.graveler.keys import CLAIMS, GRAVELER
 from lakebed.graveler.model import RepositoryID, UniqueID
@@ -89,6 +89,15 @@ class Claims:
         """Iterate over all claims, dead or alive."""
         for record in self._records.scan():
             yield Namespace.parse(record.name.decode()), _claimant(record)
+
+    def covering(self, address: Address) -> Iterator[Claimant]:
+        """Iterate over the claims, dead or alive, on namespaces that an address lies in."""
+        folder = address.path[: address.path.rfind("/", 0, -1) + 1]
+        innermost = Namespace(address.store, folder)
+        for namespace in (innermost, *_ancestors(innermost)):
+            record = self._records.find(_name(namespace))
+            if record is not None:
+                yield _claimant(record)
 
     def _claim(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
         message = pb.NamespaceClaim(repository=claimant.repository, unique_id=claimant.unique_id)

@@ -9,11 +9,14 @@ LakebedError
     │   └── NamespaceTaken      another repository keeps its data there
     ├── Invalid                 the request makes no sense                  (also a ValueError)
     │   ├── InvalidName, InvalidRef, UnsortedEntries
+    │   └── ParentNumberMissing a merge has several parents: against which?
     ├── PreconditionFailed      a conditional write found another state; nothing was written
+    ├── Stale                   a write took so long that its object may be taken for garbage
     ├── MergeConflict           both sides changed the same keys differently
     ├── DirtyBranch             the branch has uncommitted changes
     ├── NoChanges               there is nothing to commit or merge
     ├── Protected               a rule protects the branch
+    ├── DefaultBranch           a repository keeps its default branch
     ├── ReadOnly                the repository is read-only
     ├── Deleting                the repository is being deleted
     ├── Refused                 a hook said no
@@ -142,6 +145,15 @@ class UnsortedEntries(Invalid):
         super().__init__(f"key {after!r} comes after {before!r}: keys must rise from row to row")
 
 
+class ParentNumberMissing(Invalid):
+    """What a merge changed depends on the parent that it is compared with."""
+
+    kind = "parent_number_missing"
+
+    def __init__(self, commit: str, parents: int) -> None:
+        super().__init__(f"commit {commit} has {parents} parents: say against which, from 1")
+
+
 class PreconditionFailed(GravelerError):
     """A conditional write found another state than it asked for; nothing was written."""
 
@@ -149,6 +161,19 @@ class PreconditionFailed(GravelerError):
 
     def __init__(self, key: bytes, found: str) -> None:
         super().__init__(f"the condition on {key!r} does not hold: {found}")
+        self.key = key
+
+
+class Stale(GravelerError):
+    """A write was held up until its object was too old to be staged; it was taken back."""
+
+    kind = "stale"
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(
+            f"the write of {key!r} took so long that its object may be taken for garbage: it was"
+            " not done, write the object again"
+        )
         self.key = key
 
 
@@ -185,6 +210,15 @@ class Protected(GravelerError):
 
     def __init__(self, branch: str, pattern: str) -> None:
         super().__init__(f"branch {branch} is protected by the rule {pattern!r}")
+
+
+class DefaultBranch(GravelerError):
+    """The default branch of a repository cannot be deleted."""
+
+    kind = "default_branch"
+
+    def __init__(self, repository: str, branch: str) -> None:
+        super().__init__(f"{branch} is the default branch of {repository}: it cannot be deleted")
 
 
 class ReadOnly(GravelerError):

@@ -12,7 +12,13 @@ from lakebed.graveler.commit import CommitRequest, CommitResult
 from lakebed.graveler.committed import Cache, DiffEntry, Page, Query
 from lakebed.graveler.committed_for import committed_for
 from lakebed.graveler.engine import assemble
-from lakebed.graveler.errors import EntryNotFound, Invalid, ReadOnly
+from lakebed.graveler.errors import (
+    DefaultBranch,
+    EntryNotFound,
+    Invalid,
+    ReadOnly,
+    RepositoryNotFound,
+)
 from lakebed.graveler.hooks import Hooks
 from lakebed.graveler.model import (
     Branch,
@@ -23,19 +29,20 @@ from lakebed.graveler.model import (
     RepositoryID,
     Tag,
     TagID,
+    UniqueID,
 )
 from lakebed.graveler.moves import MergeRequest
 from lakebed.graveler.names import check_branch_name, check_tag_name
 from lakebed.graveler.refs.dump import dump_refs
-from lakebed.graveler.refs.history import History
+from lakebed.graveler.refs.history import History, LogPage, LogQuery
 from lakebed.graveler.refs.merge_base import find_merge_base
 from lakebed.graveler.refs.protection import BranchProtection
-from lakebed.graveler.refs.resolve import ResolvedRef, Resolver, View
+from lakebed.graveler.refs.resolve import Resolver, View
 from lakebed.graveler.refs.restore import restore_refs
 from lakebed.graveler.repositories import Repositories
 from lakebed.graveler.settings import EngineSettings
 from lakebed.graveler.staging.values import decode
-from lakebed.graveler.staging.writer import Condition
+from lakebed.graveler.staging.writer import Condition, IsFresh
 from lakebed.kv import Store
 from lakebed.runtime import Runtime, ThreadRuntime
 
@@ -83,7 +90,7 @@ class Graveler:
         self.branches = self._engine.branches
         self.tags = self._engine.tags
         self.commits = self._engine.commits
-        self.history = History(self.commits, self._runtime)
+        self._history = History(self.commits, self._runtime)
         self.protection = BranchProtection(store, self._runtime)
         self.resolver = Resolver(self.branches, self.tags, self.commits)
         self.repositories = Repositories(
@@ -104,7 +111,15 @@ class Graveler:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
             EntryNotFound: There is no such entry.
         """
-        repository, resolved = self._resolve(repository_id, ref)
+        return self.get_entry(self.repositories.get(repository_id), ref, key)
+
+    def get_entry(self, repository: Repository, ref: str, key: bytes) -> Entry:
+        """Return an entry of a repository that was just read; otherwise as `get`.
+
+        Whoever needs more of the repository than its name (its namespace, say) takes the entry from
+        the very same one: another may be there under that name a moment later.
+        """
+        resolved = self.resolver.resolve(repository, ref)
         reader = self._engine.reader
         if resolved.branch is None or resolved.view is View.COMMITTED:
             found = reader.committed(repository, resolved.commit_id, key)
@@ -119,7 +134,11 @@ class Graveler:
 
     def list_entries(self, repository_id: RepositoryID, ref: str, query: Query) -> Page[Entry]:
         """Return a page of entries; raises as `get` does, and `Invalid` for what is only staged."""
-        repository, resolved = self._resolve(repository_id, ref)
+        return self.list_entries_of(self.repositories.get(repository_id), ref, query)
+
+    def list_entries_of(self, repository: Repository, ref: str, query: Query) -> Page[Entry]:
+        """Return a page of entries of a repository that was just read; see `get_entry`."""
+        resolved = self.resolver.resolve(repository, ref)
         if resolved.view is View.STAGED:
             raise Invalid(f"{ref} lists nothing: ask for the changes of the branch instead")
         if resolved.branch is not None and resolved.view is View.COMBINED:
@@ -136,19 +155,48 @@ class Graveler:
         entry: Entry,
         *,
         condition: Condition | None = None,
+        is_fresh: IsFresh | None = None,
+        unique_id: UniqueID | None = None,
     ) -> None:
-        """Stage an entry, perhaps only on a condition; see `Writer`.
+        """Stage an entry, perhaps only on a condition, or while its object is fresh; see `Writer`.
+
+        Args:
+            repository_id: Where.
+            branch: On which branch.
+            entry: What.
+            condition: Whether to write, given what is there.
+            is_fresh: Whether its object is young enough to be acknowledged.
+            unique_id: Of the repository that the caller means: not of another under that name.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
+            Stale: The object is not fresh any more.
             TooManyTries, OutcomeUnknown: The entry may be visible.
         """
         repository = self._open_for_writing(repository_id, branch)
-        if condition is None:
-            self._engine.writer.put(repository, branch, entry)
+        if unique_id not in {None, repository.unique_id}:
+            raise RepositoryNotFound(repository_id)
+        writer = self._engine.writer
+        if condition is not None:
+            writer.put_if(repository, branch, entry, condition, is_fresh)
+        elif is_fresh is not None:
+            writer.put_fresh(repository, branch, entry, is_fresh)
         else:
-            self._engine.writer.put_if(repository, branch, entry, condition)
+            writer.put(repository, branch, entry)
+
+    def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
+        """Return the repository if a write to the branch that began now would not be refused.
+
+        Whoever is about to take a long time before writing asks here first. The write itself is
+        checked again.
+
+        Raises:
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+        """
+        repository = self._open_for_writing(repository_id, branch)
+        self.branches.get_cached(repository, branch)
+        return repository
 
     def delete(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:
         """Stage that a key is not there; raises as `put` does."""
@@ -176,7 +224,8 @@ class Graveler:
         """Return a page of what is different on the right.
 
         With `since_parting`, what the right changed since the two had their last commit in common
-        ("three dots"); otherwise all that differs between them ("two dots").
+        ("three dots"), and whether the left changed it too, to something else; otherwise all that
+        differs between them ("two dots").
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to compare.
@@ -184,12 +233,13 @@ class Graveler:
         repository = self.repositories.get(repository_id)
         before = self.resolver.commit(repository, left)
         after = self.resolver.commit(repository, right)
-        if since_parting:
-            before = self.merge_base(repository, before.id, after.id)
         committed = self._committed_in(repository.namespace)
-        return committed.list_diff(
-            MetaRangeID(before.metarange_id), MetaRangeID(after.metarange_id), query
-        )
+        right_id = MetaRangeID(after.metarange_id)
+        if not since_parting:
+            return committed.list_diff(MetaRangeID(before.metarange_id), right_id, query)
+        base = self.merge_base(repository, before.id, after.id)
+        base_id = MetaRangeID(base.metarange_id)
+        return committed.list_changes(base_id, MetaRangeID(before.metarange_id), right_id, query)
 
     def merge_base(self, repository: Repository, left: CommitID, right: CommitID) -> Commit:
         """Return the best common ancestor of two commits.
@@ -201,6 +251,21 @@ class Graveler:
         if base is None:
             raise Invalid(f"commits {left} and {right} have no ancestor in common")
         return base
+
+    def log(
+        self,
+        repository: Repository,
+        head: CommitID,
+        query: LogQuery,
+        *,
+        amount: int,
+        look_ahead: bool = True,
+    ) -> LogPage:
+        """Return a page of the commits that led to one; see `History.page`."""
+        committed = self._committed_in(repository.namespace)
+        return self._history.page(
+            repository, committed, head, query, amount=amount, look_ahead=look_ahead
+        )
 
     # Commits
 
@@ -308,14 +373,12 @@ class Graveler:
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
-            Invalid: It is the default branch.
+            DefaultBranch: A repository keeps that.
             Refused: A hook refused it.
         """
         repository = self._writable(repository_id)
         if branch == repository.default_branch:
-            raise Invalid(
-                f"{branch} is the default branch of {repository_id}: it cannot be deleted"
-            )
+            raise DefaultBranch(repository_id, branch)
         self._hooks.before_delete_branch(repository, branch)
         self.branches.delete(repository, branch)
         self._hooks.after_delete_branch(repository, branch)
@@ -348,10 +411,6 @@ class Graveler:
         """Bring a dump back into a bare repository; see `restore_refs`."""
         repository = self._writable(repository_id)
         return restore_refs(self._store, self._block, self._runtime, repository, dump_id)
-
-    def _resolve(self, repository_id: RepositoryID, ref: str) -> tuple[Repository, ResolvedRef]:
-        repository = self.repositories.get(repository_id)
-        return repository, self.resolver.resolve(repository, ref)
 
     def _writable(self, repository_id: RepositoryID) -> Repository:
         repository = self.repositories.get(repository_id)

@@ -13,7 +13,7 @@ from lakebed.formats import MetaRangeID
 from lakebed.graveler.clean import CleanBranches
 from lakebed.graveler.commit import CommitRequest
 from lakebed.graveler.committed import Committed, Strategy
-from lakebed.graveler.errors import Invalid, NoChanges, TooManyTries
+from lakebed.graveler.errors import Invalid, NoChanges, ParentNumberMissing, TooManyTries
 from lakebed.graveler.hooks import Hooks, Offer
 from lakebed.graveler.model import Branch, BranchID, Commit, Repository
 from lakebed.graveler.publish import Publisher
@@ -241,9 +241,7 @@ class Moves:
         if number is None and len(commit.parents) == 1:
             number = 1
         if number is None:
-            raise Invalid(
-                f"commit {commit.id} has {len(commit.parents)} parents: say against which, from 1"
-            )
+            raise ParentNumberMissing(commit.id, len(commit.parents))
         if not 1 <= number <= len(commit.parents):
             raise Invalid(
                 f"commit {commit.id} has no parent number {number}: it has {len(commit.parents)}"

@@ -38,7 +38,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from lakebed.block import BlockStore, Namespace
+from lakebed.block import Address, BlockStore, Namespace
 from lakebed.errors import LakebedError
 from lakebed.graveler.claims import Claims
 from lakebed.graveler.committed_for import CommittedFor
@@ -115,6 +115,13 @@ class Repositories:
         for record in self._records.scan(prefix=prefix.encode(), start=start):
             if record.message.state == ACTIVE:
                 yield _repository(record)
+
+    def keeper_of(self, address: Address) -> RepositoryID | None:
+        """Return the repository whose namespace an address lies in, if there is one."""
+        for claimant in self._claims.covering(address):
+            if self._removal.lives(claimant):
+                return claimant.repository
+        return None
 
     # Creating
 

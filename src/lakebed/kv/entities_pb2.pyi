@@ -18,12 +18,43 @@ class AddressType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ADDRESS_TYPE_RELATIVE: _ClassVar[AddressType]
     ADDRESS_TYPE_FULL: _ClassVar[AddressType]
+
+class PolicyEffect(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    POLICY_EFFECT_UNSPECIFIED: _ClassVar[PolicyEffect]
+    POLICY_EFFECT_ALLOW: _ClassVar[PolicyEffect]
+    POLICY_EFFECT_DENY: _ClassVar[PolicyEffect]
+
+class LinkState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LINK_STATE_UNSPECIFIED: _ClassVar[LinkState]
+    LINK_STATE_OPEN: _ClassVar[LinkState]
+    LINK_STATE_CONSUMED: _ClassVar[LinkState]
+    LINK_STATE_STAGED: _ClassVar[LinkState]
+
+class TaskState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TASK_STATE_UNSPECIFIED: _ClassVar[TaskState]
+    TASK_STATE_RUNNING: _ClassVar[TaskState]
+    TASK_STATE_DONE: _ClassVar[TaskState]
+    TASK_STATE_FAILED: _ClassVar[TaskState]
 REPOSITORY_STATE_UNSPECIFIED: RepositoryState
 REPOSITORY_STATE_INITIAL: RepositoryState
 REPOSITORY_STATE_ACTIVE: RepositoryState
 REPOSITORY_STATE_DELETING: RepositoryState
 ADDRESS_TYPE_RELATIVE: AddressType
 ADDRESS_TYPE_FULL: AddressType
+POLICY_EFFECT_UNSPECIFIED: PolicyEffect
+POLICY_EFFECT_ALLOW: PolicyEffect
+POLICY_EFFECT_DENY: PolicyEffect
+LINK_STATE_UNSPECIFIED: LinkState
+LINK_STATE_OPEN: LinkState
+LINK_STATE_CONSUMED: LinkState
+LINK_STATE_STAGED: LinkState
+TASK_STATE_UNSPECIFIED: TaskState
+TASK_STATE_RUNNING: TaskState
+TASK_STATE_DONE: TaskState
+TASK_STATE_FAILED: TaskState
 
 class Repository(_message.Message):
     __slots__ = ("unique_id", "state", "storage_namespace", "default_branch", "created_us", "read_only", "metadata", "adopted_unique_ids")
@@ -195,3 +226,174 @@ class Lease(_message.Message):
     holder: str
     renewed_us: int
     def __init__(self, holder: _Optional[str] = ..., renewed_us: _Optional[int] = ...) -> None: ...
+
+class User(_message.Message):
+    __slots__ = ("unique_id", "deleting", "created_us", "email", "friendly_name")
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    DELETING_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    EMAIL_FIELD_NUMBER: _ClassVar[int]
+    FRIENDLY_NAME_FIELD_NUMBER: _ClassVar[int]
+    unique_id: str
+    deleting: bool
+    created_us: int
+    email: str
+    friendly_name: str
+    def __init__(self, unique_id: _Optional[str] = ..., deleting: _Optional[bool] = ..., created_us: _Optional[int] = ..., email: _Optional[str] = ..., friendly_name: _Optional[str] = ...) -> None: ...
+
+class Group(_message.Message):
+    __slots__ = ("unique_id", "deleting", "created_us", "description")
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    DELETING_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    unique_id: str
+    deleting: bool
+    created_us: int
+    description: str
+    def __init__(self, unique_id: _Optional[str] = ..., deleting: _Optional[bool] = ..., created_us: _Optional[int] = ..., description: _Optional[str] = ...) -> None: ...
+
+class Policy(_message.Message):
+    __slots__ = ("unique_id", "deleting", "created_us", "statements")
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    DELETING_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    STATEMENTS_FIELD_NUMBER: _ClassVar[int]
+    unique_id: str
+    deleting: bool
+    created_us: int
+    statements: _containers.RepeatedCompositeFieldContainer[PolicyStatement]
+    def __init__(self, unique_id: _Optional[str] = ..., deleting: _Optional[bool] = ..., created_us: _Optional[int] = ..., statements: _Optional[_Iterable[_Union[PolicyStatement, _Mapping]]] = ...) -> None: ...
+
+class PolicyStatement(_message.Message):
+    __slots__ = ("effect", "actions", "resource", "conditions")
+    EFFECT_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    effect: PolicyEffect
+    actions: _containers.RepeatedScalarFieldContainer[str]
+    resource: str
+    conditions: _containers.RepeatedCompositeFieldContainer[PolicyCondition]
+    def __init__(self, effect: _Optional[_Union[PolicyEffect, str]] = ..., actions: _Optional[_Iterable[str]] = ..., resource: _Optional[str] = ..., conditions: _Optional[_Iterable[_Union[PolicyCondition, _Mapping]]] = ...) -> None: ...
+
+class PolicyCondition(_message.Message):
+    __slots__ = ("operator", "field", "values")
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    operator: str
+    field: str
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, operator: _Optional[str] = ..., field: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Relation(_message.Message):
+    __slots__ = ("left_unique_id", "right_unique_id")
+    LEFT_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    left_unique_id: str
+    right_unique_id: str
+    def __init__(self, left_unique_id: _Optional[str] = ..., right_unique_id: _Optional[str] = ...) -> None: ...
+
+class Credential(_message.Message):
+    __slots__ = ("user", "user_unique_id", "created_us", "secret")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    USER_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    user_unique_id: str
+    created_us: int
+    secret: bytes
+    def __init__(self, user: _Optional[str] = ..., user_unique_id: _Optional[str] = ..., created_us: _Optional[int] = ..., secret: _Optional[bytes] = ...) -> None: ...
+
+class UserCredential(_message.Message):
+    __slots__ = ("user_unique_id", "created_us")
+    USER_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    user_unique_id: str
+    created_us: int
+    def __init__(self, user_unique_id: _Optional[str] = ..., created_us: _Optional[int] = ...) -> None: ...
+
+class Setup(_message.Message):
+    __slots__ = ("attempt_id", "user", "replaced", "finished")
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    attempt_id: str
+    user: FirstUser
+    replaced: _containers.RepeatedCompositeFieldContainer[FirstUser]
+    finished: bool
+    def __init__(self, attempt_id: _Optional[str] = ..., user: _Optional[_Union[FirstUser, _Mapping]] = ..., replaced: _Optional[_Iterable[_Union[FirstUser, _Mapping]]] = ..., finished: _Optional[bool] = ...) -> None: ...
+
+class FirstUser(_message.Message):
+    __slots__ = ("user", "unique_id")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    unique_id: str
+    def __init__(self, user: _Optional[str] = ..., unique_id: _Optional[str] = ...) -> None: ...
+
+class Link(_message.Message):
+    __slots__ = ("branch", "path", "address", "expires_us", "state", "entry", "etag")
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    ETAG_FIELD_NUMBER: _ClassVar[int]
+    branch: str
+    path: bytes
+    address: str
+    expires_us: int
+    state: LinkState
+    entry: StagedEntry
+    etag: str
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., expires_us: _Optional[int] = ..., state: _Optional[_Union[LinkState, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., etag: _Optional[str] = ...) -> None: ...
+
+class MultipartUpload(_message.Message):
+    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_UPLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    branch: str
+    path: bytes
+    address: str
+    created_us: int
+    storage_upload_id: str
+    content_type: str
+    metadata: _containers.ScalarMap[str, str]
+    entry: StagedEntry
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ...) -> None: ...
+
+class Task(_message.Message):
+    __slots__ = ("kind", "state", "started_us", "updated_us", "result", "error_kind", "error")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STARTED_US_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_US_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_KIND_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    state: TaskState
+    started_us: int
+    updated_us: int
+    result: str
+    error_kind: str
+    error: str
+    def __init__(self, kind: _Optional[str] = ..., state: _Optional[_Union[TaskState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., result: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...

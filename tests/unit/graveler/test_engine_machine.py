@@ -23,9 +23,9 @@ from lakebed.formats import Entry
 from lakebed.graveler.commit import CommitRequest
 from lakebed.graveler.committed import CommonPrefix, DiffEntry, Query
 from lakebed.graveler.errors import (
+    DefaultBranch,
     DirtyBranch,
     EntryNotFound,
-    Invalid,
     MergeConflict,
     NoChanges,
     NotUnique,
@@ -279,11 +279,16 @@ class EngineMachine(RuleBasedStateMachine):
         base = self.held[self.merge_base(self.heads[left], self.heads[right])]
         page = self.lake.diff(REPOSITORY, left, right, Query(), since_parting=True)
         assert changed(page.items) == differing(base, after)
+        marked = {
+            item.entry.key for item in page.items if isinstance(item, DiffEntry) and item.conflict
+        }
+        merged = three_way(base, after, before)
+        assert marked == (set(merged) if isinstance(merged, list) else set())
 
     @rule()
     def default_branch_stays(self) -> None:
         """The default branch cannot be deleted."""
-        with pytest.raises(Invalid):
+        with pytest.raises(DefaultBranch):
             self.lake.delete_branch(REPOSITORY, MAIN)
 
     @invariant()

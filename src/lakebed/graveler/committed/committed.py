@@ -1,6 +1,7 @@
 """Committed metadata: the entries of commits, immutable, named by their content."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from lakebed.graveler.committed.diff import diff
 from lakebed.graveler.committed.files import Counters, Files
 from lakebed.graveler.committed.keys import prefix_end
 from lakebed.graveler.committed.listing import (
+    CommonPrefix,
     DiffBlocks,
     DiffEntry,
     EntryBlocks,
@@ -24,6 +26,7 @@ from lakebed.graveler.committed.listing import (
     fill_page,
 )
 from lakebed.graveler.committed.merge import Strategy, merge
+from lakebed.graveler.committed.rows import ChangeType
 from lakebed.graveler.errors import EntryNotFound
 from lakebed.runtime import Runtime
 
@@ -219,6 +222,35 @@ class Committed:
         """Return a page of differences; a common prefix means that something below it differs."""
         left_metarange, right_metarange = self._files.metarange(left), self._files.metarange(right)
         return fill_page(DiffBlocks(self._files, left_metarange, right_metarange, query), query)
+
+    def list_changes(
+        self, base: MetaRangeID, left: MetaRangeID, right: MetaRangeID, query: Query
+    ) -> Page[DiffEntry]:
+        """Return a page of what the right changed since the base, and what the left did as well.
+
+        It is a conflict if the left changed an entry too, and to something else.
+        """
+        page = self.list_diff(base, right, query)
+        if base == left:
+            return page
+
+        def judged(item: DiffEntry | CommonPrefix) -> DiffEntry | CommonPrefix:
+            if isinstance(item, CommonPrefix):
+                return item
+            key = item.entry.key
+            ours = self._identity(left, key)
+            theirs = None if item.change is ChangeType.REMOVED else item.entry.identity
+            if ours in {theirs, self._identity(base, key)}:
+                return item
+            return replace(item, conflict=True)
+
+        return Page([judged(item) for item in page.items], page.has_more)
+
+    def _identity(self, metarange_id: MetaRangeID, key: bytes) -> bytes | None:
+        try:
+            return self.get(metarange_id, key).identity
+        except EntryNotFound:
+            return None
 
     def _builder(self, *inputs: MetaRange) -> Builder:
         return Builder(self._files, self._breaks, self._runtime, inputs=inputs)

@@ -35,6 +35,8 @@ class DiffEntry:
     change: ChangeType
     entry: Entry
     """As it is on the right; for a removed one, as it was on the left."""
+    conflict: bool = False
+    """Whether another side changed it too, to something else; only where there are three sides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,27 +10,39 @@ delete another's acknowledged write.
 **Conditional write.** Read the branch, evaluate the condition over its tokens and its commit, write
 by compare-and-swap on the staged key, read the branch again. Only if the *whole* record is the same
 before and after did the condition hold when the write took effect. A new head alone can change the
-answer, with the same tokens. If the record differs, begin again. The writer's own entry, which it
-knows by its address, does not count when it evaluates again; but finding it is no reason to
-acknowledge: in a sealed token it may have come too late for the committer that scanned it. It must
-be written again, under the current token.
+answer, with the same tokens. If the record differs, begin again. The writer's own entry, which no
+other equals, does not count when it evaluates again; but finding it is no reason to acknowledge: in
+a sealed token it may have come too late for the committer that scanned it. It must be written
+again, under the current token.
+
+**Fresh objects.** Garbage collection spares young objects, since whoever wrote them may be about to
+stage them. A writer that was held up for so long that its object is young no more must therefore
+not acknowledge: a collection may have looked for the entry before it was there. So a write can be
+given a test, which is made after the second read of the branch. Where it fails, what the write
+replaced is put back (`Trail`). That takes a look at the staged key before it is written, and
+compare-and-swap on what was seen.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakebed.formats import Entry
-from lakebed.graveler.errors import PreconditionFailed, TooManyTries
+from lakebed.graveler.errors import PreconditionFailed, Stale, TooManyTries
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import Branch, BranchID, Repository
 from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.settings import EngineSettings
 from lakebed.graveler.staging.reader import Reader
+from lakebed.graveler.staging.trail import Trail
 from lakebed.graveler.staging.values import TOMBSTONE, decode, encode
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
+from lakebed.kv import Entry as Record
 
 Condition = Callable[[Entry | None], bool]
 """Whether a write may take place, given what is there now; None: nothing is."""
+
+IsFresh = Callable[[], bool]
+"""Whether the object of an entry is still young enough to be staged."""
 
 
 def if_absent(found: Entry | None) -> bool:
@@ -44,8 +56,12 @@ class _Seen:
 
     entry: Entry | None
     """The entry that readers see, but for the writer's own."""
-    predicate: Predicate
-    """The state of the key under the current staging token."""
+    record: Record | None
+    """What the current staging token has for the key."""
+
+    @property
+    def predicate(self) -> Predicate:
+        return ABSENT if self.record is None else self.record.predicate
 
 
 class Writer:
@@ -73,31 +89,64 @@ class Writer:
         """Stage that a key is not there; raises as `put` does."""
         self._write(repository, branch, key, TOMBSTONE)
 
+    def put_fresh(
+        self, repository: Repository, branch: BranchID, entry: Entry, is_fresh: IsFresh
+    ) -> None:
+        """Stage an entry as `put` does, if its object is fresh at the moment of acknowledging.
+
+        Raises:
+            BranchNotFound: There is no such branch.
+            Stale: The object is not fresh any more. What was staged before is back, but if a commit
+                came between, the entry may be in it.
+            TooManyTries: Others always came between; the entry may be visible.
+            OutcomeUnknown: The entry may be visible.
+        """
+        trail = Trail(self._store, entry)
+        _check_fresh(trail, is_fresh)
+        current = self._branches.get_cached(repository, branch)
+        for _ in range(self._tries):
+            written = trail.write(current.staging_token)
+            after = self._branches.get(repository, branch)
+            _check_fresh(trail, is_fresh)
+            if written and after.staging_token == current.staging_token:
+                return
+            current = after
+        raise TooManyTries(f"the write of {entry.key!r}", self._tries)
+
     def put_if(
-        self, repository: Repository, branch: BranchID, entry: Entry, condition: Condition
+        self,
+        repository: Repository,
+        branch: BranchID,
+        entry: Entry,
+        condition: Condition,
+        is_fresh: IsFresh | None = None,
     ) -> None:
         """Stage an entry if the condition holds at the moment when the entry takes effect.
 
-        The entry's address must be its own: nobody else ever stages the same.
+        The entry must be its own: nobody else ever stages one with all the same fields.
 
         Raises:
             BranchNotFound: There is no such branch.
             PreconditionFailed: The condition does not hold. (If commits came between, the entry may
                 have been visible for a while, and may even be committed.)
+            Stale: As `put_fresh`.
             TooManyTries: Others always came between; the entry may be visible.
             OutcomeUnknown: The entry may be visible.
         """
-        value = encode(entry)
+        trail = Trail(self._store, entry)
+        _check_fresh(trail, is_fresh)
         for _ in range(self._tries):
             before = self._branches.get(repository, branch)
             seen = self._look(repository, before, entry)
             if not condition(seen.entry):
                 found = "no such entry" if seen.entry is None else "another entry is there"
                 raise PreconditionFailed(entry.key, found)
-            if self._swap(before, entry.key, value, seen.predicate):
-                after = self._branches.get(repository, branch)
-                if after.version == before.version:
-                    return
+            trail.note(before.staging_token, seen.record)
+            written = self._swap(before, entry.key, encode(entry), seen.predicate)
+            after = self._branches.get(repository, branch)
+            _check_fresh(trail, is_fresh)
+            if written and after.version == before.version:
+                return
         raise TooManyTries(f"the conditional write of {entry.key!r}", self._tries)
 
     def _write(self, repository: Repository, branch: BranchID, key: bytes, value: bytes) -> None:
@@ -127,14 +176,18 @@ class Writer:
 
     def _look(self, repository: Repository, branch: Branch, own: Entry) -> _Seen:
         staged = self._reader.staged(branch, own.key)
-        predicate: Predicate = ABSENT if staged[0] is None else staged[0].predicate
         for record in staged:
             if record is None:
                 continue
             entry = decode(own.key, record.value)
-            if entry is None or entry.address != own.address:
-                return _Seen(entry, predicate)
+            if entry != own:
+                return _Seen(entry, staged[0])
         committed = self._reader.committed(repository, branch.commit_id, own.key)
-        if committed is not None and committed.address == own.address:
-            committed = None
-        return _Seen(committed, predicate)
+        return _Seen(None if committed == own else committed, staged[0])
+
+
+def _check_fresh(trail: Trail, is_fresh: IsFresh | None) -> None:
+    """Take a write back whose object is not fresh any more, and say so."""
+    if is_fresh is not None and not is_fresh():
+        trail.undo()
+        raise Stale(trail.entry.key)

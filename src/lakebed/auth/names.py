@@ -1,0 +1,62 @@
+"""Which names users, groups, policies and access keys may have.
+
+A name is part of a key, of a resource name and of a URL, so it holds nothing that means something
+in any of them: 1 to 255 bytes of UTF-8 without control characters, without ``/`` (resource names,
+URLs), ``* ?`` (wildcards), ``$ { }`` (variables), quotes, backslash and brackets (JSON lists), and
+without space at either end; ``.`` and ``..`` are none. Mail addresses and names of people are fine.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+from lakebed.auth.errors import InvalidName
+
+_BYTES_MAX: Final = 255
+_FORBIDDEN: Final = frozenset('/*?${}"\\[]')
+_ACCESS_KEY: Final = re.compile(r"[A-Za-z0-9_-]{3,128}")
+
+
+def is_name(name: str) -> bool:
+    """Whether something can have this name."""
+    return (
+        0 < len(name.encode("utf-8", "surrogatepass")) <= _BYTES_MAX
+        and name.strip() == name
+        and name not in {".", ".."}
+        and _FORBIDDEN.isdisjoint(name)
+        # Control characters, surrogates, code points that stand for nothing.
+        and not any(unicodedata.category(character).startswith("C") for character in name)
+    )
+
+
+def check_name(noun: str, name: str) -> str:
+    """Return a name, if a user, group or policy can have it.
+
+    Raises:
+        InvalidName: It cannot.
+    """
+    if not is_name(name):
+        raise InvalidName(
+            f"{name!r} cannot be the name of a {noun}: use 1 to {_BYTES_MAX} bytes without control"
+            ' characters and / * ? $ { } [ ] " \\, and without space at either end'
+        )
+    return name
+
+
+def is_access_key_id(access_key_id: str) -> bool:
+    """Whether a credential can have this id."""
+    return _ACCESS_KEY.fullmatch(access_key_id) is not None
+
+
+def check_access_key_id(access_key_id: str) -> str:
+    """Return the id of an access key, if it can be one.
+
+    Raises:
+        InvalidName: It cannot.
+    """
+    if not is_access_key_id(access_key_id):
+        raise InvalidName(
+            f"{access_key_id!r} cannot be an access key id: use 3 to 128 letters, digits,"
+            " hyphens and underscores"
+        )
+    return access_key_id

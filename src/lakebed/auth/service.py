@@ -1,0 +1,242 @@
+"""Users and permissions as the doors use them: who is it, and may it?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lakebed.auth.cache import AuthSettings, Cache
+from lakebed.auth.credentials import Credentials
+from lakebed.auth.entities import page_of
+from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, Denied
+from lakebed.auth.groups import Groups
+from lakebed.auth.keys import (
+    GROUP_POLICIES,
+    GROUPS,
+    POLICIES,
+    USER_GROUPS,
+    USER_POLICIES,
+    USERS,
+)
+from lakebed.auth.model import (
+    Group,
+    Identity,
+    KeyPair,
+    NewCredential,
+    Page,
+    Policy,
+    UniqueID,
+    User,
+    UserID,
+)
+from lakebed.auth.policies import Policies
+from lakebed.auth.policy import NO_CONTEXT, Context, Requirement, Rules
+from lakebed.auth.relations import Relations
+from lakebed.auth.secrets import SecretBox, ServerKeys, same_secret
+from lakebed.auth.setup import Setup
+from lakebed.auth.tokens import Token, Tokens
+from lakebed.auth.users import Users
+from lakebed.kv import Store
+from lakebed.kv import entities_pb2 as pb
+from lakebed.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """Who a token stands for, and until when."""
+
+    identity: Identity
+    expires_at: int
+
+
+class AuthService:
+    """Users, groups, policies and credentials of an installation.
+
+    What a request needs (`authenticate`, `authorize`, …) may be answered from a cache: changes made
+    through this object count at once, those of other processes after `AuthSettings.cache_seconds`
+    at the latest. Everything else reads the store.
+    """
+
+    users: Users
+    groups: Groups
+    policies: Policies
+    credentials: Credentials
+    memberships: Relations[pb.User, User, pb.Group, Group]
+    """Of users (left) in groups (right)."""
+    user_policies: Relations[pb.User, User, pb.Policy, Policy]
+    """Policies attached to users."""
+    group_policies: Relations[pb.Group, Group, pb.Policy, Policy]
+    """Policies attached to groups."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        *,
+        keys: ServerKeys,
+        settings: AuthSettings | None = None,
+    ) -> None:
+        settings = settings or AuthSettings()
+        self._runtime = runtime
+        self._refused = settings.refused
+        self._tokens = Tokens(keys, runtime)
+        self._open(store, SecretBox(keys, runtime))
+        self._known = Cache(self._lookup, runtime, settings)
+        self._sessions = Cache(self._session, runtime, settings)
+        self._rules = Cache(self._load_rules, runtime, settings)
+
+    # Setup
+
+    def is_set_up(self) -> bool:
+        """Whether there is a first administrator."""
+        return self._setup.is_done()
+
+    def setup(
+        self, username: str, given: KeyPair | None = None, *, email: str = ""
+    ) -> NewCredential:
+        """Make the base groups and policies and a first administrator; see `lakebed.auth.setup`.
+
+        Args:
+            username: The name of the administrator.
+            given: Its access key; without it one is drawn.
+            email: Its mail address, which its commits will name.
+
+        Raises:
+            AlreadySetUp: There is a first administrator, or someone else just makes one.
+            InvalidName: The name or the access key id cannot be one.
+            AuthInvalid: The given secret cannot be one.
+            OutcomeUnknown: It may have been done. If not, another call can do it.
+        """
+        if given is not None and given.access_key_id in self._refused:
+            raise AuthInvalid(f"the access key {given.access_key_id} is refused by this server")
+        try:
+            return self._setup.run(username, given, email=email)
+        finally:
+            self._forget()
+
+    # Who is it?
+
+    def authenticate(self, access_key_id: str, secret_access_key: str) -> Identity:
+        """Return whose access key it is, if the secret is right.
+
+        Raises:
+            AuthenticationFailed: It is not, whatever the reason.
+        """
+        identity, secret = self._known.get(access_key_id)
+        if not same_secret(secret, secret_access_key):
+            raise AuthenticationFailed
+        return identity
+
+    def secret_for(self, access_key_id: str) -> tuple[Identity, str]:
+        """Return whose access key it is, and its secret, to check a signature made with it.
+
+        Raises:
+            AuthenticationFailed: There is no such access key.
+        """
+        return self._known.get(access_key_id)
+
+    def login(self, access_key_id: str, secret_access_key: str) -> tuple[Token, int]:
+        """Return a token for the owner of an access key, and when it expires (seconds since 1970).
+
+        Raises:
+            AuthenticationFailed: The access key or its secret is wrong.
+        """
+        identity = self.authenticate(access_key_id, secret_access_key)
+        return self._tokens.issue(identity.user_id, identity.unique_id)
+
+    def authenticate_token(self, token: str) -> Identity:
+        """Return whose token it is.
+
+        Raises:
+            AuthenticationFailed: It is none of ours, has expired, or its user is no more.
+        """
+        session = self._sessions.get(token)
+        if self._runtime.now() >= session.expires_at:
+            raise AuthenticationFailed
+        return session.identity
+
+    # May it?
+
+    def authorize(
+        self, identity: Identity, requirement: Requirement, context: Context = NO_CONTEXT
+    ) -> None:
+        """Let a user do something, or not.
+
+        Raises:
+            Denied: Its policies do not allow it.
+        """
+        rules = self._rules.get((identity.user_id, identity.unique_id))
+        missing = rules.missing(requirement, context)
+        if missing is not None:
+            raise Denied(identity.user_id, missing.action, missing.resource)
+
+    def effective_policies(
+        self, user: str, *, prefix: str = "", after: str = "", amount: int = 100
+    ) -> Page[Policy]:
+        """Return the policies of a user and of its groups, each once, in order of their names.
+
+        Raises:
+            UserNotFound: There is no such user.
+        """
+        unique_id = self.users.get(user).unique_id
+        by_name = {policy.id: policy for policy in self._effective(user, unique_id)}
+        names = sorted(name for name in by_name if name.startswith(prefix) and name > after)
+        return page_of((by_name[name] for name in names), amount)
+
+    def _open(self, store: Store, box: SecretBox) -> None:
+        runtime, forget = self._runtime, self._forget
+        self.users = Users(store, runtime, USERS, prune=self._prune_user, changed=forget)
+        self.groups = Groups(store, runtime, GROUPS, prune=self._prune_group, changed=forget)
+        self.policies = Policies(store, runtime, POLICIES, prune=self._prune_policy, changed=forget)
+        self.credentials = Credentials(store, runtime, self.users, box, changed=forget)
+        self.memberships = Relations(store, USER_GROUPS, self.users, self.groups, changed=forget)
+        self.user_policies = Relations(
+            store, USER_POLICIES, self.users, self.policies, changed=forget
+        )
+        self.group_policies = Relations(
+            store, GROUP_POLICIES, self.groups, self.policies, changed=forget
+        )
+        self._setup = Setup(store, runtime, self.users, self.credentials)
+
+    def _prune_user(self, user: str, unique_id: UniqueID) -> None:
+        self.credentials.prune(user, unique_id)
+        self.memberships.prune_left(user, unique_id)
+        self.user_policies.prune_left(user, unique_id)
+
+    def _prune_group(self, group: str, unique_id: UniqueID) -> None:
+        self.memberships.prune_right(group, unique_id)
+        self.group_policies.prune_left(group, unique_id)
+
+    def _prune_policy(self, policy: str, unique_id: UniqueID) -> None:
+        self.user_policies.prune_right(policy, unique_id)
+        self.group_policies.prune_right(policy, unique_id)
+
+    def _forget(self) -> None:
+        for cache in (self._known, self._sessions, self._rules):
+            cache.clear()
+
+    def _lookup(self, access_key_id: str) -> tuple[Identity, str]:
+        if access_key_id in self._refused:
+            raise AuthenticationFailed
+        return self.credentials.lookup(access_key_id)
+
+    def _session(self, token: str) -> _Session:
+        claims = self._tokens.verify(token)
+        user = self.users.live_messages([claims.user_id]).get(claims.user_id)
+        if user is None or user.unique_id != claims.unique_id:
+            raise AuthenticationFailed
+        identity = Identity(
+            user_id=claims.user_id,
+            unique_id=claims.unique_id,
+            committer=user.email or claims.user_id,
+            access_key_id=None,
+        )
+        return _Session(identity, claims.expires_at)
+
+    def _load_rules(self, user: tuple[UserID, UniqueID]) -> Rules:
+        user_id, unique_id = user
+        return Rules(self._effective(user_id, unique_id), user_id)
+
+    def _effective(self, user: str, unique_id: UniqueID) -> Iterator[Policy]:
+        """The policies of one creation of a user and of its groups; some may come twice."""
+        yield from self.user_policies.all_rights_of(user, unique_id)
+        for group in self.memberships.all_rights_of(user, unique_id):
+            yield from self.group_policies.all_rights_of(group.id, group.unique_id)

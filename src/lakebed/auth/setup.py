@@ -1,0 +1,254 @@
+"""The first administrator: made once, whoever tries and whoever dies trying.
+
+One record decides. It names an *attempt*, and says whether that has finished. No write changes two
+keys, so an attempt may die anywhere, and another must be able to start over without ending up with
+two administrators, or with one that the winner does not know.
+
+**Steps of an attempt**, and what a death after each leaves to the next caller:
+
+1. Claim: write the attempt's id, and its user, into the record, if there is none (`ABSENT`) or over
+   an unfinished one that did not change for `PATIENCE_SECONDS`. *After:* an unfinished record.
+   The next caller waits that long and claims. Waiting is courtesy to who is still at it; nothing
+   depends on it.
+2. Remove the users of all attempts that were replaced; the record lists them. *After:* as after 1;
+   the next does it again.
+3. Base policies, base groups, what is attached to them: each written with a unique id drawn by this
+   attempt. *After:* as before; the next replaces each by its own.
+4. The user, its membership in Admins, its access key. *After:* there is an administrator that
+   nobody was told of. Step 2 of the next attempt removes it with its key, and step 3 gives Admins
+   another unique id, which voids every membership before.
+5. Finish: mark the record, by `set_if` on the very claim of step 1. Only one attempt ever can: that
+   one has won. *After:* the installation is set up. If the process dies now, before it could tell
+   the secret, nobody knows it; that is so with every secret told once.
+
+**Slow, not dead.** A replaced attempt may still be at it. Every write of steps 3 and 4 is *fenced*:
+read the key, then see that the record still holds one's own claim, then `set_if` over what was
+read. So whatever the newer attempt wrote to that key makes the write fail, and what it has yet to
+write there replaces ours. Step 5 fails for it in any case; it removes its own user and starts over,
+which ends with `AlreadySetUp` if the other finished.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
+
+from lakebed.auth.base import ADMINS, BASE_GROUPS, BASE_POLICIES
+from lakebed.auth.credentials import Credentials
+from lakebed.auth.entities import TRIES, new_unique_id
+from lakebed.auth.errors import AlreadySetUp, AuthTooManyTries
+from lakebed.auth.keys import (
+    AUTH,
+    CREDENTIALS,
+    GROUP_POLICIES,
+    GROUPS,
+    POLICIES,
+    SETUP,
+    SETUP_NAME,
+    USER_CREDENTIALS,
+    USER_GROUPS,
+    USERS,
+    pair,
+)
+from lakebed.auth.model import KeyPair, NewCredential, UniqueID, UserID
+from lakebed.auth.names import check_name
+from lakebed.auth.policies import statement_messages
+from lakebed.auth.users import Users
+from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store, Version
+from lakebed.kv import entities_pb2 as pb
+from lakebed.kv.records import Kind, Record, Records
+from lakebed.runtime import Runtime
+
+PATIENCE_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 0.1
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+
+class _Replaced(Exception):  # noqa: N818 - not an error: it never leaves this module
+    """Another attempt took over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """A try to set up the installation, and its claim."""
+
+    message: pb.Setup
+    version: Version
+    email: str
+    credential: NewCredential
+
+    @property
+    def user_unique_id(self) -> UniqueID:
+        return UniqueID(self.message.user.unique_id)
+
+
+class Setup:
+    """Sets up an installation, once."""
+
+    def __init__(
+        self, store: Store, runtime: Runtime, users: Users, credentials: Credentials
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._users = users
+        self._credentials = credentials
+        self._record = Records(store, SETUP, AUTH)
+
+    def is_done(self) -> bool:
+        """Whether the installation is set up."""
+        record = self._record.find(SETUP_NAME)
+        return record is not None and record.message.finished
+
+    def run(self, user: str, given: KeyPair | None, *, email: str) -> NewCredential:
+        """Make base groups and policies, and a first administrator with an access key.
+
+        Raises:
+            InvalidName: A user cannot have this name, or the given access key this id.
+            AuthInvalid: The given secret cannot be one.
+            AlreadySetUp: Someone did it before, or at the same time.
+            OutcomeUnknown: It may have been done. If not, another call can do it.
+        """
+        check_name("user", user)
+        credential = self._credentials.draw(UserID(user), given)
+        for _ in range(TRIES):
+            found = self._wait_for_others()
+            attempt = self._claim(found, user, email, credential)
+            if attempt is None:
+                continue
+            try:
+                self._carry_out(attempt)
+            except _Replaced:
+                self._users.delete_creation(user, attempt.user_unique_id)
+            else:
+                return credential
+        raise AuthTooManyTries("setting up", TRIES)
+
+    def _wait_for_others(self) -> Record[pb.Setup] | None:
+        """Return the record as someone dead left it; None, if nobody began.
+
+        Raises:
+            AlreadySetUp: Someone finished.
+        """
+        found = self._record.find(SETUP_NAME)
+        since = self._runtime.monotonic()
+        while found is not None:
+            if found.message.finished:
+                raise AlreadySetUp
+            if self._runtime.monotonic() - since >= PATIENCE_SECONDS:
+                break
+            self._runtime.sleep(_POLL_SECONDS * (0.5 + self._runtime.random()))
+            latest = self._record.find(SETUP_NAME)
+            if latest is None or latest.predicate != found.predicate:
+                since = self._runtime.monotonic()
+            found = latest
+        return found
+
+    def _claim(
+        self,
+        found: Record[pb.Setup] | None,
+        user: str,
+        email: str,
+        credential: NewCredential,
+    ) -> _Attempt | None:
+        """Step 1; None, if someone was faster."""
+        message = pb.Setup(
+            attempt_id=new_unique_id(self._runtime),
+            user=pb.FirstUser(user=user, unique_id=new_unique_id(self._runtime)),
+        )
+        if found is not None:
+            message.replaced.extend([*found.message.replaced, found.message.user])
+        predicate: Predicate = ABSENT if found is None else found.predicate
+        try:
+            version = self._record.set_if(SETUP_NAME, message, predicate)
+        except PredicateFailed:
+            return None
+        except OutcomeUnknown:
+            latest = self._record.find(SETUP_NAME)
+            if latest is None or latest.message != message:
+                raise
+            version = latest.predicate
+        return _Attempt(message=message, version=version, email=email, credential=credential)
+
+    def _carry_out(self, attempt: _Attempt) -> None:
+        """Steps 2 to 5.
+
+        Raises:
+            _Replaced: Another attempt took over.
+        """
+        for old in attempt.message.replaced:
+            self._users.delete_creation(old.user, UniqueID(old.unique_id))
+        groups = self._write_base(attempt)
+        self._write_user(attempt, groups[ADMINS])
+        self._finish(attempt)
+
+    def _write_base(self, attempt: _Attempt) -> dict[str, UniqueID]:
+        """Step 3; returns the unique ids of the groups."""
+        policies: dict[str, UniqueID] = {}
+        for name, statements in BASE_POLICIES.items():
+            policies[name] = new_unique_id(self._runtime)
+            policy = pb.Policy(
+                unique_id=policies[name],
+                created_us=attempt.credential.created_us,
+                statements=statement_messages(statements),
+            )
+            self._replace(attempt, POLICIES, name.encode(), policy)
+        groups: dict[str, UniqueID] = {}
+        for name, attached in BASE_GROUPS.items():
+            groups[name] = new_unique_id(self._runtime)
+            group = pb.Group(unique_id=groups[name], created_us=attempt.credential.created_us)
+            self._replace(attempt, GROUPS, name.encode(), group)
+            for policy_name in attached:
+                relation = pb.Relation(
+                    left_unique_id=groups[name], right_unique_id=policies[policy_name]
+                )
+                self._replace(attempt, GROUP_POLICIES, pair(name, policy_name), relation)
+        return groups
+
+    def _write_user(self, attempt: _Attempt, admins: UniqueID) -> None:
+        """Step 4."""
+        new, unique_id = attempt.credential, attempt.user_unique_id
+        user = pb.User(unique_id=unique_id, created_us=new.created_us, email=attempt.email)
+        self._replace(attempt, USERS, new.user_id.encode(), user)
+        membership = pb.Relation(left_unique_id=unique_id, right_unique_id=admins)
+        self._replace(attempt, USER_GROUPS, pair(new.user_id, ADMINS), membership)
+        line = pb.UserCredential(user_unique_id=unique_id, created_us=new.created_us)
+        self._replace(attempt, USER_CREDENTIALS, pair(new.user_id, new.access_key_id), line)
+        sealed = self._credentials.sealed(new, unique_id)
+        self._replace(attempt, CREDENTIALS, new.access_key_id.encode(), sealed)
+
+    def _finish(self, attempt: _Attempt) -> None:
+        """Step 5."""
+        message = pb.Setup()
+        message.CopyFrom(attempt.message)
+        message.finished = True
+        try:
+            self._record.set_if(SETUP_NAME, message, attempt.version)
+        except PredicateFailed:
+            raise _Replaced from None
+        except OutcomeUnknown:
+            found = self._record.find(SETUP_NAME)
+            if found is None or found.predicate == attempt.version:
+                raise
+            if found.message != message:
+                raise _Replaced from None
+
+    def _replace(
+        self, attempt: _Attempt, kind: Kind[MessageT], name: bytes, message: MessageT
+    ) -> None:
+        """Write a record over whatever is there, unless another attempt took over."""
+        records = Records(self._store, kind, AUTH)
+        for _ in range(TRIES):
+            found = records.find(name)
+            if found is not None and found.message == message:
+                return  # by a write whose reply was lost
+            claim = self._record.find(SETUP_NAME)
+            if claim is None or claim.predicate != attempt.version:
+                raise _Replaced
+            predicate: Predicate = ABSENT if found is None else found.predicate
+            # If it fails, someone was faster; if nobody knows, the next look tells.
+            with suppress(PredicateFailed, OutcomeUnknown):
+                records.set_if(name, message, predicate)
+                return
+        raise AuthTooManyTries("setting up", TRIES)

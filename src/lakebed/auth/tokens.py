@@ -1,0 +1,98 @@
+"""Tokens: who logged in carries a signed statement of who it is, for seven days.
+
+A token names the user and, in a claim of its own, the user's unique id; the service accepts it only
+while the record of the user holds that id. Signatures are checked here, times by the injected
+clock.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, NewType
+
+import jwt
+
+from lakebed.auth.errors import AuthenticationFailed
+from lakebed.auth.model import UniqueID, UserID
+from lakebed.auth.secrets import ServerKeys
+from lakebed.runtime import Runtime
+
+Token = NewType("Token", str)
+"""A signed statement (JWT)."""
+
+AUDIENCE: Final = "login"
+ISSUER: Final = "auth"
+UNIQUE_ID_CLAIM: Final = "uid"
+LIFE_SECONDS: Final = 7 * 24 * 3600
+
+_SIGNED_WITH: Final = "HS256"
+_ACCEPTED: Final = ["HS256", "HS384", "HS512"]
+_BYTES_MAX: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a token says."""
+
+    user_id: UserID
+    unique_id: UniqueID
+    expires_at: int
+    """In seconds since 1970."""
+
+
+class Tokens:
+    """Signs tokens and checks them."""
+
+    def __init__(self, keys: ServerKeys, runtime: Runtime) -> None:
+        self._key = keys.signing
+        self._runtime = runtime
+
+    def issue(self, user_id: UserID, unique_id: UniqueID) -> tuple[Token, int]:
+        """Return a token for a user, and when it expires, in seconds since 1970."""
+        now = int(self._runtime.now())
+        expires_at = now + LIFE_SECONDS
+        claims = {
+            "aud": AUDIENCE,
+            "iss": ISSUER,
+            "sub": user_id,
+            UNIQUE_ID_CLAIM: unique_id,
+            "iat": now,
+            "exp": expires_at,
+            "jti": self._runtime.random_bytes(16).hex(),
+        }
+        return Token(jwt.encode(claims, self._key, algorithm=_SIGNED_WITH)), expires_at
+
+    def verify(self, token: str) -> Claims:
+        """Return what a token says, if it is one of this installation and has not expired.
+
+        Raises:
+            AuthenticationFailed: It is not, or has.
+        """
+        if len(token) > _BYTES_MAX:
+            raise AuthenticationFailed
+        try:
+            claims = jwt.decode(
+                token,
+                self._key,
+                algorithms=_ACCEPTED,
+                audience=AUDIENCE,
+                issuer=ISSUER,
+                options=_OPTIONS,
+            )
+            expires_at = int(claims["exp"])
+            not_before = int(claims.get("nbf", 0))
+        # Whatever a stranger made up: a token that cannot be read is no token.
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
+            raise AuthenticationFailed from None
+        user_id, unique_id = claims["sub"], claims[UNIQUE_ID_CLAIM]
+        known = isinstance(user_id, str) and isinstance(unique_id, str)
+        if not known or not not_before <= self._runtime.now() < expires_at:
+            raise AuthenticationFailed
+        return Claims(UserID(user_id), UniqueID(unique_id), expires_at)
+
+
+_OPTIONS: Final[Any] = {
+    "require": ["exp", "sub", "aud", "iss", UNIQUE_ID_CLAIM],
+    # By our own clock, above.
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+}

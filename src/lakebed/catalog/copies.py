@@ -1,0 +1,223 @@
+"""Copying objects, within a branch and elsewhere, and changing their metadata.
+
+A copy gets an address of its own, and the bytes are copied there by the storage. On one branch,
+while the object is young, the copy may share its address instead, which costs nothing. Young,
+because garbage collection leaves young objects alone: a look that finds neither the old entry
+(deleted meanwhile) nor the new one (not there yet) does no harm. An object that has grown old by
+the time the copy is to be acknowledged is taken back, and its bytes are copied after all.
+
+A foreign object (see `foreign`) is never collected: on its branch it is always shared.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lakebed.block import BlockError, BlockStore, ObjectNotFound
+from lakebed.catalog.addresses import Addresses, ObjectAddress
+from lakebed.catalog.errors import MissingBytes
+from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.model import ObjectStats, check_path, new_entry, physical_address, stats_of
+from lakebed.catalog.stager import Stager
+from lakebed.formats import AddressType, Entry
+from lakebed.graveler.errors import PreconditionFailed, Stale, TooManyTries
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.model import BranchID, Repository, RepositoryID
+from lakebed.graveler.staging.writer import Condition, IsFresh
+from lakebed.runtime import Runtime
+
+_TRIES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """What to make of what."""
+
+    source: Repository
+    entry: Entry
+    repository: Repository
+    branch: BranchID
+    path: bytes
+    content_type: str
+    metadata: Mapping[str, str]
+    condition: Condition | None
+
+
+class Copies:
+    """Copies objects."""
+
+    def __init__(
+        self,
+        graveler: Graveler,
+        block: BlockStore,
+        runtime: Runtime,
+        addresses: Addresses,
+        freshness: Freshness,
+        stager: Stager,
+    ) -> None:
+        self._graveler = graveler
+        self._block = block
+        self._runtime = runtime
+        self._addresses = addresses
+        self._freshness = freshness
+        self._stager = stager
+
+    def copy(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        path: bytes,
+        *,
+        source_ref: str,
+        source_path: bytes,
+        source_repository_id: RepositoryID | None = None,
+        content_type: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        condition: Condition | None = None,
+        source_condition: Condition | None = None,
+    ) -> ObjectStats:
+        """Copy an object to a path of a branch.
+
+        Args:
+            repository_id: Where to.
+            branch: To which branch.
+            path: To which path.
+            source_ref: The ref to copy from.
+            source_path: The object to copy.
+            source_repository_id: Its repository, if it is another one.
+            content_type: Of the copy; None: as the object's.
+            metadata: Of the copy; None: as the object's.
+            condition: Whether to write, given what is there.
+            source_condition: Whether to copy, given what is there to be copied.
+
+        Raises:
+            InvalidPath: No object can have this path.
+            EntryNotFound, RefNotFound, InvalidRef: There is nothing to copy.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            MissingBytes: The object to copy is gone from the storage.
+            PreconditionFailed: A condition does not hold.
+            Stale: Copying took too long.
+            TooManyTries, OutcomeUnknown: The copy may be visible.
+            BlockError: The storage refused or failed.
+        """
+        check_path(path)
+        repository = self._graveler.check_writable(repository_id, branch)
+        source = repository
+        if source_repository_id not in {None, repository_id}:
+            source = self._graveler.repositories.get(source_repository_id or repository_id)
+        entry = self._graveler.get_entry(source, source_ref, source_path)
+        if source_condition is not None and not source_condition(entry):
+            raise PreconditionFailed(source_path, "another is there to be copied")
+        copy = _Copy(
+            source=source,
+            entry=entry,
+            repository=repository,
+            branch=branch,
+            path=path,
+            content_type=entry.content_type if content_type is None else content_type,
+            metadata=entry.metadata if metadata is None else metadata,
+            condition=condition,
+        )
+        on_one_branch = source.unique_id == repository.unique_id and source_ref == branch
+        return self._make(copy, may_share=on_one_branch)
+
+    def set_metadata(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        path: bytes,
+        metadata: Mapping[str, str],
+    ) -> ObjectStats:
+        """Replace the user's metadata of an object; its content stays, also if it changes just now.
+
+        Raises:
+            EntryNotFound: There is no such object.
+            TooManyTries: Others changed the object all the time; or the change may be visible.
+            As `copy`, but for `PreconditionFailed`.
+        """
+        repository = self._graveler.check_writable(repository_id, branch)
+        for _ in range(_TRIES):
+            entry = self._graveler.get_entry(repository, branch, path)
+            copy = _Copy(
+                source=repository,
+                entry=entry,
+                repository=repository,
+                branch=branch,
+                path=path,
+                content_type=entry.content_type,
+                metadata=metadata,
+                condition=_still(entry),
+            )
+            try:
+                return self._make(copy, may_share=True)
+            except PreconditionFailed:
+                continue  # it is another object by now, and its metadata are to be set
+        raise TooManyTries(f"setting the metadata of {path!r}", _TRIES)
+
+    def _make(self, copy: _Copy, *, may_share: bool) -> ObjectStats:
+        issued = ObjectAddress.parse(copy.entry.address)
+        if may_share and copy.entry.address_type is AddressType.FULL:
+            return self._share(copy, None)
+        if may_share and issued is not None and self._freshness.may_share(issued):
+            try:
+                return self._share(copy, self._freshness.test(issued))
+            except Stale:
+                pass  # it was taken back
+        return self._copy_bytes(copy)
+
+    def _share(self, copy: _Copy, is_fresh: IsFresh | None) -> ObjectStats:
+        entry = new_entry(
+            copy.path,
+            copy.entry.address,
+            address_type=copy.entry.address_type,
+            size=copy.entry.size,
+            checksum=copy.entry.checksum,
+            modified=self._runtime.now(),
+            content_type=copy.content_type,
+            metadata=copy.metadata,
+        )
+        self._graveler.put(
+            copy.repository.id,
+            copy.branch,
+            entry,
+            condition=copy.condition,
+            is_fresh=is_fresh,
+            unique_id=copy.repository.unique_id,
+        )
+        return stats_of(copy.repository.namespace, entry)
+
+    def _copy_bytes(self, copy: _Copy) -> ObjectStats:
+        source = physical_address(copy.source.namespace, copy.entry)
+        issued = self._addresses.issue(copy.repository, copy.branch)
+        address = copy.repository.namespace.address(str(issued))
+        try:
+            self._block.copy(source, address)
+        except ObjectNotFound as error:
+            raise MissingBytes(copy.entry.key, source) from error
+        except BlockError:
+            self._stager.discard(address)  # it may have been stored
+            raise
+        return self._stager.stage(
+            copy.repository,
+            copy.branch,
+            copy.path,
+            issued,
+            size=copy.entry.size,
+            checksum=copy.entry.checksum,
+            content_type=copy.content_type,
+            metadata=copy.metadata,
+            condition=copy.condition,
+        )
+
+
+def _still(entry: Entry) -> Condition:
+    """The condition that an entry is still the one that was read, wherever it is by now."""
+
+    def is_still(found: Entry | None) -> bool:
+        return (
+            found is not None
+            and found.address == entry.address
+            and found.identity == entry.identity
+        )
+
+    return is_still

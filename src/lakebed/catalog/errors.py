@@ -1,0 +1,101 @@
+"""What the catalog refuses or cannot do, by what the caller does next.
+
+LakebedError
+└── CatalogError
+    ├── InvalidPath         a path that no object can have              (also a ValueError)
+    ├── BadDigest           the bytes that came are not those announced (also a ValueError)
+    ├── MissingBytes        the entry is there, and its object is gone
+    ├── InvalidLink         the address was not given out for this, or is used up
+    │   └── LinkExpired     it was given out too long ago
+    ├── AddressTaken        the address lies in the namespace of a repository
+    ├── TaskNotFound        there is no such task                       (also a KeyError)
+    ├── InvalidRun          a preparation that there is not, or not so far (also a ValueError)
+    └── InvalidSettings     settings that contradict each other         (also a ValueError)
+"""
+
+from typing import ClassVar
+
+from lakebed.errors import LakebedError
+
+# The names say what happened, not that they are errors.
+# ruff: noqa: N818
+
+
+class CatalogError(LakebedError):
+    """Any error of the catalog."""
+
+    kind: ClassVar[str] = "catalog"
+
+
+class InvalidPath(CatalogError, ValueError):
+    """A path that no object can have; nothing was done."""
+
+    kind = "invalid_path"
+
+
+class BadDigest(CatalogError, ValueError):
+    """The bytes that came are not those that were announced; nothing was written."""
+
+    kind = "bad_digest"
+
+    def __init__(self, announced: str, found: str) -> None:
+        super().__init__(f"the MD5 of the bytes is {found}, and {announced} was announced")
+
+
+class MissingBytes(CatalogError):
+    """The entry is there, but the storage has no object at its address."""
+
+    kind = "missing_bytes"
+
+    def __init__(self, path: bytes, address: object) -> None:
+        super().__init__(f"the data of {path!r} is gone: there is no object at {address}")
+        self.path = path
+
+
+class InvalidLink(CatalogError):
+    """An address that was not given out for this branch and path, or was used for another link."""
+
+    kind = "invalid_link"
+
+
+class LinkExpired(InvalidLink):
+    """An address that was given out too long ago; ask for another, and upload again."""
+
+    kind = "link_expired"
+
+
+class AddressTaken(CatalogError):
+    """An address that lies where a repository keeps its own data, and can be staged nowhere."""
+
+    kind = "address_taken"
+
+    def __init__(self, address: object, repository: str) -> None:
+        super().__init__(
+            f"{address} lies in the storage namespace of repository {repository}: copy the object"
+            " instead, or use an address outside of all repositories"
+        )
+
+
+class TaskNotFound(CatalogError, KeyError):
+    """There is no such task: never begun, or forgotten since."""
+
+    kind = "task_not_found"
+
+    def __init__(self, task: str) -> None:
+        super().__init__(f"task not found: {task}")
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument, which would quote the sentence.
+        return str(self.args[0])
+
+
+class InvalidRun(CatalogError, ValueError):
+    """A preparation for garbage collection that there is not, or that is not so far."""
+
+    kind = "invalid_run"
+
+
+class InvalidSettings(CatalogError, ValueError):
+    """Settings that contradict each other; the message names them."""
+
+    kind = "invalid_settings"

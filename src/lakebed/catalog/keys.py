@@ -1,0 +1,17 @@
+"""Where the catalog's records are: in the partition of their repository.
+
+| keys                    | what                                     |
+|-------------------------|------------------------------------------|
+| links/<object uid>      | addresses that were given out            |
+| multiparts/<upload id>  | multipart uploads that are not over      |
+| tasks/<id>              | dumps and restores, running or ended     |
+"""
+
+from typing import Final
+
+from lakebed.kv import entities_pb2 as pb
+from lakebed.kv.records import Kind
+
+LINKS: Final = Kind(b"links/", pb.Link)
+MULTIPARTS: Final = Kind(b"multiparts/", pb.MultipartUpload)
+TASKS: Final = Kind(b"tasks/", pb.Task)

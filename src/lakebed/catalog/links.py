@@ -1,0 +1,344 @@
+"""Links: a client uploads straight to the storage, and then has its object linked to a path.
+
+An address is given out for one branch and path, and for a while. Its object uid is the token: the
+record `links/<uid>` says what it was given out for. It can be linked once.
+
+**Giving out**
+
+    1. the record, `open`, with branch, path, address and expiry
+    2. the address, and perhaps a presigned URL, to the client
+
+**Linking**
+
+    1. read the record: this branch, this path, not expired
+    2. look at the object: it is there, it has the size that the client tells
+    3. the record, `consumed`, with the entry, only over the very record read in 1
+    4. stage the entry
+    5. the record, `staged`; then the answer
+
+*What holds.* An address stands for one entry, for ever: whoever stages it has read `consumed` and
+stages the entry in that record, whichever of several requests decided on it in step 3. The object
+is protected from garbage collection from before the client knows its address: by the record while
+that is there, by the entry from step 4 on, and by its age in any case (see `freshness`).
+
+*A request that dies, or whose reply is lost,* after
+
+- 1, 2: has changed nothing.
+- 3: has decided. A repeat with the same arguments goes on with 4; with others, it is refused.
+- 4: the entry is visible, and nobody was told so. A repeat stages the same entry once more. (If the
+  path was written to in between, the repeat comes later and wins, as any late write does.)
+- 5: a repeat answers the same and stages nothing, whatever became of the path since.
+
+A record goes only when its link has expired, and not at once: what was consumed in time has been
+staged by then. An object that was uploaded and never linked is garbage then.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
+from lakebed.catalog.addresses import Addresses, ObjectAddress
+from lakebed.catalog.errors import InvalidLink, LinkExpired
+from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.keys import LINKS
+from lakebed.catalog.model import (
+    DEFAULT_CONTENT_TYPE,
+    ObjectStats,
+    PresignedURL,
+    check_path,
+    identity_of,
+    new_entry,
+    stats_of,
+)
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.formats import Entry
+from lakebed.graveler.errors import TooManyTries
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.model import BranchID, Repository, RepositoryID
+from lakebed.graveler.staging.values import decode, encode
+from lakebed.graveler.staging.writer import Condition
+from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
+from lakebed.kv import entities_pb2 as pb
+from lakebed.kv.records import Record, Records
+from lakebed.runtime import Runtime
+
+_TRIES: Final = 10
+_OPEN: Final = pb.LINK_STATE_OPEN
+_CONSUMED: Final = pb.LINK_STATE_CONSUMED
+_STAGED: Final = pb.LINK_STATE_STAGED
+
+_LinkRecord = Record[pb.Link]
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalAddress:
+    """An address that was given out."""
+
+    address: Address
+    expires: datetime
+    """Until when it can be linked."""
+    upload: PresignedURL | None
+    """Where to upload to, if that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a client asks to link."""
+
+    repository: Repository
+    branch: BranchID
+    path: bytes
+    issued: ObjectAddress
+    checksum: str
+    size: int | None
+    content_type: str
+    metadata: Mapping[str, str]
+
+    @property
+    def name(self) -> bytes:
+        """The name of the record."""
+        return self.issued.uid.encode()
+
+    def wants(self, entry: Entry) -> bool:
+        """Whether it is a request for this entry."""
+        identity = identity_of(entry.size, self.checksum, self.content_type, self.metadata)
+        return entry.identity == identity and self.size in {None, entry.size}
+
+
+class Links:
+    """Addresses given out to clients."""
+
+    def __init__(
+        self,
+        graveler: Graveler,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings,
+        addresses: Addresses,
+        freshness: Freshness,
+    ) -> None:
+        self._graveler = graveler
+        self._store = store
+        self._block = block
+        self._runtime = runtime
+        self._settings = settings
+        self._addresses = addresses
+        self._freshness = freshness
+
+    def get_physical_address(
+        self, repository_id: RepositoryID, branch: BranchID, path: bytes, *, presign: bool = False
+    ) -> PhysicalAddress:
+        """Give out an address that can be linked to a path of a branch, once, for a while.
+
+        Raises:
+            InvalidPath: No object can have this path.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            NotSupported: It is to be presigned, and the storage signs no requests.
+            OutcomeUnknown: Nothing was given out.
+        """
+        check_path(path)
+        repository = self._graveler.check_writable(repository_id, branch)
+        issued = self._addresses.issue(repository, branch)
+        expires = issued.issued + self._settings.link_life_seconds
+        link = pb.Link(
+            branch=branch,
+            path=path,
+            address=str(issued),
+            expires_us=int(expires * 1e6),
+            state=_OPEN,
+        )
+        self._links(repository).set_if(issued.uid.encode(), link, ABSENT)
+        address = repository.namespace.address(str(issued))
+        upload = self._presign(address) if presign else None
+        return PhysicalAddress(address, _moment(expires), upload)
+
+    def link(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        path: bytes,
+        address: Address,
+        *,
+        checksum: str,
+        size: int | None = None,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] | None = None,
+        condition: Condition | None = None,
+    ) -> ObjectStats:
+        """Link the object that was uploaded to an address; repeating it answers the same.
+
+        Args:
+            repository_id: Where.
+            branch: The branch that the address was given out for.
+            path: The path that it was given out for.
+            address: The address.
+            checksum: What tells the object's content from another.
+            size: In bytes; None: as it is found.
+            content_type: What kind of data it is.
+            metadata: The user's own.
+            condition: Whether to write, given what is there.
+
+        Raises:
+            InvalidLink: The address was not given out for this, was linked with other arguments, or
+                holds no such object.
+            LinkExpired: It was given out too long ago.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            PreconditionFailed: The condition does not hold.
+            Stale: Linking took too long.
+            TooManyTries, OutcomeUnknown: The object may be visible; repeating it tells.
+            BlockError: The storage refused or failed.
+        """
+        check_path(path)
+        repository = self._graveler.check_writable(repository_id, branch)
+        request = _Request(
+            repository=repository,
+            branch=branch,
+            path=path,
+            issued=_issued(repository, address),
+            checksum=checksum,
+            size=size,
+            content_type=content_type,
+            metadata=metadata or {},
+        )
+        link = self._consume(request)
+        entry = _entry_of(link)
+        if not request.wants(entry):
+            raise InvalidLink(f"{address} was linked already, and to something else")
+        if link.message.state == _CONSUMED:
+            self._graveler.put(
+                repository.id,
+                branch,
+                entry,
+                condition=condition,
+                is_fresh=self._freshness.test(request.issued),
+                unique_id=repository.unique_id,
+            )
+            self._note_staged(request)
+        return stats_of(repository.namespace, entry)
+
+    def clean(self, repository: Repository) -> int:
+        """Remove the records of links that expired a while ago; return how many."""
+        # A request that consumed its link in time has ended by then.
+        margin = self._settings.longest_request_seconds + self._settings.skew_seconds
+        overdue_us = int((self._runtime.now() - margin) * 1e6)
+        links = self._links(repository)
+        removed = 0
+        for record in links.scan():
+            if record.message.expires_us < overdue_us:
+                with suppress(PredicateFailed):
+                    links.delete_if(record.name, record.predicate)
+                    removed += 1
+        return removed
+
+    # Steps 1 to 3
+
+    def _consume(self, request: _Request) -> _LinkRecord:
+        """Return the record of a link that is consumed, by this request or by another."""
+        links = self._links(request.repository)
+        for _ in range(_TRIES):
+            record = links.find(request.name)
+            if record is None:
+                raise InvalidLink(
+                    f"{request.issued} was not given out to be linked, or expired long ago"
+                )
+            self._check(record.message, request)
+            if record.message.state != _OPEN:
+                return record
+            consumed = self._consumed(record.message, request)
+            try:
+                version = links.set_if(record.name, consumed, record.predicate)
+            except (PredicateFailed, OutcomeUnknown):
+                continue  # the next look tells who it was
+            return Record(record.name, consumed, version)
+        raise TooManyTries(f"linking {request.issued}", _TRIES)
+
+    def _check(self, link: pb.Link, request: _Request) -> None:
+        given_out_for = (link.address, link.branch, link.path)
+        if given_out_for != (str(request.issued), request.branch, request.path):
+            raise InvalidLink(
+                f"{request.issued} was given out for {link.path!r} on branch {link.branch}"
+            )
+        if link.state == _OPEN and self._runtime.now() * 1e6 >= link.expires_us:
+            raise LinkExpired(
+                f"{request.issued} expired at {_moment(link.expires_us / 1e6)}: ask for another"
+                " address, and upload again"
+            )
+
+    def _consumed(self, link: pb.Link, request: _Request) -> pb.Link:
+        """Return the record that step 3 writes."""
+        info = self._look(request)
+        entry = new_entry(
+            request.path,
+            str(request.issued),
+            size=info.size,
+            checksum=request.checksum,
+            modified=info.mtime.timestamp(),
+            content_type=request.content_type,
+            metadata=request.metadata,
+        )
+        consumed = pb.Link()
+        consumed.CopyFrom(link)
+        consumed.state = _CONSUMED
+        consumed.entry.ParseFromString(encode(entry))
+        consumed.etag = info.etag
+        return consumed
+
+    def _look(self, request: _Request) -> ObjectInfo:
+        """Step 2."""
+        address = request.repository.namespace.address(str(request.issued))
+        try:
+            info = self._block.head(address)
+        except ObjectNotFound as error:
+            raise InvalidLink(f"there is no object at {address}: upload it first") from error
+        if request.size not in {None, info.size}:
+            raise InvalidLink(
+                f"the object at {address} has {info.size} bytes, and {request.size} were told"
+            )
+        return info
+
+    # Step 5
+
+    def _note_staged(self, request: _Request) -> None:
+        links = self._links(request.repository)
+        for _ in range(_TRIES):
+            record = links.find(request.name)
+            if record is None or record.message.state == _STAGED:
+                return  # expired by now, or noted by a repeat of this request
+            staged = pb.Link()
+            staged.CopyFrom(record.message)
+            staged.state = _STAGED
+            with suppress(PredicateFailed, OutcomeUnknown):
+                links.set_if(record.name, staged, record.predicate)
+                return
+        raise TooManyTries(f"linking {request.issued}", _TRIES)
+
+    def _presign(self, address: Address) -> PresignedURL:
+        life = self._settings.presign_life_seconds
+        expires = self._runtime.now() + life
+        url = self._block.presign_put(address, expires_seconds=max(1, int(life)))
+        return PresignedURL(url, _moment(expires))
+
+    def _links(self, repository: Repository) -> Records[pb.Link]:
+        return Records(self._store, LINKS, repository.partition)
+
+
+def _issued(repository: Repository, address: Address) -> ObjectAddress:
+    if address in repository.namespace:
+        issued = ObjectAddress.parse(repository.namespace.relative(address))
+        if issued is not None and issued.repository_uid == repository.unique_id:
+            return issued
+    raise InvalidLink(f"{address} is no address that repository {repository.id} gives out")
+
+
+def _entry_of(link: _LinkRecord) -> Entry:
+    entry = decode(link.message.path, link.message.entry.SerializeToString())
+    assert entry is not None, "a consumed link has its entry"
+    return entry
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,116 @@
+"""What the catalog tells of objects, and how an object becomes an entry."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from lakebed.block import Address, Namespace
+from lakebed.catalog.errors import InvalidPath
+from lakebed.formats import AddressType, Entry
+
+DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
+
+PATH_BYTES_MAX: Final = 1024
+"""As with S3; every store can hold it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectStats:
+    """An object as a ref shows it."""
+
+    path: bytes
+    address: Address
+    """Where its bytes are."""
+    size: int
+    """In bytes."""
+    checksum: str
+    """Of an object that was uploaded here, the MD5 of its bytes in hexadecimal."""
+    mtime: datetime
+    content_type: str
+    metadata: Mapping[str, str] = field(hash=False)
+    """The user's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PresignedURL:
+    """A URL that lets its holder read, or write, one object for a while."""
+
+    url: str
+    expires: datetime
+
+
+def stats_of(namespace: Namespace, entry: Entry) -> ObjectStats:
+    """Return what is known of an entry in a repository's namespace."""
+    return ObjectStats(
+        path=entry.key,
+        address=physical_address(namespace, entry),
+        size=entry.size,
+        checksum=entry.checksum,
+        mtime=entry.mtime,
+        content_type=entry.content_type,
+        metadata=entry.metadata,
+    )
+
+
+def physical_address(namespace: Namespace, entry: Entry) -> Address:
+    """Return where the bytes of an entry are, in the one canonical form."""
+    if entry.address_type is AddressType.RELATIVE:
+        return namespace.address(entry.address)
+    return Address.parse(entry.address)
+
+
+def new_entry(
+    path: bytes,
+    address: str,
+    *,
+    address_type: AddressType = AddressType.RELATIVE,
+    size: int,
+    checksum: str,
+    modified: float,
+    content_type: str,
+    metadata: Mapping[str, str],
+) -> Entry:
+    """Return the entry of an object, with its identity; `modified` is in seconds since 1970."""
+    return Entry(
+        key=path,
+        identity=identity_of(size, checksum, content_type, metadata),
+        address=address,
+        address_type=address_type,
+        size=size,
+        checksum=checksum,
+        mtime=datetime.fromtimestamp(modified, UTC),
+        content_type=content_type,
+        metadata=dict(metadata),
+    )
+
+
+def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[str, str]) -> bytes:
+    """Return what makes an object the same or another: a hash of all that is not where and when.
+
+    The same bytes uploaded again have the same identity, and so change nothing. Every part comes
+    with its length, so that none can pose as another.
+    """
+    digest = hashlib.sha256(size.to_bytes(8, "big"))
+    items = [text for item in sorted(metadata.items()) for text in item]
+    for text in (checksum, content_type, *items):
+        part = text.encode()
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def check_path(path: bytes) -> None:
+    """Refuse what cannot be the path of an object.
+
+    Raises:
+        InvalidPath: It is empty, or too long.
+    """
+    if not path:
+        raise InvalidPath("the path of an object must not be empty")
+    if len(path) > PATH_BYTES_MAX:
+        raise InvalidPath(
+            f"the path of an object must have at most {PATH_BYTES_MAX} bytes, and this one has"
+            f" {len(path)}"
+        )

@@ -1,0 +1,153 @@
+"""Reading, listing and deleting objects."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from lakebed.block import BlockStore, ByteRange, ByteStream, ObjectNotFound
+from lakebed.catalog.errors import MissingBytes
+from lakebed.catalog.model import ObjectStats, PresignedURL, check_path, stats_of
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.errors import LakebedError
+from lakebed.graveler.committed import CommonPrefix, Page, Query
+from lakebed.graveler.errors import EntryNotFound
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.model import BranchID, RepositoryID
+from lakebed.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class NotDeleted:
+    """One of many paths that could not be deleted."""
+
+    path: bytes
+    error: LakebedError
+
+
+class Objects:
+    """The objects of all repositories."""
+
+    def __init__(
+        self, graveler: Graveler, block: BlockStore, runtime: Runtime, settings: CatalogSettings
+    ) -> None:
+        self._graveler = graveler
+        self._block = block
+        self._runtime = runtime
+        self._presign_life_seconds = settings.presign_life_seconds
+
+    def stat(self, repository_id: RepositoryID, ref: str, path: bytes) -> ObjectStats:
+        """Return what is known of an object; `address` is where its bytes are.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
+            EntryNotFound: There is no such object.
+        """
+        repository = self._graveler.repositories.get(repository_id)
+        return stats_of(repository.namespace, self._graveler.get_entry(repository, ref, path))
+
+    def exists(self, repository_id: RepositoryID, ref: str, path: bytes) -> bool:
+        """Whether there is such an object; raises as `stat` does, but for `EntryNotFound`."""
+        try:
+            self._graveler.get(repository_id, ref, path)
+        except EntryNotFound:
+            return False
+        return True
+
+    def open(
+        self,
+        repository_id: RepositoryID,
+        ref: str,
+        path: bytes,
+        *,
+        byte_range: ByteRange | None = None,
+    ) -> tuple[ObjectStats, ByteStream]:
+        """Return what is known of an object, and its bytes or some of them; raises as both do."""
+        stats = self.stat(repository_id, ref, path)
+        return stats, self.read(stats, byte_range=byte_range)
+
+    def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:
+        """Return the bytes of an object that was asked for by `stat`, or some of them.
+
+        Raises:
+            MissingBytes: The storage has no such object any more.
+            RangeNotSatisfiable: The object holds none of the bytes asked for.
+            BlockError: The storage refuses or fails.
+        """
+        try:
+            return self._block.get(stats.address, byte_range=byte_range)
+        except ObjectNotFound as error:
+            raise MissingBytes(stats.path, stats.address) from error
+
+    def presign(self, stats: ObjectStats) -> PresignedURL:
+        """Return a URL that lets its holder read an object for a while.
+
+        Raises:
+            NotSupported: The storage signs no requests.
+        """
+        # Before the URL: what is told must not be later than what holds.
+        expires = self._runtime.now() + self._presign_life_seconds
+        url = self._block.presign_get(
+            stats.address, expires_seconds=max(1, int(self._presign_life_seconds))
+        )
+        return PresignedURL(url, datetime.fromtimestamp(expires, UTC))
+
+    def list_objects(
+        self,
+        repository_id: RepositoryID,
+        ref: str,
+        query: Query,
+        *,
+        user_metadata: bool = True,
+    ) -> Page[ObjectStats]:
+        """Return a page of objects and common prefixes, in order of their paths.
+
+        Args:
+            repository_id: Where.
+            ref: Of which branch, tag or commit.
+            query: Prefix, delimiter, where to go on, and how many.
+            user_metadata: Whether to tell the users' metadata too.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
+        """
+        repository = self._graveler.repositories.get(repository_id)
+        page = self._graveler.list_entries_of(repository, ref, query)
+        items: list[ObjectStats | CommonPrefix] = []
+        for item in page.items:
+            if isinstance(item, CommonPrefix):
+                items.append(item)
+            else:
+                stats = stats_of(repository.namespace, item)
+                items.append(stats if user_metadata else replace(stats, metadata={}))
+        return Page(items, page.has_more)
+
+    def delete(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
+        """Stage that an object is not there; it need not be there now.
+
+        Raises:
+            InvalidPath: No object can have this path.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            TooManyTries, OutcomeUnknown: It may have been done.
+        """
+        check_path(path)
+        self._graveler.delete(repository_id, branch, path)
+
+    def delete_many(
+        self, repository_id: RepositoryID, branch: BranchID, paths: Sequence[bytes]
+    ) -> list[NotDeleted]:
+        """Delete many objects, each as by `delete`; return those that could not be, and why.
+
+        Raises:
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: None of them can be.
+        """
+        self._graveler.check_writable(repository_id, branch)
+
+        def delete(path: bytes) -> NotDeleted | None:
+            try:
+                self.delete(repository_id, branch, path)
+            except LakebedError as error:
+                return NotDeleted(path, error)
+            return None
+
+        results = self._runtime.map_parallel(delete, paths)
+        return [result for result in results if result is not None]

@@ -1,0 +1,105 @@
+"""How long things live, and how these times hang together.
+
+Garbage collection may take an object away that nothing names, once it is old enough. Whoever holds
+an object that nothing names *yet* (an upload under way, an address given out, a copy) must be done
+with it before: that is what most of these times are about, and `check` sees to it that they agree.
+"""
+
+from dataclasses import dataclass
+
+from lakebed.catalog.errors import InvalidSettings
+from lakebed.graveler.settings import EngineSettings
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogSettings:
+    """Times and bounds of objects, links, tasks and the preparation of garbage collection."""
+
+    link_life_seconds: float = 6 * HOUR
+    """How long an address that was given out can be linked."""
+
+    presign_life_seconds: float = 0.25 * HOUR
+    """How long a presigned URL works."""
+
+    longest_request_seconds: float = 600.0
+    """How long a request may work on metadata. The bytes of an upload may take longer: up to half
+    of `min_age_seconds`."""
+
+    copy_window_seconds: float = HOUR
+    """How young an object must be for a copy on its branch to share its address."""
+
+    multipart_life_seconds: float = 7 * 24 * HOUR
+    """How long a multipart upload may stay open."""
+
+    partition_life_seconds: float = HOUR
+    """How long one process puts new objects under one partition of a branch."""
+
+    partition_objects_max: int = 100_000
+    """How many objects it puts there, at most."""
+
+    min_age_seconds: float = 24 * HOUR
+    """Younger objects are no garbage, whoever names them or not."""
+
+    gap_seconds: float = HOUR
+    """How far two looks must lie apart that both find an object to be garbage."""
+
+    skew_seconds: float = 300.0
+    """How far the clocks of servers and storages may differ."""
+
+    task_life_seconds: float = 24 * HOUR
+    """How long it can be asked what became of a task, after it ended."""
+
+    task_heartbeat_seconds: float = 60.0
+    """A task that gave no sign of life for so long died with its process."""
+
+    @property
+    def longest_hold_seconds(self) -> float:
+        """The age at which an object is too old to be staged."""
+        return self.min_age_seconds / 2
+
+    @property
+    def partition_open_seconds(self) -> float:
+        """How long after its making a partition may still get objects."""
+        return (
+            self.partition_life_seconds
+            + max(self.longest_hold_seconds, self.multipart_life_seconds)
+            + self.skew_seconds
+        )
+
+    def check(self, engine: EngineSettings) -> None:
+        """Refuse settings under which data could be lost, or nothing would work.
+
+        Raises:
+            InvalidSettings: Two of them contradict each other; the message names both.
+        """
+        for name in self.__slots__:
+            if getattr(self, name) <= 0:
+                raise InvalidSettings(f"{name} must be above 0, and is {getattr(self, name):g}")
+        for name in (
+            "link_life_seconds",
+            "presign_life_seconds",
+            "longest_request_seconds",
+            "copy_window_seconds",
+        ):
+            self._at_least("min_age_seconds", self.min_age_seconds, 2, name, getattr(self, name))
+        scan_limit = engine.scan_limit_seconds
+        self._at_least("gap_seconds", self.gap_seconds, 2, "scan_limit_seconds", scan_limit)
+        request = self.longest_request_seconds
+        self._at_least("gap_seconds", self.gap_seconds, 1, "longest_request_seconds", request)
+        if engine.grace_seconds <= self.longest_request_seconds:
+            raise InvalidSettings(
+                f"grace_seconds ({engine.grace_seconds:g}) must be above longest_request_seconds"
+                f" ({self.longest_request_seconds:g}): what a request reads would be cleaned up"
+                " under it"
+            )
+
+    @staticmethod
+    def _at_least(name: str, value: float, times: int, other: str, least: float) -> None:
+        if value < times * least:
+            often = "twice " if times > 1 else ""
+            raise InvalidSettings(
+                f"{name} ({value:g}) must be at least {often}{other} ({least:g}): garbage"
+                " collection would take what is still in use"
+            )

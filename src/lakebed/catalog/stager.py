@@ -1,0 +1,82 @@
+"""Staging objects that were just stored: the last step of uploads and copies."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from lakebed.block import Address, BlockError, BlockStore
+from lakebed.catalog.addresses import ObjectAddress
+from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.model import ObjectStats, new_entry, stats_of
+from lakebed.graveler.errors import Deleting, Protected, ReadOnly, RepositoryNotFound
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.model import BranchID, Repository
+from lakebed.graveler.staging.writer import Condition
+from lakebed.runtime import Runtime
+
+# What `Graveler.put` says before it stages anything. Whatever else it says, the entry may have been
+# visible for a moment, and so have been committed: then its object is left to garbage collection.
+_REFUSALS: Final = (Deleting, Protected, ReadOnly, RepositoryNotFound)
+
+
+class Stager:
+    """Makes stored objects visible."""
+
+    def __init__(
+        self, graveler: Graveler, block: BlockStore, runtime: Runtime, freshness: Freshness
+    ) -> None:
+        self._graveler = graveler
+        self._block = block
+        self._runtime = runtime
+        self._freshness = freshness
+
+    def stage(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        path: bytes,
+        issued: ObjectAddress,
+        *,
+        size: int,
+        checksum: str,
+        content_type: str,
+        metadata: Mapping[str, str],
+        condition: Condition | None,
+    ) -> ObjectStats:
+        """Stage the entry of an object at an address that nobody else has.
+
+        If it is certain that the entry was never visible, the object is removed.
+
+        Raises:
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            PreconditionFailed: The condition does not hold.
+            Stale: The object is too old to be staged.
+            TooManyTries, OutcomeUnknown: The object may be visible.
+        """
+        entry = new_entry(
+            path,
+            str(issued),
+            size=size,
+            checksum=checksum,
+            modified=self._runtime.now(),
+            content_type=content_type,
+            metadata=metadata,
+        )
+        try:
+            self._graveler.put(
+                repository.id,
+                branch,
+                entry,
+                condition=condition,
+                is_fresh=self._freshness.test(issued),
+                unique_id=repository.unique_id,
+            )
+        except _REFUSALS:
+            self.discard(repository.namespace.address(str(issued)))
+            raise
+        return stats_of(repository.namespace, entry)
+
+    def discard(self, address: Address) -> None:
+        """Remove an object that was never visible; if that fails, it is garbage."""
+        with suppress(BlockError):
+            self._block.delete(address)

@@ -1,0 +1,66 @@
+"""Lists of addresses for engines that read objects where they lie, a file for each folder.
+
+Hive's SymlinkTextInputFormat reads a table from ``symlink.txt`` files, each of which names the
+objects of one partition. They are written below ``_lakebed/symlinks/<branch>/`` in the namespace,
+and replaced by the next request.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from lakebed.block import Address, BlockStore, Namespace
+from lakebed.catalog.model import physical_address
+from lakebed.formats import Entry
+from lakebed.graveler.committed import Query
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.model import BranchID, Repository, RepositoryID
+
+_FOLDER: Final = "_lakebed/symlinks"
+_FILE: Final = "symlink.txt"
+_PAGE: Final = 1000
+
+
+class Symlinks:
+    """Writes lists of addresses."""
+
+    def __init__(self, graveler: Graveler, block: BlockStore) -> None:
+        self._graveler = graveler
+        self._block = block
+
+    def write(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> Namespace:
+        """Write the lists of all folders below a prefix; return where they are.
+
+        Raises:
+            RepositoryNotFound, BranchNotFound: There is nothing to list.
+            BlockError: The storage refused or failed; some lists may have been written.
+        """
+        repository = self._graveler.repositories.get(repository_id)
+        self._graveler.branches.get(repository, branch)
+        target = repository.namespace.folder(f"{_FOLDER}/{branch}")
+        open_folders: dict[str, list[str]] = {}
+        for entry in self._entries(repository, branch, prefix):
+            path = entry.key.decode(errors="replace")
+            # Keys come in order: a folder that the key is not below gets no more of them.
+            for folder in [each for each in open_folders if not path.startswith(each)]:
+                self._save(target, folder, open_folders.pop(folder))
+            folder = path[: path.rfind("/") + 1]
+            address = physical_address(repository.namespace, entry)
+            open_folders.setdefault(folder, []).append(str(address))
+        for folder, addresses in open_folders.items():
+            self._save(target, folder, addresses)
+        return target
+
+    def _entries(self, repository: Repository, branch: BranchID, prefix: bytes) -> Iterator[Entry]:
+        after, has_more = b"", True
+        while has_more:
+            query = Query(prefix=prefix, after=after, amount=_PAGE)
+            page = self._graveler.list_entries_of(repository, branch, query)
+            for item in page.items:
+                assert isinstance(item, Entry), "without a delimiter nothing is folded"
+                yield item
+                after = item.key
+            has_more = page.has_more
+
+    def _save(self, target: Namespace, folder: str, addresses: list[str]) -> None:
+        address: Address = target.address(folder + _FILE)
+        self._block.put(address, ["\n".join([*addresses, ""]).encode()])

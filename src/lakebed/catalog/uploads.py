@@ -1,0 +1,112 @@
+"""Uploading: bytes to a fresh address, then an entry that names it.
+
+1. Look whether a write would be refused, before any byte is taken.
+2. Stream the bytes to an address that nobody else has. What was there under the path stays as it
+   is, so no reader ever sees half of an object, and no commit changes after it was made.
+3. Stage the entry, checked once more. Now, and not before, the object is visible.
+
+Dying after 2 leaves an object that nothing names: garbage, which is collected when it is old
+enough. So does an error after 2, but where it is certain that the entry was never visible: then the
+object is removed at once. (A conditional write that lost a race may have been visible for a moment,
+and so have been committed: its object stays.)
+"""
+
+from collections.abc import Iterable, Mapping
+
+from lakebed.block import Address, BlockError, BlockStore, PutResult
+from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.errors import BadDigest
+from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_path
+from lakebed.catalog.stager import Stager
+from lakebed.graveler.errors import EntryNotFound, PreconditionFailed
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.model import BranchID, Repository, RepositoryID
+from lakebed.graveler.staging.writer import Condition
+
+
+class Uploads:
+    """Takes objects in."""
+
+    def __init__(
+        self, graveler: Graveler, block: BlockStore, addresses: Addresses, stager: Stager
+    ) -> None:
+        self._graveler = graveler
+        self._block = block
+        self._addresses = addresses
+        self._stager = stager
+
+    def upload(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        path: bytes,
+        chunks: Iterable[bytes],
+        *,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] | None = None,
+        condition: Condition | None = None,
+        expected_md5: str | None = None,
+    ) -> ObjectStats:
+        """Store an object and stage it; when this returns, every later read sees it or newer.
+
+        Args:
+            repository_id: Where.
+            branch: On which branch.
+            path: Under which path.
+            chunks: Its bytes. If this raises, nothing is written, and the exception goes through.
+            content_type: What kind of data it is.
+            metadata: The user's own.
+            condition: Whether to write, given what is there.
+            expected_md5: In hexadecimal; other bytes are refused.
+
+        Raises:
+            InvalidPath: No object can have this path.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            BadDigest: The bytes are not those announced.
+            PreconditionFailed: The condition does not hold.
+            Stale: The bytes took too long to come.
+            TooManyTries, OutcomeUnknown: The object may be visible.
+            BlockError: The storage refused or failed; nothing is visible.
+        """
+        check_path(path)
+        repository = self._graveler.check_writable(repository_id, branch)
+        if condition is not None:
+            self._check_condition(repository, branch, path, condition)
+        issued = self._addresses.issue(repository, branch)
+        address = repository.namespace.address(str(issued))
+        stored = self._store(address, chunks, expected_md5)
+        return self._stager.stage(
+            repository,
+            branch,
+            path,
+            issued,
+            size=stored.size,
+            checksum=stored.md5,
+            content_type=content_type,
+            metadata=metadata or {},
+            condition=condition,
+        )
+
+    def _check_condition(
+        self, repository: Repository, branch: BranchID, path: bytes, condition: Condition
+    ) -> None:
+        """Refuse what would be refused in the end, before taking the bytes."""
+        try:
+            found = self._graveler.get_entry(repository, branch, path)
+        except EntryNotFound:
+            found = None
+        if not condition(found):
+            raise PreconditionFailed(path, "no such entry" if found is None else "another is there")
+
+    def _store(
+        self, address: Address, chunks: Iterable[bytes], expected_md5: str | None
+    ) -> PutResult:
+        try:
+            stored = self._block.put(address, chunks)
+        except BlockError:
+            self._stager.discard(address)  # it may have been stored
+            raise
+        if expected_md5 is not None and stored.md5 != expected_md5.lower():
+            self._stager.discard(address)
+            raise BadDigest(expected_md5, stored.md5)
+        return stored

@@ -1,0 +1,92 @@
+"""Groups of commands: plain help, quick to show, and commands that load when they are called."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
+
+
+class Group(TyperGroup):
+    """A group that explains itself when it is called without a command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args:
+            typer.echo(ctx.get_help(), err=True)
+            raise typer.Exit(2)
+        return super().parse_args(ctx, args)
+
+
+def new_app(help_text: str | None = None) -> typer.Typer:
+    """An app for one command."""
+    return typer.Typer(
+        help=help_text,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        # Rich's help takes three times as long to show.
+        rich_markup_mode=None,
+    )
+
+
+def new_group(help_text: str | None = None) -> typer.Typer:
+    """An app for several commands."""
+    app = new_app(help_text)
+    app.info.cls = Group
+    # With a callback it is a group even if there is but one command in it.
+    app.callback()(_nothing)
+    return app
+
+
+def _nothing() -> None:
+    pass
+
+
+class LazyCommands(Mapping[str, Any]):
+    """Commands by name, each imported when somebody takes it out."""
+
+    def __init__(self, commands: Mapping[str, tuple[str, str]]) -> None:
+        """Take commands by name, each as `module:app` or `module:function`, and a line of help."""
+        self._commands = commands
+
+    def __getitem__(self, name: str) -> Any:
+        target, help_text = self._commands[name]
+        module, _, attribute = target.partition(":")
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            function, found = found, new_app()
+            found.command(name)(function)
+        # They look the same, wherever they were made.
+        found.info.cls, found.rich_markup_mode = Group, None
+        command = get_group(found) if found.registered_callback else get_command(found)
+        command.help = command.help or help_text
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._commands)
+
+    def __len__(self) -> int:
+        return len(self._commands)
+
+    def help_lines(self) -> list[tuple[str, str]]:
+        """Each name and what the command does."""
+        return [(name, line) for name, (_, line) in self._commands.items()]
+
+
+def lazy_group(commands: LazyCommands) -> type[Group]:
+    """A kind of group that has these commands."""
+
+    class LazyGroup(Group):
+        def __init__(self, **attributes: Any) -> None:
+            super().__init__(**attributes)
+            self.commands: Any = commands
+
+        def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 (as Typer calls it)
+            return list(commands)
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+            with formatter.section("Commands"):
+                formatter.write_dl(commands.help_lines())
+
+    return LazyGroup

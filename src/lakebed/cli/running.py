@@ -1,0 +1,80 @@
+"""Running a command: every way it can end is an exit code and at most one line."""
+
+import os
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import typer
+from typer.main import get_command
+
+from lakebed.cli.errors import CommandError
+from lakebed.cli.output import printable
+from lakebed.errors import LakebedError
+
+_INTERRUPTED: Final = 130
+
+
+def run(app: typer.Typer, arguments: list[str]) -> int:
+    """Run a command and say what went wrong, if anything did.
+
+    Returns:
+        The exit code: 0, 1 for a failure, 2 for a wrong call, 130 when interrupted.
+    """
+    _use_utf8()
+    try:
+        result = get_command(app).main(arguments, prog_name="lakebed", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except (KeyboardInterrupt, typer.Abort):
+        code = _INTERRUPTED
+    except BrokenPipeError:
+        code = 1
+    except SystemExit as end:  # Typer's answer to a broken pipe
+        code = end.code if isinstance(end.code, int) else 1
+    except Exception as error:  # noqa: BLE001 (whatever it is, nobody wants to see a traceback)
+        message, code = _explained(error)
+        _say(message)
+    return code if _flushed() else 1
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    if isinstance(error, typer.TyperException):
+        context = getattr(error, "ctx", None)
+        hint = f" (see `{context.command_path} --help`)" if context else ""
+        return f"{error.format_message()}{hint}", error.exit_code
+    if isinstance(error, CommandError):
+        return str(error), error.exit_code
+    if isinstance(error, LakebedError):
+        return str(error), 1
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        return f"{error.filename}: {reason}" if error.filename else reason, 1
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return f"a bug in lakebed, please report it: {type(error).__name__} at {where}: {error}", 1
+
+
+def _say(message: str) -> None:
+    with suppress(BrokenPipeError):
+        print(f"lakebed: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
+
+
+def _use_utf8() -> None:
+    """Write UTF-8 whatever the locale says; what is no text is spelled out."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _flushed() -> bool:
+    """Write what is still buffered; if whoever read it has left, let it go nowhere."""
+    complete = True
+    for stream in (sys.__stdout__, sys.__stderr__):
+        assert stream is not None
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            complete = False
+    return complete

@@ -1,0 +1,228 @@
+"""What a server writes down for garbage collection: what is in use, as far as the store knows it.
+
+    _lakebed/gc/<repository uid>/runs/<run id>/run.json                `GCRun`
+    _lakebed/gc/<repository uid>/runs/<run id>/page-00000.json         `GCPage`
+    _lakebed/gc/<repository uid>/runs/<run id>/uploads-….parquet       `GC_SCHEMAS[UPLOADS]`
+    _lakebed/gc/<repository uid>/runs/<run id>/staged-….parquet        `GC_SCHEMAS[STAGED]`
+    _lakebed/gc/<repository uid>/runs/<run id>/commits-….parquet       `GC_SCHEMAS[COMMITS]`
+    _lakebed/gc/<repository uid>/runs/<run id>/manifest.json           `GCManifest`
+
+A run begins with its `GCRun`. Open uploads and staged entries follow, page by page: a `GCPage` is
+written when its files are, and names them. The manifest comes last, and names all files of the run.
+Only a run with a manifest is one to go by.
+
+Addresses are in the one canonical form of `lakebed.block.Address`. Each JSON file carries a digest
+of itself, each Parquet file is named together with the id of its content: a reader gets what was
+written, or an error.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, NewType
+
+import pyarrow as pa
+
+from lakebed.formats.errors import DamagedFile, ForeignFile, FormatTooNew
+from lakebed.formats.parquet import FORMAT_VERSION, FileType
+
+GCRunID = NewType("GCRunID", str)
+"""Names a run within its repository."""
+
+RUN_NAME: Final = "run.json"
+MANIFEST_NAME: Final = "manifest.json"
+
+
+class GCFileKind(StrEnum):
+    """What a file holds."""
+
+    UPLOADS = "uploads"
+    """Objects that were given out, or are being uploaded in parts, and are staged perhaps later."""
+    STAGED = "staged"
+    """Objects that staged entries name, hidden by newer ones or not."""
+    COMMITS = "commits"
+    """All commit records."""
+
+
+def _required(name: str, type_: pa.DataType) -> pa.Field:
+    return pa.field(name, type_, nullable=False)
+
+
+GC_SCHEMAS: Final[Mapping[GCFileKind, pa.Schema]] = MappingProxyType(
+    {
+        GCFileKind.UPLOADS: pa.schema(
+            [
+                _required("address", pa.string()),
+                _required("kind", pa.string()),  # link or multipart
+                _required("open", pa.bool_()),  # whether an entry may still come of it
+            ]
+        ),
+        GCFileKind.STAGED: pa.schema([_required("address", pa.string())]),
+        GCFileKind.COMMITS: pa.schema(
+            [_required("id", pa.string()), _required("metarange_id", pa.string())]
+        ),
+    }
+)
+"""The columns of each kind."""
+
+_FILE_TYPES: Final = {kind: FileType(f"gc_{kind}", schema) for kind, schema in GC_SCHEMAS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class GCFile:
+    """A Parquet file of a run."""
+
+    name: str
+    kind: GCFileKind
+    rows: int
+    content_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GCRun:
+    """What a run is about; fixed by the server before it read anything."""
+
+    run_id: GCRunID
+    installation_id: str
+    repository: str
+    unique_id: str
+    adopted_unique_ids: tuple[str, ...]
+    """Repositories whose object paths the commits of this one name too."""
+    storage_namespace: str
+    began_us: int
+    """By the clock of the server, as all times here."""
+    cutoff_us: int
+    """Objects that were written later are too young to be garbage."""
+    gap_us: int
+    """How long before this run began an earlier one must have ended, to count as another look."""
+    partition_open_us: int
+    """How long after its making a partition may still get objects."""
+    with_uploads: bool
+    """Whether open uploads and staged entries are read: without them, nothing is garbage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GCPage:
+    """Some of the open uploads and staged entries of a run."""
+
+    run_id: GCRunID
+    number: int
+    files: tuple[GCFile, ...]
+    following: dict[str, Any] | None
+    """Where the next page begins, as the server understands it; None: this is the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GCManifest:
+    """All of a run."""
+
+    run: GCRun
+    ended_us: int
+    files: tuple[GCFile, ...]
+
+    def of_kind(self, kind: GCFileKind) -> list[GCFile]:
+        """The files of one kind."""
+        return [file for file in self.files if file.kind is kind]
+
+
+def gc_path(unique_id: str, run_id: GCRunID, name: str) -> str:
+    """Where a file of a run lies in the storage namespace."""
+    return f"_lakebed/gc/{unique_id}/runs/{run_id}/{name}"
+
+
+def page_name(number: int) -> str:
+    """The name of a page."""
+    return f"page-{number:05}.json"
+
+
+def encode_gc_table(kind: GCFileKind, table: pa.Table, name: str) -> tuple[bytes, GCFile]:
+    """Return the file of a table, and how to call it."""
+    file_type = _FILE_TYPES[kind]
+    return file_type.encode(table), GCFile(name, kind, table.num_rows, file_type.content_id(table))
+
+
+def decode_gc_table(data: bytes, described: GCFile, *, file: str) -> pa.Table:
+    """Return the table in a file, proven to be what was described.
+
+    Raises:
+        DamagedFile: The file does not hold it.
+        ForeignFile: It is no such file, or (`FormatTooNew`) one of a newer Lakebed.
+    """
+    return _FILE_TYPES[described.kind].decode(data, content_id=described.content_id, file=file)
+
+
+def encode_run(run: GCRun) -> bytes:
+    """Return the file of a run."""
+    return _encode("gc_run", asdict(run))
+
+
+def decode_run(data: bytes, run_id: GCRunID, *, file: str) -> GCRun:
+    """Return what a run is about; raises as `decode_gc_table`."""
+    return _run(_decode(data, "gc_run", run_id, file))
+
+
+def encode_page(page: GCPage) -> bytes:
+    """Return the file of a page."""
+    return _encode("gc_page", asdict(page))
+
+
+def decode_page(data: bytes, run_id: GCRunID, *, file: str) -> GCPage:
+    """Return a page; raises as `decode_gc_table`."""
+    content = _decode(data, "gc_page", run_id, file)
+    return GCPage(**content | {"files": _files(content)})
+
+
+def encode_gc_manifest(manifest: GCManifest) -> bytes:
+    """Return the file of a manifest."""
+    return _encode("gc_manifest", asdict(manifest) | {"run_id": manifest.run.run_id})
+
+
+def decode_gc_manifest(data: bytes, run_id: GCRunID, *, file: str) -> GCManifest:
+    """Return a manifest; raises as `decode_gc_table`."""
+    content = _decode(data, "gc_manifest", run_id, file)
+    return GCManifest(run=_run(content["run"]), ended_us=content["ended_us"], files=_files(content))
+
+
+def _run(content: dict[str, Any]) -> GCRun:
+    return GCRun(**content | {"adopted_unique_ids": tuple(content["adopted_unique_ids"])})
+
+
+def _files(content: dict[str, Any]) -> tuple[GCFile, ...]:
+    return tuple(
+        GCFile(each["name"], GCFileKind(each["kind"]), each["rows"], each["content_id"])
+        for each in content["files"]
+    )
+
+
+def _encode(type_: str, content: dict[str, Any]) -> bytes:
+    content = {"type": type_, "format": FORMAT_VERSION, **content}
+    return json.dumps(content | {"digest": _digest(content)}, indent=1).encode()
+
+
+def _decode(data: bytes, type_: str, run_id: GCRunID, file: str) -> dict[str, Any]:
+    try:
+        content: Any = json.loads(data)
+    except ValueError as error:
+        raise DamagedFile(file, error) from error
+    if not isinstance(content, dict) or content.get("type") != type_:
+        raise ForeignFile(file, f"is no {type_}")
+    version = content.get("format")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise FormatTooNew(
+            file,
+            f"has format version {version}, and this Lakebed reads up to {FORMAT_VERSION}: use a"
+            " newer Lakebed",
+        )
+    digest = content.pop("digest", None)
+    if digest != _digest(content):
+        raise DamagedFile(file, "its content has another digest than it says")
+    if content["run_id"] != run_id:
+        raise ForeignFile(file, f"is of the run {content['run_id']}")
+    return {key: content[key] for key in content if key not in {"type", "format"}}
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

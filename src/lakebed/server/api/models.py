@@ -1,0 +1,457 @@
+"""What goes over the wire, in the words of the API. Times are seconds since 1970."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any, Final, Generic, TypeVar
+
+from msgspec import Meta, Struct, field
+
+from lakebed.graveler.committed import Query
+
+ItemT = TypeVar("ItemT")
+WireT = TypeVar("WireT")
+
+PAGE_DEFAULT: Final = 100
+PAGE_MAX: Final = 1000
+
+
+class Wire(Struct, kw_only=True, omit_defaults=True):
+    """A JSON object."""
+
+
+class Error(Wire):
+    """What went wrong."""
+
+    message: str
+    kind: str = "error"
+    """Stable; the message may change."""
+
+
+# Pages
+
+
+class PageQuery(Wire):
+    """Which part of a list."""
+
+    prefix: str = ""
+    after: str = ""
+    amount: Annotated[int, Meta(description="at most 1000; less than 1 means 100")] = PAGE_DEFAULT
+
+    @property
+    def limit(self) -> int:
+        """How many items a page holds at most."""
+        return PAGE_DEFAULT if self.amount <= 0 else min(self.amount, PAGE_MAX)
+
+
+class KeysQuery(PageQuery):
+    """Which part of a list of keys."""
+
+    delimiter: Annotated[str, Meta(description="fold the keys that have it behind the prefix")] = ""
+
+    def engine_query(self) -> Query:
+        """Return what the engine is to list."""
+        return Query(
+            prefix=self.prefix.encode(),
+            after=self.after.encode(),
+            delimiter=self.delimiter.encode(),
+            amount=self.limit,
+        )
+
+
+class Pagination(Struct, kw_only=True):
+    """Where a page ends."""
+
+    has_more: bool
+    next_offset: str
+    results: int
+    max_per_page: int = PAGE_MAX
+
+
+class Page(Struct, Generic[WireT], kw_only=True):
+    """Some items of a list."""
+
+    pagination: Pagination
+    results: list[WireT]
+
+
+def page_of(items: list[WireT], *, has_more: bool, last: str) -> Page[WireT]:
+    """A page, given the name of its last item."""
+    return Page(
+        pagination=Pagination(
+            has_more=has_more, next_offset=last if has_more else "", results=len(items)
+        ),
+        results=items,
+    )
+
+
+def first_page(
+    found: Iterable[ItemT],
+    query: PageQuery,
+    *,
+    wire: Callable[[ItemT], WireT],
+    name: Callable[[ItemT], str],
+) -> Page[WireT]:
+    """The page that the first of some things make."""
+    window = list(islice(found, query.limit + 1))
+    shown = window[: query.limit]
+    return page_of(
+        [wire(item) for item in shown],
+        has_more=len(window) > len(shown),
+        last=name(shown[-1]) if shown else "",
+    )
+
+
+# Repositories
+
+
+class RepositoryCreation(Wire):
+    name: str
+    storage_namespace: str
+    storage_id: str = ""
+    default_branch: str = "main"
+    sample_data: bool = False
+    read_only: bool = False
+
+
+class Repository(Struct, kw_only=True):
+    id: str
+    creation_date: int
+    default_branch: str
+    storage_namespace: str
+    read_only: bool
+    storage_id: str = ""
+
+
+class RepositoryMetadataSet(Wire):
+    metadata: dict[str, str]
+
+
+class RepositoryMetadataKeys(Wire):
+    keys: list[str]
+
+
+class BranchProtectionRule(Wire):
+    pattern: str
+
+
+class RefsDump(Wire):
+    """Names a dump: the three fields are one and the same, since clients send them all back."""
+
+    commits_meta_range_id: str
+    tags_meta_range_id: str
+    branches_meta_range_id: str
+
+
+class TaskInfo(Wire):
+    id: str
+
+
+class RepositoryDumpStatus(Wire):
+    id: str
+    done: bool
+    update_time: datetime
+    error: str | None = None
+    refs: RefsDump | None = None
+
+
+class RepositoryRestoreStatus(Wire):
+    id: str
+    done: bool
+    update_time: datetime
+    error: str | None = None
+
+
+# Refs
+
+
+class Ref(Wire):
+    id: str
+    commit_id: str
+
+
+class BranchCreation(Wire):
+    name: str
+    source: str
+    hidden: bool = False
+
+
+class TagCreation(Wire):
+    id: str
+    ref: str
+
+
+class ResetCreation(Wire):
+    type: str
+    path: str | None = None
+
+
+class CommitOverrides(Wire):
+    message: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+class RevertCreation(Wire):
+    ref: str
+    parent_number: int
+    """Counts from 1; 0 where there is only one parent."""
+    commit_overrides: CommitOverrides | None = None
+    allow_empty: bool = False
+
+
+class CherryPickCreation(Wire):
+    ref: str
+    parent_number: int | None = None
+    commit_overrides: CommitOverrides | None = None
+
+
+class CommitCreation(Wire):
+    message: str
+    metadata: dict[str, str] = field(default_factory=dict)
+    date: int | None = None
+    allow_empty: bool = False
+
+
+class Commit(Struct, kw_only=True):
+    id: str
+    parents: list[str]
+    committer: str
+    message: str
+    creation_date: int
+    meta_range_id: str
+    metadata: dict[str, str]
+    generation: int
+    version: int = 1
+
+
+class Merge(Wire):
+    message: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
+    strategy: str = ""
+    allow_empty: bool = False
+    squash_merge: bool = False
+
+
+class MergeResult(Wire):
+    reference: str
+
+
+class FindMergeBaseResult(Wire):
+    source_commit_id: str
+    destination_commit_id: str
+    base_commit_id: str
+
+
+class DiffObjectStat(Wire):
+    checksum: str
+    mtime: int
+    content_type: str
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+class Diff(Wire):
+    type: str
+    path: str
+    path_type: str
+    size_bytes: int | None = None
+    right: DiffObjectStat | None = None
+
+
+class StorageURI(Wire):
+    location: str
+
+
+# Objects
+
+
+class ObjectStats(Wire):
+    path: str
+    path_type: str
+    physical_address: str
+    checksum: str
+    mtime: int
+    size_bytes: int | None = None
+    physical_address_expiry: int | None = None
+    metadata: dict[str, str] | None = None
+    content_type: str | None = None
+
+
+class PathList(Wire):
+    paths: list[str]
+
+
+class ObjectError(Wire):
+    status_code: int
+    message: str
+    path: str | None = None
+
+
+class ObjectErrorList(Struct, kw_only=True):
+    errors: list[ObjectError]
+
+
+class ObjectCopyCreation(Wire):
+    src_path: str
+    src_ref: str | None = None
+    shallow: bool = False
+
+
+class ObjectStageCreation(Wire):
+    physical_address: str
+    checksum: str
+    size_bytes: int
+    mtime: int | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    content_type: str | None = None
+
+
+class UpdateObjectUserMetadata(Wire):
+    set: dict[str, str]
+
+
+class UnderlyingObjectProperties(Wire):
+    storage_class: str | None = None
+
+
+class StagingLocation(Wire):
+    physical_address: str | None = None
+    presigned_url: str | None = None
+    presigned_url_expiry: int | None = None
+
+
+class StagingMetadata(Wire):
+    staging: StagingLocation
+    checksum: str
+    size_bytes: int
+    user_metadata: dict[str, str] = field(default_factory=dict)
+    content_type: str | None = None
+    mtime: int | None = None
+
+
+# Users and permissions
+
+
+class AccessKeyCredentials(Wire):
+    access_key_id: str
+    secret_access_key: str
+
+
+class Setup(Wire):
+    username: str
+    key: AccessKeyCredentials | None = None
+
+
+class LoginConfig(Wire):
+    RBAC: str
+    login_url: str
+    login_failed_message: str
+    login_cookie_names: list[str]
+    logout_url: str
+
+
+class SetupState(Struct, kw_only=True):
+    state: str
+    comm_prefs_missing: bool
+    login_config: LoginConfig
+
+
+class LoginInformation(Wire):
+    access_key_id: str
+    secret_access_key: str
+
+
+class AuthenticationToken(Wire):
+    token: str
+    token_expiration: int
+
+
+class User(Wire):
+    id: str
+    creation_date: int
+    friendly_name: str | None = None
+    email: str | None = None
+
+
+class CurrentUser(Wire):
+    user: User
+
+
+class UserCreation(Wire):
+    id: str
+
+
+class Group(Wire):
+    id: str
+    creation_date: int
+    name: str | None = None
+    description: str | None = None
+
+
+class GroupCreation(Wire):
+    id: str
+    description: str | None = None
+
+
+class Statement(Wire):
+    effect: str
+    resource: str
+    action: list[str]
+    condition: dict[str, dict[str, list[str]]] | None = None
+
+
+class Policy(Wire):
+    id: str
+    statement: list[Statement]
+    creation_date: int | None = None
+
+
+class Credentials(Wire):
+    access_key_id: str
+    creation_date: int
+
+
+class CredentialsWithSecret(Wire):
+    access_key_id: str
+    secret_access_key: str
+    creation_date: int
+
+
+# Configuration
+
+
+class VersionConfig(Wire):
+    version: str
+    version_context: str
+    latest_version: str
+    upgrade_recommended: Any = None
+    upgrade_url: str = ""
+
+
+class StorageConfig(Struct, kw_only=True):
+    blockstore_type: str
+    blockstore_namespace_example: str
+    blockstore_namespace_ValidityRegex: str  # noqa: N815 - that is what clients read
+    default_namespace_prefix: str
+    pre_sign_support: bool
+    pre_sign_support_ui: bool
+    import_support: bool
+    import_validity_regex: str
+    pre_sign_multipart_upload: bool
+    blockstore_id: str = ""
+    blockstore_description: str = ""
+
+
+class UIConfig(Struct, kw_only=True):
+    custom_viewers: list[str] = field(default_factory=list)
+
+
+class Config(Struct, kw_only=True):
+    version_config: VersionConfig
+    storage_config: StorageConfig
+    storage_config_list: list[StorageConfig]
+    ui_config: UIConfig
+    capabilities_config: dict[str, bool]
+
+
+class GarbageCollectionConfig(Wire):
+    grace_period: int

@@ -1,0 +1,88 @@
+"""The composition root: from settings to a WSGI application, in each worker process."""
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Final
+from wsgiref.types import WSGIApplication
+
+import falcon
+
+from lakebed.auth import AuthService, AuthSettings, ServerKeys
+from lakebed.block import open_block
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.tasks import RunInBackground
+from lakebed.graveler.graveler import Graveler
+from lakebed.kv import open_store
+from lakebed.runtime import ThreadRuntime
+from lakebed.server import pages
+from lakebed.server.admission import Admission
+from lakebed.server.api import ROUTES
+from lakebed.server.dispatch import responder
+from lakebed.server.envelope import Envelope
+from lakebed.server.paths import CheckedPaths
+from lakebed.server.s3.gateway import Gateway
+from lakebed.server.services import Services
+from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
+from lakebed.workers import BuildWorkers
+
+BASE_PATH: Final = "/api/v1"
+
+
+def create(settings: ServerSettings) -> WSGIApplication:
+    """Return the application of one worker process."""
+    return build(open_services(settings))
+
+
+def run_in_thread(work: Callable[[], None]) -> None:
+    """Run a task beside the requests; should the process end first, the task has failed."""
+    threading.Thread(target=work, daemon=True, name="task").start()
+
+
+def open_services(
+    settings: ServerSettings, *, run_in_background: RunInBackground = run_in_thread
+) -> Services:
+    """Open what the settings name, and put the parts together."""
+    runtime = ThreadRuntime()
+    url, storage = settings.database.url, settings.blockstore.block
+    store = open_store(url, runtime=runtime)
+    block = open_block(storage, runtime=runtime)
+    # Another process would not see what is in the memory of this one.
+    build_large = None if settings.in_memory else BuildWorkers(url, storage).build
+    graveler = Graveler(
+        store, block, runtime=runtime, settings=settings.engine, build_large=build_large
+    )
+    return Services(
+        settings=settings,
+        runtime=runtime,
+        store=store,
+        block=block,
+        graveler=graveler,
+        catalog=Catalog(
+            graveler, store, block, runtime, settings.gc, run_in_background=run_in_background
+        ),
+        auth=AuthService(
+            store,
+            runtime,
+            keys=ServerKeys.derive(settings.auth.key()),
+            settings=AuthSettings(
+                refused=frozenset(() if settings.listen.is_loopback else (WELL_KNOWN_KEY_ID,))
+            ),
+        ),
+    )
+
+
+def build(services: Services) -> WSGIApplication:
+    """Return the application that serves all operations and pages."""
+    app = falcon.App()
+    admission = Admission(services.settings.limits)
+    by_path: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        name = f"on_{route.method.lower()}"
+        respond = responder(route, services, admission)
+        by_path.setdefault(BASE_PATH + route.path, {})[name] = respond
+    for path, responders in by_path.items():
+        app.add_route(path, SimpleNamespace(**responders))
+    pages.add_pages(app, ROUTES, base_path=BASE_PATH)
+    app.set_error_serializer(pages.serialize_error)
+    return Envelope(Gateway(services, admission, CheckedPaths(app)))

@@ -1,0 +1,38 @@
+"""Who makes a request."""
+
+import base64
+import binascii
+from typing import Final
+
+import falcon
+
+from lakebed.auth import AuthenticationFailed, Identity
+from lakebed.server.services import Services
+
+COOKIE: Final = "internal_auth_session"
+"""Where a login leaves its token; the name is what clients know."""
+
+
+def authenticate(services: Services, request: falcon.Request) -> Identity:
+    """Return who makes a request: by bearer token, key pair, or the cookie of a login.
+
+    Raises:
+        AuthenticationFailed: Nobody that is known.
+    """
+    header = request.get_header("Authorization")
+    if header is None:
+        token = request.cookies.get(COOKIE)
+        if token is None:
+            raise AuthenticationFailed
+        return services.auth.authenticate_token(token)
+    scheme, _, value = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return services.auth.authenticate_token(value.strip())
+    if scheme.lower() != "basic":
+        raise AuthenticationFailed
+    try:
+        pair = base64.b64decode(value.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise AuthenticationFailed from None
+    access_key_id, _, secret = pair.partition(":")
+    return services.auth.authenticate(access_key_id, secret)

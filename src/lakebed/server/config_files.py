@@ -1,0 +1,220 @@
+"""Where settings come from: a YAML file, the environment and flags, each over the one before.
+
+Every source is read into one flat map from a dotted key, like ``listen.port``, to what was given
+there and where that was; so the last word on a key wins, and an error can say whose it was.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+import yaml
+
+from lakebed.server.settings import ServerSettings, SettingsError
+
+ENVIRONMENT_PREFIX: Final = "LAKEBED_SERVER__"
+
+_EXPECTED: Final = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    Path: "a path",
+}
+
+
+def load(
+    file: Path | None = None,
+    *,
+    environment: Mapping[str, str],
+    flags: Mapping[str, object] | None = None,
+) -> ServerSettings:
+    """Return the settings of all sources together, checked.
+
+    Args:
+        file: A YAML file; its sections and keys are those of `ServerSettings`.
+        environment: Where ``LAKEBED_SERVER__LISTEN__PORT=8001`` sets ``listen.port``.
+        flags: Of the command line, by dotted keys; they have the last word.
+
+    Raises:
+        SettingsError: The file cannot be read, a key is unknown, a value is of the wrong type, or
+            the settings contradict each other. All problems found are named.
+    """
+    settings = read(file, environment=environment, flags=flags)
+    settings.check()
+    return settings
+
+
+def read(
+    file: Path | None = None,
+    *,
+    environment: Mapping[str, str],
+    flags: Mapping[str, object] | None = None,
+) -> ServerSettings:
+    """Return the settings like `load`, not checked against each other: for those who need a few.
+
+    Raises:
+        SettingsError: The file cannot be read, a key is unknown, or a value is of the wrong type.
+    """
+    sources = _Sources()
+    if file is not None:
+        sources.add_file(file)
+    sources.add_environment(environment)
+    sources.add_flags(flags or {})
+    return sources.settings()
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A key that takes a value."""
+
+    type: Any
+    secret: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    value: object
+    origin: str
+    is_text: bool
+    """Whether numbers arrive spelled out."""
+
+
+class _Sources:
+    def __init__(self) -> None:
+        self._leaves = dict(_leaves(ServerSettings))
+        self._given: dict[str, _Given] = {}
+        self._problems: list[str] = []
+
+    def add_file(self, file: Path) -> None:
+        try:
+            content = yaml.safe_load(file.read_text())
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise SettingsError([f"cannot read {file}: {reason}"]) from error
+        except yaml.YAMLError as error:
+            # Not its own message, which quotes the file: there may be a secret in that line.
+            mark = getattr(error, "problem_mark", None)
+            where = f", line {mark.line + 1}" if mark else ""
+            raise SettingsError([f"{file}{where}: this is not YAML"]) from None
+        if not isinstance(content, dict | None):
+            raise SettingsError([f"{file}: expected sections like `listen:` with settings in them"])
+        self._add_section("", content or {}, str(file))
+
+    def add_environment(self, environment: Mapping[str, str]) -> None:
+        variables = {
+            f"{ENVIRONMENT_PREFIX}{key.replace('.', '__').upper()}": key for key in self._leaves
+        }
+        for name, value in environment.items():
+            if not name.startswith(ENVIRONMENT_PREFIX):
+                continue
+            if name in variables:
+                self._given[variables[name]] = _Given(value, f"variable {name}", is_text=True)
+            else:
+                hint = _hint(name, variables, separator="__")
+                self._problems.append(f"there is no variable {name}{hint}")
+
+    def add_flags(self, flags: Mapping[str, object]) -> None:
+        for key, value in flags.items():
+            assert key in self._leaves, key
+            self._given[key] = _Given(value, "command line", is_text=False)
+
+    def settings(self) -> ServerSettings:
+        settings = self._build(ServerSettings, "")
+        if self._problems:
+            raise SettingsError(self._problems)
+        assert isinstance(settings, ServerSettings)
+        return settings
+
+    def _add_section(self, prefix: str, content: Mapping[object, object], origin: str) -> None:
+        for name, value in content.items():
+            key = f"{prefix}{name}"
+            is_section = any(leaf.startswith(f"{key}.") for leaf in self._leaves)
+            if key in self._leaves:
+                self._given[key] = _Given(value, origin, is_text=False)
+            elif isinstance(value, dict) and value:
+                self._add_section(f"{key}.", value, origin)
+            elif not is_section:
+                hint = _hint(key, self._leaves, separator=".")
+                self._problems.append(f"{origin}: there is no setting {key}{hint}")
+            elif value:
+                self._problems.append(f"{origin}: {key} is a section: settings belong below it")
+
+    def _build(self, section: type, prefix: str) -> object:
+        """Make the object of a section from what was given and the defaults of the rest."""
+        types = get_type_hints(section)
+        values: dict[str, object] = {}
+        for each in fields(section):
+            key = f"{prefix}{each.name}"
+            inner = _section_in(types[each.name])
+            if inner is not None and self._has(f"{key}."):
+                values[each.name] = self._build(inner, f"{key}.")
+            elif key in self._given:
+                values[each.name] = self._convert(key)
+            elif each.default is MISSING and each.default_factory is MISSING:
+                self._problems.append(f"{key} is missing")
+                values[each.name] = None
+        return section(**values)
+
+    def _has(self, prefix: str) -> bool:
+        return any(key.startswith(prefix) for key in self._given)
+
+    def _convert(self, key: str) -> object:
+        given, leaf = self._given[key], self._leaves[key]
+        try:
+            return msgspec.convert(
+                given.value, leaf.type, strict=not given.is_text, dec_hook=_decode_path
+            )
+        except msgspec.ValidationError:
+            shown = "" if leaf.secret else f", not {given.value!r}"
+            self._problems.append(
+                f"{key}: expected {_expected(leaf.type)}{shown} (from {given.origin})"
+            )
+            return None
+
+
+def _leaves(section: type, prefix: str = "") -> Iterator[tuple[str, _Leaf]]:
+    types = get_type_hints(section)
+    for each in fields(section):
+        inner = _section_in(types[each.name])
+        if inner is None:
+            yield f"{prefix}{each.name}", _Leaf(types[each.name], secret=not each.repr)
+        else:
+            yield from _leaves(inner, f"{prefix}{each.name}.")
+
+
+def _section_in(annotation: Any) -> type | None:
+    """The class of a section that a field takes, if it takes one."""
+    for candidate in get_args(annotation) or (annotation,):
+        if isinstance(candidate, type) and is_dataclass(candidate):
+            return candidate
+    return None
+
+
+def _decode_path(target: type, value: object) -> object:
+    if target is Path and isinstance(value, str | Path):
+        return Path(value)
+    raise TypeError
+
+
+def _expected(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return "one of " + ", ".join(get_args(annotation))
+    if isinstance(annotation, UnionType):
+        (inner,) = (each for each in get_args(annotation) if each is not NoneType)
+        return _expected(inner)
+    return _EXPECTED[annotation]
+
+
+def _hint(name: str, known: Iterable[str], *, separator: str) -> str:
+    """Say what may have been meant: what looks alike, or ends alike in another section."""
+    known = list(known)
+    ending = separator + name.rpartition(separator)[2]
+    alike = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    alike = alike or [each for each in known if each.endswith(ending)]
+    alike = alike or difflib.get_close_matches(name, known, n=1)
+    return f": did you mean {alike[0]}?" if alike else ""

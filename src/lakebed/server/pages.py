@@ -1,0 +1,69 @@
+"""What a server shows outside of the API: a page for people, its description, its metrics."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import falcon
+import msgspec
+
+from lakebed.server import telemetry
+from lakebed.server.api.models import Error
+from lakebed.server.dispatch import JSON_TYPE
+from lakebed.server.openapi import describe
+from lakebed.server.routes import Route
+from lakebed.server.ui.page import page
+
+
+def add_pages(app: Any, routes: Iterable[Route], *, base_path: str) -> None:
+    """Add the pages to an application."""
+    description = msgspec.json.encode(describe(routes, base_path=base_path))
+    app.add_route("/", _Home())
+    app.add_route("/openapi.json", _Fixed(description, JSON_TYPE))
+    app.add_route("/healthcheck", _Healthy())
+    app.add_route("/_health", _Healthy())
+    app.add_route("/metrics", _Metrics())
+    app.add_route("/logout", _Logout())
+
+
+class _Home:
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        response.data = page(f"{request.forwarded_scheme}://{request.forwarded_host}")
+        response.content_type = "text/html; charset=utf-8"
+
+
+class _Fixed:
+    def __init__(self, data: bytes, content_type: str) -> None:
+        self._data = data
+        self._content_type = content_type
+
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.data = self._data
+        response.content_type = self._content_type
+
+
+class _Healthy:
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.status = falcon.HTTP_NO_CONTENT
+
+
+class _Metrics:
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.data = telemetry.render()
+        response.content_type = telemetry.CONTENT_TYPE
+
+
+class _Logout:
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.unset_cookie("internal_auth_session", path="/")
+        response.status = falcon.HTTP_SEE_OTHER
+        response.set_header("Location", "/")
+
+
+def serialize_error(
+    request: falcon.Request, response: falcon.Response, error: falcon.HTTPError
+) -> None:
+    """Answer what Falcon itself refuses (no such path, no such method) like any other error."""
+    kind = "no_such_method" if error.status_code == 405 else "no_such_path"  # noqa: PLR2004
+    message = f"there is no operation {request.method} {request.path}"
+    response.data = msgspec.json.encode(Error(message=message, kind=kind))
+    response.content_type = JSON_TYPE

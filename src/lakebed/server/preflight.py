@@ -1,0 +1,82 @@
+"""What is looked at before any process is started, so that it can be said in one line."""
+
+import errno
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from lakebed.errors import LakebedError
+from lakebed.server.settings import ServerSettings
+
+_SQLITE = "sqlite:///"
+
+
+class CannotStart(LakebedError):  # noqa: N818 - it says what happened
+    """The server was not started, or came to nothing; the message is one line."""
+
+    kind = "cannot_start"
+
+
+def check_place(settings: ServerSettings) -> str:
+    """Make sure that the port is free and that folders can be written; return the address.
+
+    The address is the numeric one of the host to listen at.
+
+    Raises:
+        CannotStart: One of them is not so.
+    """
+    address = _address_of(settings.listen.host)
+    _check_port(settings.listen.host, address, settings.listen.port)
+    for folder in _folders(settings):
+        _check_folder(folder)
+    return address
+
+
+def _address_of(host: str) -> str:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise CannotStart(f"cannot listen at {host}: there is no such host") from error
+    return str(found[0][4][0])
+
+
+def _check_port(host: str, address: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        # As the server sets it, or a port that was in use a moment ago would seem taken. The option
+        # that lets workers share a port stays off: with it, two servers could.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+            probe.listen()
+        except OSError as error:
+            raise CannotStart(_port_message(host, port, error)) from error
+
+
+def _port_message(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use: stop what listens there, or use --port"
+    if error.errno == errno.EACCES:
+        return f"port {port} of {host} is not for this user: use --port with one above 1023"
+    return f"cannot listen at port {port} of {host}: {error.strerror}"
+
+
+def _folders(settings: ServerSettings) -> Iterator[Path]:
+    url = settings.database.url
+    if url.startswith(_SQLITE):
+        yield Path(url.removeprefix(_SQLITE)).absolute().parent
+    if settings.blockstore.type == "local" and settings.blockstore.local is not None:
+        yield settings.blockstore.local.root
+
+
+def _check_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # By trying: a read-only disk does not show in the permissions.
+        handle, name = tempfile.mkstemp(dir=folder, prefix=".lakebed-")
+        os.close(handle)
+        Path(name).unlink()
+    except OSError as error:
+        raise CannotStart(f"cannot write to {folder}: {error.strerror}") from error

@@ -1,0 +1,116 @@
+"""The server that one command starts: settings, secret key and first user of a folder.
+
+On a loopback address the first user has the well-known pair of keys that tutorials use. On any
+other address that pair would be an open door, so there it is refused, and a random one is drawn.
+"""
+
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lakebed.auth import AuthNotFound, KeyPair, NewCredential
+from lakebed.block import Namespace
+from lakebed.server.app import open_services
+from lakebed.server.preflight import CannotStart
+from lakebed.server.sample import add_sample
+from lakebed.server.services import Services
+from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
+
+ADMIN: Final = "admin"
+SAMPLE: Final = "sample"
+_KEY_BYTES: Final = 32
+
+
+WELL_KNOWN_PAIR: Final = KeyPair(
+    access_key_id=WELL_KNOWN_KEY_ID,
+    secret_access_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",  # noqa: S106 - known to all
+)
+
+
+def flags_of(folder: Path, host: str, port: int) -> dict[str, object]:
+    """Return the settings of a quickstart in a folder, by their keys."""
+    folder = folder.absolute()
+    return {
+        "listen.host": host,
+        "listen.port": port,
+        "database.url": f"sqlite:///{folder}/lakebed.db",
+        "blockstore.type": "local",
+        "blockstore.local.root": str(folder / "objects"),
+        "blockstore.default_namespace_prefix": "local://",
+        "auth.secret_key": None,
+        "auth.secret_key_file": str(folder / "secret.key"),
+    }
+
+
+def make_key(folder: Path) -> None:
+    """Draw the secret key of an installation, unless it has one.
+
+    Raises:
+        CannotStart: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / f".secret.key.{secrets.token_hex(4)}"
+        handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode=0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_urlsafe(_KEY_BYTES) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        # A link and not a rename: a key that is there already must stay, whoever is first.
+        with suppress(FileExistsError):
+            os.link(draft, folder / "secret.key")
+        draft.unlink()
+    except OSError as error:
+        raise CannotStart(f"cannot write to {folder}: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What to tell about an installation that is about to start."""
+
+    pair: KeyPair | None
+    """The administrator's keys, if they can be shown."""
+
+
+def prepare(settings: ServerSettings, *, sample: bool) -> Prepared:
+    """Set the installation up, before the server starts; one that is there stays as it is.
+
+    The first time, an administrator gets a pair of keys, and the sample repository is made if
+    `sample`. On an address that others can connect to, an administrator who has the well-known
+    pair gets another one, which is told only this once.
+    """
+    given = WELL_KNOWN_PAIR if settings.listen.is_loopback else None
+    services = open_services(settings)
+    try:
+        if not services.auth.is_set_up():
+            made = services.auth.setup(ADMIN, given)
+            if sample:
+                _make_sample(services)
+            return Prepared(_pair(made))
+        return Prepared(_known_pair(services, given))
+    finally:
+        services.close()
+
+
+def _known_pair(services: Services, given: KeyPair | None) -> KeyPair | None:
+    """The keys of an installation that is there: told only if everyone knows them."""
+    keys = services.auth.credentials
+    try:
+        keys.get(ADMIN, WELL_KNOWN_KEY_ID)
+    except AuthNotFound:
+        return None
+    return given or _pair(keys.create(ADMIN))
+
+
+def _pair(made: NewCredential) -> KeyPair:
+    return KeyPair(access_key_id=made.access_key_id, secret_access_key=made.secret_access_key)
+
+
+def _make_sample(services: Services) -> None:
+    prefix = services.settings.blockstore.default_namespace_prefix or ""
+    namespace = Namespace.parse(prefix + SAMPLE)
+    made = services.graveler.repositories.create(SAMPLE, namespace, committer=ADMIN)
+    add_sample(services, made, committer=ADMIN)

@@ -1,0 +1,132 @@
+"""One request to the gateway, as its operation sees it, and the answer."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from lakebed.auth import Action, Identity, Permission
+from lakebed.auth.actions import object_arn, repository_arn
+from lakebed.block import ByteStream
+from lakebed.catalog.model import PATH_BYTES_MAX
+from lakebed.graveler.model import RepositoryID
+from lakebed.server.bodies import Body as RawBody
+from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.payload import Body, open_body
+from lakebed.server.s3.router import Route
+from lakebed.server.s3.sigv4 import Environ, Verified
+from lakebed.server.services import Services
+
+XML_TYPE: Final = "application/xml"
+
+
+class Place(NamedTuple):
+    """What a key stands for."""
+
+    ref: str
+    path: bytes
+    """Empty: the ref itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is answered."""
+
+    status: HTTPStatus = HTTPStatus.OK
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | ByteStream = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request whose sender is known; its body proves itself as it is read."""
+
+    services: Services
+    environ: Environ
+    route: Route
+    verified: Verified[Identity]
+
+    @property
+    def identity(self) -> Identity:
+        """Who is asking."""
+        return self.verified.identity
+
+    @property
+    def repository(self) -> RepositoryID:
+        """The repository that stands for the bucket."""
+        return RepositoryID(self.route.bucket)
+
+    @property
+    def place(self) -> Place:
+        """What the key stands for.
+
+        Raises:
+            S3Error: It is too long.
+        """
+        return place_of(self.route.key)
+
+    def header(self, name: str) -> str | None:
+        """Return a header of the request."""
+        key = name.upper().replace("-", "_")
+        value: str | None = self.environ.get(
+            key if key in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{key}"
+        )
+        return value
+
+    def headers(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Iterate over the headers whose names begin so: the rest of the name, in lower case."""
+        start = f"HTTP_{prefix.upper().replace('-', '_')}"
+        for key, value in self.environ.items():
+            if key.startswith(start):
+                yield key.removeprefix(start).replace("_", "-").lower(), value
+
+    def body(self) -> Body:
+        """Return the body of the request.
+
+        Raises:
+            S3Error: The headers that describe it make no sense.
+        """
+        seconds_max = self.services.settings.limits.transfer_seconds
+        raw = RawBody(self.environ, seconds_max=seconds_max)
+        return open_body(
+            self.environ,
+            raw.unproven_chunks(),
+            payload=self.verified.payload,
+            scope=self.verified.scope,
+        )
+
+    def authorize(self, action: Action, resource: str) -> None:
+        """Let the sender do something, or not.
+
+        Raises:
+            Denied: The sender's policies do not allow it.
+        """
+        self.services.auth.authorize(self.identity, Permission(action, resource))
+
+    def authorize_repository(self, action: Action) -> None:
+        """As `authorize`, of the repository."""
+        self.authorize(action, repository_arn(self.repository))
+
+    def authorize_object(self, action: Action, path: bytes) -> None:
+        """As `authorize`, of an object in the repository."""
+        self.authorize(action, object_arn(self.repository, path.decode()))
+
+
+def place_of(key: str) -> Place:
+    """Return what a key stands for.
+
+    Raises:
+        S3Error: It is too long.
+    """
+    ref, _, path = key.partition("/")
+    encoded = path.encode()
+    if len(encoded) > PATH_BYTES_MAX:
+        raise S3Error(
+            ErrorCode.KEY_TOO_LONG, f"a key has at most {PATH_BYTES_MAX} bytes behind its ref"
+        )
+    return Place(ref, encoded)
+
+
+def xml(body: bytes) -> Reply:
+    """Return a document as an answer."""
+    return Reply(headers={"Content-Type": XML_TYPE}, body=body)

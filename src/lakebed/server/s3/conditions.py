@@ -1,0 +1,47 @@
+"""Conditions on an object that is read or copied: by its ETag, by its time."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import Enum, auto
+
+from lakebed.catalog.model import ObjectStats
+from lakebed.formats import Entry
+from lakebed.server.conditions import matches
+
+
+class Verdict(Enum):
+    """What the conditions of a read come to."""
+
+    GO_ON = auto()
+    NOT_MODIFIED = auto()
+    FAILED = auto()
+
+
+def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> Verdict:
+    """Return what the conditions say of an object; `header` returns those of the request.
+
+    A condition on the ETag is more exact than the one on the time beside it, which is then ignored.
+    """
+    modified = stats.mtime.replace(microsecond=0)  # headers tell seconds
+    if_match, if_none_match = header("If-Match"), header("If-None-Match")
+    if if_match is not None:
+        if not matches(if_match, stats.checksum):
+            return Verdict.FAILED
+    elif (until := _time(header("If-Unmodified-Since"))) is not None and modified > until:
+        return Verdict.FAILED
+    if if_none_match is not None:
+        if matches(if_none_match, stats.checksum):
+            return Verdict.NOT_MODIFIED
+    elif (since := _time(header("If-Modified-Since"))) is not None and modified <= since:
+        return Verdict.NOT_MODIFIED
+    return Verdict.GO_ON
+
+
+def _time(text: str | None) -> datetime | None:
+    """The time in a header; one that cannot be read is no condition."""
+    try:
+        time = parsedate_to_datetime(text or "")
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

@@ -1,0 +1,84 @@
+"""The gateway as a WSGI application, and the door that tells its requests from the others."""
+
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+from lakebed.server.admission import Admission
+from lakebed.server.errors import RETRY_SECONDS
+from lakebed.server.logs import Trace, current_trace
+from lakebed.server.s3.call import XML_TYPE, Call, Reply
+from lakebed.server.s3.errors import ErrorCode, error_body
+from lakebed.server.s3.operations import OPERATIONS
+from lakebed.server.s3.router import is_s3_request, route
+from lakebed.server.s3.sigv4 import verify
+from lakebed.server.s3.translation import as_s3_error
+from lakebed.server.services import Services
+
+_LOGGER: Final = logging.getLogger(__name__)
+_NO_BODY: Final = frozenset({204, 304})
+
+
+class Gateway:
+    """Answers the requests of S3 clients, and hands all others on."""
+
+    def __init__(self, services: Services, admission: Admission, others: WSGIApplication) -> None:
+        self._services = services
+        self._admission = admission
+        self._others = others
+        self._domain = services.settings.gateways.s3.domain_name.lower()
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request."""
+        if not is_s3_request(environ, domain=self._domain):
+            return self._others(environ, start_response)
+        trace = current_trace()
+        assert trace is not None, "requests come in the envelope"
+        try:
+            reply = self._reply(environ, trace)
+        except Exception as error:  # noqa: BLE001 - the last place that can tell the client
+            reply = _refusal(error, environ, trace)
+        return _send(reply, environ, trace, start_response)
+
+    def _reply(self, environ: WSGIEnvironment, trace: Trace) -> Reply:
+        asked = route(environ, domain=self._domain)
+        operation = OPERATIONS[asked.operation]
+        trace.operation = operation.name
+        if operation.is_transfer:
+            self._admission.admit_transfer(trace)
+        else:
+            self._admission.admit_work(trace)
+        now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
+        verified = verify(environ, self._services.auth.secret_for, now=now)
+        trace.user = verified.identity.user_id
+        return operation.handle(Call(self._services, environ, asked, verified))
+
+
+def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> Reply:
+    told = as_s3_error(error)
+    if told.code is ErrorCode.INTERNAL_ERROR:
+        _LOGGER.error("an operation failed", exc_info=error)
+    headers = {"Content-Type": XML_TYPE}
+    if told.code.status == ErrorCode.SLOW_DOWN.status:
+        headers["Retry-After"] = str(RETRY_SECONDS)
+    resource = quote(environ["PATH_INFO"], safe="/", encoding="latin-1")
+    body = error_body(told, resource=resource, request_id=trace.request_id)
+    return Reply(told.code.status, headers, body)
+
+
+def _send(
+    reply: Reply, environ: WSGIEnvironment, trace: Trace, start_response: StartResponse
+) -> Iterable[bytes]:
+    headers = {"x-amz-request-id": trace.request_id, **reply.headers}
+    body = reply.body
+    if reply.status in _NO_BODY:
+        body = b""
+    elif isinstance(body, bytes):
+        headers.setdefault("Content-Length", str(len(body)))
+    start_response(f"{reply.status.value} {reply.status.phrase}", list(headers.items()))
+    if environ["REQUEST_METHOD"] == "HEAD" and isinstance(body, bytes):
+        return []
+    return [body] if isinstance(body, bytes) else body

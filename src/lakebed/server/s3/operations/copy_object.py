@@ -1,0 +1,48 @@
+"""CopyObject: within a repository or from another, with the metadata or with new ones."""
+
+from lakebed.auth import Action
+from lakebed.auth.actions import object_arn
+from lakebed.graveler.model import BranchID
+from lakebed.server.conditions import etag, write_condition
+from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.copy_source import copy_source, source_condition
+from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.metadata import user_metadata
+from lakebed.server.s3.xml_writer import document, element, timestamp
+
+
+def handle(call: Call) -> Reply:
+    """Answer the request."""
+    branch, path = call.place
+    source = copy_source(call)
+    call.authorize_object(Action.WRITE_OBJECT, path)
+    call.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))
+    replaces = _replaces_metadata(call)
+    copied = call.services.catalog.copies.copy(
+        call.repository,
+        BranchID(branch),
+        path,
+        source_repository_id=source.repository,
+        source_ref=source.ref,
+        source_path=source.path,
+        source_condition=source_condition(call),
+        content_type=call.header("Content-Type") if replaces else None,
+        metadata=user_metadata(call) if replaces else None,
+        condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
+    )
+    return xml(
+        document(
+            "CopyObjectResult",
+            element("LastModified", timestamp(copied.mtime)),
+            element("ETag", etag(copied.checksum)),
+        )
+    )
+
+
+def _replaces_metadata(call: Call) -> bool:
+    directive = (call.header("x-amz-metadata-directive") or "COPY").upper()
+    if directive not in {"COPY", "REPLACE"}:
+        raise S3Error(
+            ErrorCode.INVALID_ARGUMENT, "x-amz-metadata-directive must be COPY or REPLACE"
+        )
+    return directive == "REPLACE"

@@ -1,0 +1,15 @@
+"""DeleteObject: also of what is not there."""
+
+from http import HTTPStatus
+
+from lakebed.auth import Action
+from lakebed.graveler.model import BranchID
+from lakebed.server.s3.call import Call, Reply
+
+
+def handle(call: Call) -> Reply:
+    """Answer the request."""
+    branch, path = call.place
+    call.authorize_object(Action.DELETE_OBJECT, path)
+    call.services.catalog.objects.delete(call.repository, BranchID(branch), path)
+    return Reply(HTTPStatus.NO_CONTENT)

@@ -1,0 +1,65 @@
+"""DeleteObjects: up to a thousand keys, with an answer for each."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from lakebed.auth import Action
+from lakebed.errors import LakebedError
+from lakebed.graveler.model import BranchID
+from lakebed.server.s3.call import Call, Reply, place_of, xml
+from lakebed.server.s3.errors import S3Error
+from lakebed.server.s3.translation import as_s3_error
+from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_delete
+from lakebed.server.s3.xml_writer import Markup, document, element
+
+
+def handle(call: Call) -> Reply:
+    """Answer the request."""
+    asked = read_delete(call.body().read(XML_BYTES_MAX))
+    call.services.graveler.repositories.get(call.repository)
+    failed = _delete(call, asked.keys)
+    return xml(document("DeleteResult", *_results(asked.keys, failed, quiet=asked.quiet)))
+
+
+def _delete(call: Call, keys: list[str]) -> dict[str, S3Error]:
+    """Delete what may be deleted; return what could not be, and why."""
+    failed: dict[str, S3Error] = {}
+    by_branch: dict[str, list[bytes]] = defaultdict(list)
+    for key in keys:
+        try:
+            branch, path = place_of(key)
+            call.authorize_object(Action.DELETE_OBJECT, path)
+        except LakebedError as error:
+            failed[key] = as_s3_error(error)
+        else:
+            by_branch[branch].append(path)
+    for branch, paths in by_branch.items():
+        for path, reason in _delete_on_branch(call, branch, paths):
+            failed[f"{branch}/{path.decode()}"] = as_s3_error(reason)
+    return failed
+
+
+def _delete_on_branch(
+    call: Call, branch: str, paths: list[bytes]
+) -> Iterator[tuple[bytes, LakebedError]]:
+    objects = call.services.catalog.objects
+    try:
+        failed = objects.delete_many(call.repository, BranchID(branch), paths)
+    except LakebedError as error:  # none of them could be
+        yield from ((path, error) for path in paths)
+    else:
+        yield from ((each.path, each.error) for each in failed)
+
+
+def _results(keys: list[str], failed: dict[str, S3Error], *, quiet: bool) -> Iterator[Markup]:
+    for key in keys:
+        error = failed.get(key)
+        if error is not None:
+            yield element(
+                "Error",
+                element("Key", key),
+                element("Code", error.code.code),
+                element("Message", str(error)),
+            )
+        elif not quiet:
+            yield element("Deleted", element("Key", key))

@@ -1,0 +1,32 @@
+"""ListBuckets: the repositories."""
+
+from datetime import UTC, datetime
+
+from lakebed.auth import Action
+from lakebed.auth.actions import ALL
+from lakebed.graveler.model import Repository
+from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.xml_writer import Markup, document, element, owner, timestamp
+
+
+def handle(call: Call) -> Reply:
+    """Answer the request."""
+    call.authorize(Action.LIST_REPOSITORIES, ALL)
+    found = call.services.graveler.repositories.list(prefix=call.route.query.get("prefix", ""))
+    buckets = [_bucket(repository) for repository in found]
+    return xml(
+        document(
+            "ListAllMyBucketsResult",
+            owner(call.identity.user_id),
+            element("Buckets", *buckets),
+        )
+    )
+
+
+def _bucket(repository: Repository) -> Markup:
+    created = datetime.fromtimestamp(repository.created_us / 1e6, UTC)
+    return element(
+        "Bucket",
+        element("Name", repository.id),
+        element("CreationDate", timestamp(created)),
+    )

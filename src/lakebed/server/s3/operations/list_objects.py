@@ -1,0 +1,202 @@
+"""ListObjects, both versions.
+
+A prefix without a slash is the beginning of the name of a branch: then the branches are listed, as
+common prefixes. With one, what is before the slash is a ref, and its objects are listed.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from lakebed.auth import Action
+from lakebed.catalog.model import ObjectStats
+from lakebed.graveler.committed import CommonPrefix, Query
+from lakebed.server.conditions import etag
+from lakebed.server.s3.call import Call, Reply, place_of, xml
+from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.xml_writer import (
+    Markup,
+    boolean,
+    document,
+    element,
+    owner,
+    timestamp,
+    url_encoded,
+)
+
+_KEYS_MAX: Final = 1000
+_DIGITS_MAX: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """An object with its key in the bucket."""
+
+    key: str
+    stats: ObjectStats
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What was found."""
+
+    items: list[_Object | str]
+    """Objects and common prefixes, in order."""
+    has_more: bool = False
+
+    @property
+    def last(self) -> str:
+        """Where to go on behind."""
+        item = self.items[-1]
+        return item if isinstance(item, str) else item.key
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What both versions ask for."""
+
+    prefix: str
+    delimiter: str
+    amount: int
+    is_encoded: bool
+    """Whether keys are to be percent-encoded."""
+
+    def text(self, key: str) -> str:
+        return url_encoded(key) if self.is_encoded else key
+
+
+def handle(call: Call) -> Reply:
+    """Answer the first version."""
+    asked = _asked(call)
+    marker = call.route.query.get("marker", "")
+    listing = _list(call, asked, marker)
+    content = [*_echo(call, asked, listing), element("Marker", asked.text(marker))]
+    if listing.has_more:
+        content.append(element("NextMarker", asked.text(listing.last)))
+    content += _items(asked, listing, owner_id=call.identity.user_id)
+    return xml(document("ListBucketResult", *content))
+
+
+def handle_v2(call: Call) -> Reply:
+    """Answer the second version."""
+    asked = _asked(call)
+    query = call.route.query
+    token, start_after = query.get("continuation-token"), query.get("start-after", "")
+    listing = _list(call, asked, start_after if token is None else _key_of(token))
+    content = [*_echo(call, asked, listing), element("KeyCount", len(listing.items))]
+    if token is not None:
+        content.append(element("ContinuationToken", token))
+    if start_after:
+        content.append(element("StartAfter", asked.text(start_after)))
+    if listing.has_more:
+        content.append(element("NextContinuationToken", _token_of(listing.last)))
+    owner_id = call.identity.user_id if query.get("fetch-owner") == "true" else None
+    content += _items(asked, listing, owner_id=owner_id)
+    return xml(document("ListBucketResult", *content))
+
+
+def _asked(call: Call) -> _Asked:
+    query = call.route.query
+    encoding = query.get("encoding-type")
+    if encoding not in {None, "url"}:
+        raise S3Error(ErrorCode.INVALID_ARGUMENT, "encoding-type can only be url")
+    amount = query.get("max-keys") or str(_KEYS_MAX)
+    if not (amount.isascii() and amount.isdecimal() and len(amount) <= _DIGITS_MAX):
+        raise S3Error(ErrorCode.INVALID_ARGUMENT, "max-keys must be a number")
+    return _Asked(
+        prefix=query.get("prefix", ""),
+        delimiter=query.get("delimiter", ""),
+        amount=min(int(amount), _KEYS_MAX),
+        is_encoded=encoding == "url",
+    )
+
+
+def _list(call: Call, asked: _Asked, after: str) -> _Listing:
+    if "/" not in asked.prefix:
+        return _list_branches(call, asked, after)
+    call.authorize_repository(Action.LIST_OBJECTS)
+    ref, prefix = place_of(asked.prefix)
+    folder = f"{ref}/"
+    if after > folder and not after.startswith(folder):
+        return _Listing([])  # every key of this ref comes before it
+    query = Query(
+        prefix=prefix,
+        after=after.removeprefix(folder).encode() if after.startswith(folder) else b"",
+        delimiter=asked.delimiter.encode(),
+        amount=asked.amount,
+    )
+    page = call.services.catalog.objects.list_objects(
+        call.repository, ref, query, user_metadata=False
+    )
+    items = [_item(folder, item) for item in page.items]
+    return _Listing(items, has_more=page.has_more and bool(items))
+
+
+def _item(folder: str, item: ObjectStats | CommonPrefix) -> _Object | str:
+    if isinstance(item, CommonPrefix):
+        return folder + item.key.decode(errors="replace")
+    return _Object(folder + item.path.decode(errors="replace"), item)
+
+
+def _list_branches(call: Call, asked: _Asked, after: str) -> _Listing:
+    call.authorize_repository(Action.LIST_BRANCHES)
+    graveler = call.services.graveler
+    repository = graveler.repositories.get(call.repository)
+    branches = graveler.branches.list(
+        repository, prefix=asked.prefix, after=after.partition("/")[0]
+    )
+    names = (branch.id for branch in branches if not branch.hidden)
+    found: list[_Object | str] = [f"{name}/" for name in islice(names, asked.amount + 1)]
+    items = found[: asked.amount]
+    return _Listing(items, has_more=len(found) > asked.amount and bool(items))
+
+
+def _echo(call: Call, asked: _Asked, listing: _Listing) -> list[Markup]:
+    """What both versions answer before the items."""
+    content = [
+        element("Name", call.route.bucket),
+        element("Prefix", asked.text(asked.prefix)),
+        element("MaxKeys", asked.amount),
+        element("IsTruncated", boolean(listing.has_more)),
+    ]
+    if asked.delimiter:
+        content.append(element("Delimiter", asked.text(asked.delimiter)))
+    if asked.is_encoded:
+        content.append(element("EncodingType", "url"))
+    return content
+
+
+def _items(asked: _Asked, listing: _Listing, *, owner_id: str | None) -> list[Markup]:
+    """Objects, with their owner if there is one to tell; then common prefixes."""
+    owned = [owner(owner_id)] if owner_id else []
+    objects = [_contents(asked, item, owned) for item in listing.items if not isinstance(item, str)]
+    prefixes = [
+        element("CommonPrefixes", element("Prefix", asked.text(item)))
+        for item in listing.items
+        if isinstance(item, str)
+    ]
+    return objects + prefixes
+
+
+def _contents(asked: _Asked, item: _Object, owned: list[Markup]) -> Markup:
+    return element(
+        "Contents",
+        element("Key", asked.text(item.key)),
+        element("LastModified", timestamp(item.stats.mtime)),
+        element("ETag", etag(item.stats.checksum)),
+        element("Size", item.stats.size),
+        element("StorageClass", "STANDARD"),
+        *owned,
+    )
+
+
+def _token_of(key: str) -> str:
+    return urlsafe_b64encode(key.encode()).decode()
+
+
+def _key_of(token: str) -> str:
+    try:
+        return urlsafe_b64decode(token.encode()).decode()
+    except ValueError:
+        raise S3Error(ErrorCode.INVALID_ARGUMENT, "the continuation-token is not ours") from None

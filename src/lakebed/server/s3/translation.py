@@ -1,0 +1,62 @@
+"""One table: from the errors of all layers to the codes of S3."""
+
+from typing import Final
+
+from lakebed import auth, block, kv
+from lakebed.catalog import errors as catalog
+from lakebed.errors import LakebedError
+from lakebed.graveler import errors as graveler
+from lakebed.server import admission, bodies
+from lakebed.server.s3.errors import ErrorCode, S3Error
+
+# The first line that an error is an instance of counts: special cases come before their families.
+_CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
+    # who is asking
+    (auth.AuthenticationFailed, ErrorCode.INVALID_ACCESS_KEY_ID),
+    (auth.Denied, ErrorCode.ACCESS_DENIED),
+    # the body and the load
+    (bodies.LengthRequired, ErrorCode.MISSING_CONTENT_LENGTH),
+    (bodies.BodyTooLarge, ErrorCode.ENTITY_TOO_LARGE),
+    (bodies.BodyTooSlow, ErrorCode.REQUEST_TIMEOUT),
+    (bodies.BodyError, ErrorCode.INCOMPLETE_BODY),
+    (admission.Overloaded, ErrorCode.SLOW_DOWN),
+    # objects
+    (catalog.MissingBytes, ErrorCode.NO_SUCH_VERSION),
+    (catalog.BadDigest, ErrorCode.BAD_DIGEST),
+    (catalog.CatalogError, ErrorCode.INVALID_ARGUMENT),
+    # the engine
+    (graveler.EntryNotFound, ErrorCode.NO_SUCH_KEY),
+    (graveler.NotFound, ErrorCode.NO_SUCH_BUCKET),
+    (graveler.InvalidRef, ErrorCode.NO_SUCH_BUCKET),
+    (graveler.Deleting, ErrorCode.NO_SUCH_BUCKET),
+    (graveler.NotUnique, ErrorCode.BUCKET_ALREADY_EXISTS),
+    (graveler.InvalidName, ErrorCode.INVALID_BUCKET_NAME),
+    (graveler.Invalid, ErrorCode.INVALID_ARGUMENT),
+    (graveler.PreconditionFailed, ErrorCode.PRECONDITION_FAILED),
+    (graveler.Protected, ErrorCode.WRITE_TO_PROTECTED_BRANCH),
+    (graveler.ReadOnly, ErrorCode.READ_ONLY_REPOSITORY),
+    (graveler.Stale, ErrorCode.REQUEST_TIMEOUT),
+    (graveler.TooManyTries, ErrorCode.SLOW_DOWN),
+    (graveler.GivenUp, ErrorCode.SLOW_DOWN),
+    # stores and storages
+    (kv.InvalidArgument, ErrorCode.INVALID_ARGUMENT),
+    (kv.OutcomeUnknown, ErrorCode.SERVICE_UNAVAILABLE),
+    (block.ObjectNotFound, ErrorCode.NO_SUCH_VERSION),
+    (block.UploadNotFound, ErrorCode.NO_SUCH_UPLOAD),
+    (block.Forbidden, ErrorCode.ACCESS_DENIED),
+    (block.StorageUnavailable, ErrorCode.SERVICE_UNAVAILABLE),
+    (block.RangeNotSatisfiable, ErrorCode.INVALID_RANGE),
+    (block.InvalidPart, ErrorCode.INVALID_PART),
+    (block.InvalidArgument, ErrorCode.INVALID_ARGUMENT),
+    (block.NotSupported, ErrorCode.NOT_IMPLEMENTED),
+)
+
+
+def as_s3_error(error: Exception) -> S3Error:
+    """Return what to tell a client about an error; `INTERNAL_ERROR` of what nobody expected."""
+    if isinstance(error, S3Error):
+        return error
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return S3Error(code, str(error) if isinstance(error, LakebedError) else None)
+    return S3Error(ErrorCode.INTERNAL_ERROR)

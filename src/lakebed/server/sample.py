@@ -1,0 +1,85 @@
+"""Data to try things with: a table of lakes, some commits, a branch, a tag."""
+
+import csv
+import io
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.graveler.commit import CommitRequest
+from lakebed.graveler.model import BranchID, Repository
+from lakebed.server.services import Services
+
+BRANCH: Final = "add-depths"
+TAG: Final = "v1"
+
+_LAKES: Final[dict[str, list[Any]]] = {
+    "name": ["Baikal", "Inari", "Ladoga", "Ohrid", "Tanganyika", "Titicaca", "Vänern"],
+    "continent": ["Asia", "Europe", "Europe", "Europe", "Africa", "South America", "Europe"],
+    "area_km2": [31_722, 1_040, 17_700, 358, 32_900, 8_372, 5_519],
+}
+_DEPTHS_M: Final = [1_642, 92, 230, 288, 1_470, 281, 106]
+_README: Final = """# A sample repository
+
+`lakes.parquet` is a table of lakes; `by-continent/` has the same rows as CSV, a file a continent.
+The branch `add-depths` has a column more. Look at what it changes, then merge it:
+
+    lakebed diff lakefs://{repository}/{main} lakefs://{repository}/add-depths
+    lakebed merge lakefs://{repository}/add-depths lakefs://{repository}/{main}
+"""
+
+
+def add_sample(services: Services, repository: Repository, *, committer: str) -> None:
+    """Fill a new repository."""
+    main = repository.default_branch
+    table = pa.table(_LAKES)
+    filler = _Filler(services, repository, committer)
+    readme = _README.format(repository=repository.id, main=main)
+    filler.put(main, "README.md", readme.encode(), "text/markdown")
+    filler.commit(main, "Say what is in here")
+    filler.put(main, "lakes.parquet", _parquet(table), "application/vnd.apache.parquet")
+    filler.commit(main, "Add seven lakes", source="general knowledge")
+    for continent in sorted(set(_LAKES["continent"])):
+        rows = table.filter(pa.compute.equal(table["continent"], continent))
+        name = str(continent).lower().replace(" ", "-")
+        filler.put(main, f"by-continent/{name}.csv", _csv(rows), "text/csv")
+    filler.commit(main, "The same by continent")
+    services.graveler.create_tag(repository.id, TAG, main)
+    services.graveler.create_branch(repository.id, BRANCH, main)
+    deeper = table.append_column("depth_m", pa.array(_DEPTHS_M))
+    branch = BranchID(BRANCH)
+    filler.put(branch, "lakes.parquet", _parquet(deeper), "application/vnd.apache.parquet")
+    filler.commit(branch, "Add how deep they are")
+
+
+class _Filler:
+    """Writes to one repository."""
+
+    def __init__(self, services: Services, repository: Repository, committer: str) -> None:
+        self._services = services
+        self._repository = repository
+        self._committer = committer
+
+    def put(self, branch: BranchID, path: str, data: bytes, content_type: str) -> None:
+        self._services.catalog.uploads.upload(
+            self._repository.id, branch, path.encode(), [data], content_type=content_type
+        )
+
+    def commit(self, branch: BranchID, message: str, **metadata: str) -> None:
+        request = CommitRequest(committer=self._committer, message=message, metadata=metadata)
+        self._services.graveler.commit(self._repository.id, branch, request)
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def _csv(table: pa.Table) -> bytes:
+    sink = io.StringIO()
+    writer = csv.DictWriter(sink, table.column_names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table.to_pylist())
+    return sink.getvalue().encode()

@@ -1,0 +1,29 @@
+"""What the doors call: the parts of one server process, put together in `lakebed.server.app`."""
+
+from dataclasses import dataclass
+
+from lakebed.auth import AuthService
+from lakebed.block import BlockStore
+from lakebed.catalog.catalog import Catalog
+from lakebed.graveler.graveler import Graveler
+from lakebed.kv import Store
+from lakebed.runtime import Runtime
+from lakebed.server.settings import ServerSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The parts of a server process."""
+
+    settings: ServerSettings
+    runtime: Runtime
+    store: Store
+    block: BlockStore
+    graveler: Graveler
+    catalog: Catalog
+    auth: AuthService
+
+    def close(self) -> None:
+        """Give back what was opened."""
+        self.block.close()
+        self.store.close()

@@ -1,0 +1,312 @@
+"""What an installation may set, and what it is when nothing is set.
+
+Each section is a frozen class. A field that is left out of the ``repr`` is a secret: `masked` does
+not show it, and no error quotes it. The settings come from a file, from the environment and from
+flags (see `config_files`); here they are checked against each other.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from math import inf
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from lakebed.block.settings import (
+    AzureSettings,
+    BlockSettings,
+    GCSSettings,
+    LocalSettings,
+    MemorySettings,
+    S3Settings,
+)
+from lakebed.catalog.errors import InvalidSettings
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.errors import LakebedError
+from lakebed.graveler.settings import EngineSettings
+
+WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
+"""Of the pair that everyone knows from tutorials: it opens only servers on loopback."""
+
+MASK: Final = "********"
+SECRET_KEY_LENGTH_MIN: Final = 16
+_PORT_MAX: Final = 65535
+
+
+class SettingsError(LakebedError, ValueError):
+    """Settings that are unknown, of the wrong type, or contradict each other: one per line."""
+
+    kind = "settings"
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenSettings:
+    """Where the server is reached."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs of this machine can connect."""
+        try:
+            found = socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM)
+        except OSError:
+            return False
+        return all(ipaddress.ip_address(str(each[4][0])).is_loopback for each in found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSettings:
+    """The processes of a server."""
+
+    workers: int = 2
+    threads: int = 128
+    """Threads of each worker. A slow client holds one, so there are many."""
+    shutdown_seconds: int = 30
+    """How long requests under way may take to finish when the server is told to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseSettings:
+    """The key-value store; see `lakebed.kv.open_store`."""
+
+    url: str = field(default="sqlite:///data/lakebed.db", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockstoreSettings:
+    """Where objects are kept. Only the section that `type` names is used."""
+
+    type: Literal["local", "memory", "s3", "azure", "gcs"] = "local"
+    default_namespace_prefix: str | None = None
+    """Where repositories go whose creators name no storage namespace."""
+    local: LocalSettings | None = field(default_factory=lambda: LocalSettings(Path("data/objects")))
+    s3: S3Settings | None = None
+    azure: AzureSettings | None = None
+    gcs: GCSSettings | None = None
+
+    @property
+    def block(self) -> BlockSettings:
+        """The settings to open the storage with; see `lakebed.block.open_block`.
+
+        Raises:
+            SettingsError: The section that is needed is not there.
+        """
+        sections: dict[str, BlockSettings | None] = {
+            "local": self.local,
+            "memory": MemorySettings(),
+            "s3": self.s3 or S3Settings(),
+            "azure": self.azure,
+            "gcs": self.gcs or GCSSettings(),
+        }
+        section = sections[self.type]
+        if section is None:
+            raise SettingsError([f"blockstore.type is {self.type}: set blockstore.{self.type} too"])
+        return section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthSettings:
+    """The key that the secrets of users are encrypted with; it must not change or be lost."""
+
+    secret_key: str | None = field(default=None, repr=False)
+    secret_key_file: Path | None = None
+    """A file that holds the key, instead."""
+
+    def key(self) -> bytes:
+        """Return the key.
+
+        Raises:
+            SettingsError: It is not there, or too short.
+        """
+        if self.secret_key_file is None:
+            if self.secret_key is None:
+                raise SettingsError(["auth.secret_key is missing: set it, or auth.secret_key_file"])
+            key = self.secret_key.encode()
+        else:
+            try:
+                key = self.secret_key_file.read_bytes().strip()
+            except OSError as error:
+                raise SettingsError(
+                    [f"auth.secret_key_file: cannot read {self.secret_key_file}: {error.strerror}"]
+                ) from error
+        if len(key) < SECRET_KEY_LENGTH_MIN:
+            raise SettingsError(
+                [f"auth: the secret key needs {SECRET_KEY_LENGTH_MIN} characters or more"]
+            )
+        return key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingSettings:
+    """What is logged, to the standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "text"] = "auto"
+    """``auto``: text on a terminal, else one JSON object a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """What one worker takes on, and how long anything may take."""
+
+    work_slots: int = 64
+    """Requests for metadata worked on at once; more are answered 503."""
+    transfer_slots: int = 48
+    """Requests that move the bytes of objects; likewise."""
+    queue_seconds: float = 0.0
+    """How long a request waits for a slot before it is refused."""
+    json_bytes_max: int = 8 << 20
+    """The largest JSON body."""
+    header_bytes_max: int = 64 << 10
+    """The largest head of a request."""
+    header_seconds: float = 20.0
+    """How long a client may take to send the head of a request."""
+    stall_seconds: float = 60.0
+    """A client that takes or sends nothing for so long is cut off."""
+    request_seconds: float = 600.0
+    """The longest request, its body apart."""
+    transfer_seconds: float = 6 * 3600.0
+    """The longest that a body may take, either way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerSettings:
+    """The process that removes what nothing names any more."""
+
+    interval_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3GatewaySettings:
+    """The door for S3 clients."""
+
+    domain_name: str = "s3.local.lakefs.io"
+    """Requests to this host are for the gateway; of a subdomain, its first part is the bucket."""
+    region: str = "us-east-1"
+    """The region that buckets are said to be in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """Doors beside the REST API."""
+
+    s3: S3GatewaySettings = S3GatewaySettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """All settings of a server."""
+
+    listen: ListenSettings = ListenSettings()
+    processes: ProcessSettings = ProcessSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    blockstore: BlockstoreSettings = BlockstoreSettings()
+    auth: AuthSettings = AuthSettings()
+    logging: LoggingSettings = LoggingSettings()
+    gc: CatalogSettings = field(default_factory=CatalogSettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    limits: LimitSettings = LimitSettings()
+    cleaner: CleanerSettings = CleanerSettings()
+    gateways: GatewaySettings = GatewaySettings()
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether data lives in the memory of one process, which no other can see."""
+        return self.database.url.startswith("memory:") or self.blockstore.type == "memory"
+
+    @property
+    def workers(self) -> int:
+        """How many workers there will be."""
+        return 1 if self.in_memory else self.processes.workers
+
+    def check(self) -> None:
+        """Make sure that the settings fit each other.
+
+        Raises:
+            SettingsError: They do not; every problem is named.
+        """
+        if problems := list(_problems(self)):
+            raise SettingsError(problems)
+
+
+def masked(settings: object) -> dict[str, Any]:
+    """Return the settings as plain data, with every secret masked, for people to read."""
+    assert is_dataclass(settings)
+    shown: dict[str, Any] = {}
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if is_dataclass(value):
+            shown[each.name] = masked(value)
+        elif not each.repr and value is not None:
+            shown[each.name] = mask(value)
+        else:
+            shown[each.name] = str(value) if isinstance(value, Path) else value
+    return shown
+
+
+def mask(secret: str) -> str:
+    """Return a secret as it may be shown: of a URL, all but its password; of others, nothing."""
+    if "://" not in secret:
+        return MASK
+    # The last @ ends the user's part: a password may hold one too.
+    shown = re.sub(r"(?<=://)([^/?#:]*):.*@", rf"\1:{MASK}@", secret)
+    return re.sub(r"(?i)((?:password|secret|token|key)[a-z_]*=)[^&#]*", rf"\1{MASK}", shown)
+
+
+def _problems(settings: ServerSettings) -> Iterator[str]:
+    yield from _impossible_numbers(settings)
+    if not 1 <= settings.listen.port <= _PORT_MAX:
+        yield f"listen.port is {settings.listen.port}: use 1 to {_PORT_MAX}"
+    for check in (lambda: settings.blockstore.block, settings.auth.key):
+        try:
+            check()
+        except SettingsError as error:
+            yield from error.problems
+    if settings.auth.secret_key and settings.auth.secret_key_file:
+        yield "auth: set secret_key or secret_key_file, not both"
+    yield from _limit_problems(settings)
+    yield from _time_problems(settings)
+
+
+def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
+    """Numbers that are negative, or zero where that makes no sense."""
+    may_be_zero = {"limits.queue_seconds", "gc.skew_seconds", "processes.shutdown_seconds"}
+    for section in fields(settings):
+        for name, value in masked(getattr(settings, section.name)).items():
+            key = f"{section.name}.{name}"
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                if not 0 <= value < inf:  # which is false of NaN too
+                    yield f"{key} is {value}: it cannot be"
+                elif value == 0 and key not in may_be_zero:
+                    yield f"{key} is 0: it must be more"
+
+
+def _limit_problems(settings: ServerSettings) -> Iterator[str]:
+    limits, threads = settings.limits, settings.processes.threads
+    if limits.work_slots + limits.transfer_slots >= threads:
+        yield (
+            f"limits.work_slots and limits.transfer_slots are {limits.work_slots} and"
+            f" {limits.transfer_slots} of {threads} threads (processes.threads): some must be left"
+            " to refuse what is too much"
+        )
+
+
+def _time_problems(settings: ServerSettings) -> Iterator[str]:
+    try:
+        settings.gc.check(settings.engine)
+    except InvalidSettings as error:
+        yield f"gc: {error}"
+    longest = settings.gc.longest_request_seconds
+    if longest < settings.limits.request_seconds:
+        yield (
+            f"gc.longest_request_seconds ({longest:g}) must not be less than"
+            f" limits.request_seconds ({settings.limits.request_seconds:g})"
+        )

@@ -1,0 +1,6 @@
+"""The page."""
+
+
+def page(endpoint: str) -> bytes:
+    """P."""
+    return endpoint.encode()

@@ -1,0 +1,128 @@
+"""A small application for the tests of the server's shell, and the program that serves it.
+
+It does what the real one does with a request, and little else: uploads go to a folder and are
+visible under their names only when the body proved whole.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+from lakebed.server import telemetry
+from lakebed.server.admission import Admission, Overloaded
+from lakebed.server.bodies import Body, BodyError
+from lakebed.server.config_files import load
+from lakebed.server.envelope import Envelope
+from lakebed.server.logs import current_trace
+from lakebed.server.multipart_form import form_file
+from lakebed.server.preflight import CannotStart
+from lakebed.server.process import serve
+from lakebed.server.settings import ServerSettings, SettingsError
+
+
+class App:
+    def __init__(self, settings: ServerSettings) -> None:
+        assert settings.blockstore.local is not None
+        self._folder = settings.blockstore.local.root
+        self._limits = settings.limits
+        self._admission = Admission(settings.limits)
+
+    def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        status = "200 OK"
+        answer: bytes | Iterator[bytes]
+        try:
+            answer = self._answer(environ)
+        except BodyError as error:
+            status, answer = "400 Bad Request", error.kind.encode()
+        except Overloaded as error:
+            status, answer = "503 Service Unavailable", error.kind.encode()
+        if isinstance(answer, bytes):
+            start(status, [("Content-Length", str(len(answer)))])
+            return [answer]
+        start(status, [])
+        return answer
+
+    def _answer(  # noqa: PLR0911 - one for each path
+        self, environ: WSGIEnvironment
+    ) -> bytes | Iterator[bytes]:
+        name, _, argument = environ["PATH_INFO"].strip("/").partition("/")
+        trace = current_trace()
+        assert trace is not None
+        trace.operation = name
+        body = Body(environ, seconds_max=self._limits.transfer_seconds)
+        match name:
+            case "healthcheck":
+                return b"ok"
+            case "metrics":
+                return telemetry.render()
+            case "pid":
+                return str(os.getpid()).encode()
+            case "environment":
+                return json.dumps({key: str(value) for key, value in environ.items()}).encode()
+            case "slow":
+                self._admission.admit_work(trace)
+                time.sleep(float(argument))
+                return b"done"
+            case "raw":
+                self._admission.admit_transfer(trace)
+                return self._keep(argument, body.chunks())
+            case "form":
+                self._admission.admit_transfer(trace)
+                file = form_file(body, environ.get("CONTENT_TYPE", ""), field="content")
+                return self._keep(argument, file.chunks)
+            case "download":
+                self._admission.admit_transfer(trace)
+                return self._download(argument)
+            case "crash":
+                raise ZeroDivisionError
+        raise BodyError
+
+    def _keep(self, name: str, chunks: Iterable[bytes]) -> bytes:
+        draft = self._folder / f"{name}.draft"
+        size = 0
+        try:
+            with draft.open("wb") as file:
+                for chunk in chunks:
+                    size += file.write(chunk)
+            draft.rename(self._folder / name)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        return str(size).encode()
+
+    def _download(self, name: str) -> Iterator[bytes]:
+        open_mark = self._folder / f"{name}.open"
+        open_mark.touch()
+        try:
+            for _ in range(100_000):
+                yield b"x" * 65536
+        finally:
+            open_mark.unlink()
+
+
+def create(settings: ServerSettings) -> WSGIApplication:
+    if (Path(settings.blockstore.default_namespace_prefix or "/nowhere") / "refuse").exists():
+        raise SettingsError(["told to fail"])
+    return Envelope(App(settings))
+
+
+def main() -> None:
+    """Serve; the settings are a file, and the environment."""
+    try:
+        settings = load(Path(sys.argv[1]), environment=os.environ)
+        serve(
+            settings,
+            factory="tests.system.server_app:create",
+            on_ready=lambda endpoint: print("ready", endpoint, flush=True),  # noqa: T201
+        )
+    except (SettingsError, CannotStart) as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

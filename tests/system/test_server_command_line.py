@@ -1,0 +1,231 @@
+"""The commands that start a server or look after one."""
+
+import json
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from lakebed.auth import AuthenticationFailed
+from lakebed.cli import app
+from lakebed.graveler.keys import DROPPED, DROPPED_PARTITION
+from lakebed.graveler.model import RepositoryID
+from lakebed.kv import entities_pb2 as pb
+from lakebed.kv import open_store
+from lakebed.kv.records import Records
+from lakebed.server.app import open_services
+from lakebed.server.config_files import load
+from lakebed.server.quickstart import WELL_KNOWN_PAIR, flags_of, make_key, prepare
+from lakebed.server.settings import ListenSettings, ServerSettings
+from tests.fixtures.served import PATIENCE_SECONDS, Servers, free_port
+
+PROGRAM: Final = [sys.executable, "-m", "tests.system.command_line"]
+KEYED: Final = {"LAKEBED_SERVER__AUTH__SECRET_KEY": "a key for tests only"}
+
+
+def invoke(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env=environment)
+
+
+def refused(*arguments: str) -> list[str]:
+    """What a command that fails has to say."""
+    done = subprocess.run(
+        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    return done.stderr.splitlines()
+
+
+def until_line(process: subprocess.Popen[str], ending: str) -> list[str]:
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not lines or not lines[-1].endswith(ending):
+        line = process.stdout.readline()
+        assert line, lines
+        lines.append(line.strip())
+    return lines
+
+
+def test_a_quickstart_prints_what_to_paste_and_keeps_its_key(
+    servers: Servers, tmp_path: Path
+) -> None:
+    port, folder = free_port(), tmp_path / "data"
+    command = [*PROGRAM, "quickstart", "--port", str(port), "--data-dir", str(folder)]
+    key = None
+    for _ in range(2):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        servers.started.append(process)
+        lines = until_line(process, f"http://127.0.0.1:{port}/")
+        text = "\n".join(lines)
+        assert f"Lakebed is ready at http://127.0.0.1:{port}" in lines
+        assert "AKIAIOSFOLQUICKSTART" in text
+        assert "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY" in text
+        assert "lakebed repo list" in lines
+        assert httpx.get(f"http://127.0.0.1:{port}/healthcheck").status_code == 200
+        file = folder / "secret.key"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert key in {None, file.read_text()}
+        key = file.read_text()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=PATIENCE_SECONDS) == 0
+
+
+def test_a_busy_port_and_a_folder_that_cannot_be_written_take_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        assert refused("quickstart", "--port", port, "--data-dir", str(tmp_path / "data")) == [
+            f"lakebed: port {port} of 127.0.0.1 is in use: stop what listens there, or use --port"
+        ]
+    (tmp_path / "file").touch()
+    assert refused("quickstart", "--data-dir", str(tmp_path / "file" / "data")) == [
+        f"lakebed: cannot write to {tmp_path}/file/data: Not a directory"
+    ]
+
+
+def test_run_takes_flags_over_the_file_and_says_when_it_is_ready(servers: Servers) -> None:
+    port = free_port()
+    process = servers.launch(
+        servers.settings(), "-m", "tests.system.command_line", "run", "--port", str(port),
+        "--workers", "1", "--config",
+    )  # fmt: skip
+    assert until_line(process, str(port)) == [f"lakebed is ready at http://127.0.0.1:{port}"]
+    process.terminate()
+    assert process.wait(timeout=PATIENCE_SECONDS) == 0
+
+
+def test_run_names_every_problem_of_the_settings(tmp_path: Path) -> None:
+    file = tmp_path / "lakebed.yaml"
+    file.write_text("listen: {prot: 1}\nprocesses: {workers: many}")
+    assert refused("run", "--config", str(file)) == [
+        f"lakebed: {file}: there is no setting listen.prot: did you mean listen.port?",
+        f"lakebed: processes.workers: expected a whole number, not 'many' (from {file})",
+    ]
+
+
+def test_the_settings_are_shown_without_their_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "lakebed.yaml"
+    file.write_text("listen: {port: 8123}\ndatabase: {url: 'postgresql://u:hunter2@db/x'}")
+    shown = invoke("config", "check", "--config", str(file), **KEYED)
+    assert shown.exit_code == 0
+    assert "port: 8123" in shown.stdout
+    assert "postgresql://u:********@db/x" in shown.stdout
+    assert "hunter2" not in shown.output
+    assert "a key for tests" not in shown.output
+    failed = invoke("config", "check")
+    assert (failed.exit_code, failed.stdout) == (2, "")
+    assert failed.stderr == (
+        "lakebed: auth.secret_key is missing: set it, or auth.secret_key_file\n"
+    )
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    """The URL of a store with a token that a branch has dropped."""
+    url = f"sqlite:///{tmp_path}/lakebed.db"
+    with open_store(url) as store:
+        token = pb.DroppedToken(repository="r", unique_id="u", branch="main")
+        Records(store, DROPPED, DROPPED_PARTITION).set(b"r-main:token", token)
+        store.set(b"r-main:token", b"key/a", b"x")
+    return url
+
+
+def test_a_pass_of_the_cleaner_says_what_has_to_wait(database: str) -> None:
+    shown = invoke("cleaner", "run", "--database", database)
+    assert shown.exit_code == 0
+    assert "tokens waiting       │     1" in shown.stdout
+    assert "1 have to wait, until" in shown.stdout
+    counts = json.loads(invoke("cleaner", "run", "--json", "--database", database).stdout)
+    assert (counts["ran"], counts["tokens_waiting"], counts["keys_deleted"]) == (True, 1, 0)
+    assert counts["waiting_until"] is not None
+
+
+def test_the_cleaner_can_wait_until_all_is_clean(database: str) -> None:
+    grace = {"LAKEBED_SERVER__ENGINE__GRACE_SECONDS": "0.3"}
+    done = invoke("cleaner", "run", "--wait", "--json", "--database", database, **grace)
+    counts = json.loads(done.stdout)
+    assert (counts["tokens_done"], counts["keys_deleted"]) == (1, 1)
+    assert (counts["tokens_waiting"], counts["waiting_until"]) == (0, None)
+
+
+def test_a_database_that_is_none_takes_one_line() -> None:
+    failed = invoke("cleaner", "run", "--database", "nonsense")
+    assert failed.exit_code == 2
+    assert failed.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
+def test_the_well_known_keys_are_for_loopback_addresses(host: str) -> None:
+    assert ListenSettings(host=host).is_loopback
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "no.such.host.invalid", ""])
+def test_other_addresses_are_for_others_too(host: str) -> None:
+    assert not ListenSettings(host=host).is_loopback
+
+
+def quickstart_settings(folder: Path, host: str) -> ServerSettings:
+    make_key(folder)
+    return load(environment={}, flags=flags_of(folder, host, 8000))
+
+
+def test_a_first_start_on_loopback_has_the_keys_of_tutorials(tmp_path: Path) -> None:
+    settings = quickstart_settings(tmp_path, "127.0.0.1")
+    for _ in range(2):
+        assert prepare(settings, sample=True).pair == WELL_KNOWN_PAIR
+    services = open_services(settings)
+    key, secret = WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key
+    assert services.auth.authenticate(key, secret).user_id == "admin"
+    sample = services.graveler.repositories.get(RepositoryID("sample"))
+    assert len(list(services.graveler.branches.list(sample))) == 2
+    services.close()
+
+
+def test_elsewhere_the_keys_are_random_and_told_once(tmp_path: Path) -> None:
+    settings = quickstart_settings(tmp_path, "0.0.0.0")
+    pair = prepare(settings, sample=False).pair
+    assert pair not in {None, WELL_KNOWN_PAIR}
+    assert prepare(settings, sample=False).pair is None
+    services = open_services(settings)
+    assert pair is not None
+    services.auth.authenticate(pair.access_key_id, pair.secret_access_key)
+    services.close()
+
+
+def test_the_keys_of_tutorials_open_nothing_once_others_can_connect(tmp_path: Path) -> None:
+    prepare(quickstart_settings(tmp_path, "127.0.0.1"), sample=False)
+    settings = quickstart_settings(tmp_path, "0.0.0.0")
+    pair = prepare(settings, sample=False).pair
+    assert pair not in {None, WELL_KNOWN_PAIR}
+    services = open_services(settings)
+    with pytest.raises(AuthenticationFailed):
+        services.auth.authenticate(WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key)
+    services.close()
+
+
+def test_a_key_is_drawn_once(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    key = (tmp_path / "secret.key").read_text()
+    make_key(tmp_path)
+    assert (tmp_path / "secret.key").read_text() == key
+    assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
+    make_key(tmp_path / "other")
+    assert (tmp_path / "other" / "secret.key").read_text() != key
+
+
+def test_help_does_not_import_the_server() -> None:
+    program = (
+        "import sys, lakebed.cli; "
+        "heavy = {'lakebed.server', 'pyarrow', 'granian', 'rich.console', 'httpx', 'yaml'}; "
+        "print(heavy & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"

@@ -1,0 +1,220 @@
+"""The processes of a server: they come back, they end, and they leave nothing behind."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import httpx
+import psutil
+import pytest
+
+from tests.fixtures.served import Served, Servers, eventually
+
+
+def all_gone(processes: list[psutil.Process]) -> bool:
+    return not any(
+        process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes
+    )
+
+
+def background_of(served: Served, workers: set[int]) -> psutil.Process:
+    """The process that is neither a worker nor the one that Python tracks its resources with."""
+    others = [
+        child
+        for child in served.processes()
+        if child.pid not in workers and "resource_tracker" not in " ".join(child.cmdline())
+    ]
+    (process,) = others
+    return process
+
+
+SECRET: Final = "a-secret-of-the-environment"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server for the tests that leave it as it is."""
+    servers = Servers(tmp_path_factory.mktemp("served"), [])
+    secret = "LAKEBED_SERVER__BLOCKSTORE__S3__SECRET_ACCESS_KEY"
+    yield servers.serve(environment={secret: SECRET})
+    servers.end()
+
+
+def test_two_workers_count_together(served: Served) -> None:
+    assert len(served.worker_pids(2)) == 2
+    for _ in range(20):
+        served.get("slow/0")
+    for _ in range(4):  # whichever worker answers
+        lines = served.get("metrics").text.splitlines()
+        assert 'lakebed_http_requests_total{operation="slow",status="200"} 20.0' in lines
+        assert "lakebed_http_requests_in_progress 1.0" in lines
+
+
+def test_no_secret_is_in_a_command_line_or_shown_to_requests(served: Served) -> None:
+    assert SECRET not in served.get("environment").text
+    lines = [" ".join(process.cmdline()) for process in served.processes()]
+    assert lines
+    assert not any(SECRET in line or "a key for tests" in line for line in lines)
+
+
+def test_a_second_server_at_the_same_port_is_refused(served: Served, servers: Servers) -> None:
+    assert "in use" in fails(servers, servers.settings(listen={"port": served.port}))[0]
+
+
+def test_a_worker_that_is_killed_comes_back_every_time(servers: Servers) -> None:
+    served = servers.serve()
+    for _ in range(2):  # within seconds, and both at once
+        workers = served.worker_pids(2)
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        eventually(lambda: _answers(served))
+        assert not served.worker_pids(2) & workers
+    assert "lakebed_http_requests_in_progress 1.0" in served.get("metrics").text
+    assert served.process.poll() is None
+
+
+def _answers(served: Served) -> bool:
+    try:
+        return served.get("healthcheck").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_the_background_process_cleans_and_comes_back(servers: Servers) -> None:
+    served = servers.serve(logging={"level": "debug"}, cleaner={"interval_seconds": 0.1})
+    eventually(lambda: served.log().count("cleaner: CleanerCounts(ran=True") >= 2)
+    process = background_of(served, served.worker_pids(2))
+    process.kill()
+    eventually(lambda: "background process ended" in served.log())
+    assert eventually(lambda: background_of(served, served.worker_pids(2))).pid != process.pid
+    served.process.terminate()
+    assert served.wait() == 0
+
+
+def test_a_slow_request_is_finished_when_the_server_is_told_to_stop(servers: Servers) -> None:
+    served = servers.serve()
+    processes = served.processes()
+    answers: list[str] = []
+    client = threading.Thread(target=lambda: answers.append(served.get("slow/2").text))
+    client.start()
+    eventually(lambda: "in_progress 2.0" in served.get("metrics").text)
+    served.process.terminate()
+    assert served.wait() == 0
+    client.join()
+    assert answers == ["done"]
+    eventually(lambda: all_gone(processes))
+    with pytest.raises(httpx.ConnectError):
+        served.get("healthcheck")
+
+
+def test_what_does_not_finish_is_ended(servers: Servers, tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    served = servers.serve(
+        processes={"shutdown_seconds": 1}, environment={"TMPDIR": str(temporary)}
+    )
+    assert len(list(temporary.glob("lakebed-*"))) == 1
+    processes = served.processes()
+    client = served.connect(b"GET /slow/60 HTTP/1.1\r\nHost: x\r\n\r\n")
+    eventually(lambda: "in_progress 2.0" in served.get("metrics").text)
+    begun = time.monotonic()
+    served.process.send_signal(signal.SIGINT)
+    assert served.wait() == 0
+    assert time.monotonic() - begun < 20
+    assert list(temporary.iterdir()) == []
+    eventually(lambda: all_gone(processes))
+    client.close()
+
+
+def test_no_process_outlives_a_supervisor_that_is_killed(servers: Servers) -> None:
+    served = servers.serve()
+    served.worker_pids(2)
+    processes = served.processes()
+    assert len(processes) >= 3
+    served.process.kill()
+    served.wait()
+    eventually(lambda: all_gone(processes))
+
+
+def test_no_process_is_left_when_it_stops_while_it_starts(servers: Servers) -> None:
+    process = servers.launch(servers.settings())
+    eventually(lambda: len(psutil.Process(process.pid).children()) >= 3)
+    processes = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    process.wait(timeout=60)
+    eventually(lambda: all_gone(processes))
+
+
+def fails(servers: Servers, settings: dict[str, dict[str, object]]) -> list[str]:
+    process = servers.launch(settings)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    return (servers.folder / "log").read_text().splitlines()
+
+
+def test_a_busy_port_is_said_in_one_line(servers: Servers) -> None:
+    settings = servers.settings()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings["listen"]["port"] = port = other.getsockname()[1]
+        assert fails(servers, settings) == [
+            f"port {port} of 127.0.0.1 is in use: stop what listens there, or use --port"
+        ]
+    assert not (servers.folder / "objects").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_one_line(servers: Servers) -> None:
+    (servers.folder / "file").touch()
+    settings = servers.settings()
+    settings["blockstore"]["local"] = {"root": str(servers.folder / "file" / "objects")}
+    assert fails(servers, settings) == [
+        f"cannot write to {servers.folder}/file/objects: Not a directory"
+    ]
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1"])
+def test_a_host_that_is_not_this_machine_is_said_in_one_line(servers: Servers, host: str) -> None:
+    (line,) = fails(servers, servers.settings(listen={"host": host}))
+    assert line.startswith("cannot listen at ")
+    assert host in line
+
+
+def test_an_application_that_cannot_start_ends_the_server_with_its_message(
+    servers: Servers,
+) -> None:
+    (servers.folder / "refuse").touch()
+    settings = servers.settings()
+    settings["blockstore"]["default_namespace_prefix"] = str(servers.folder)
+    assert fails(servers, settings)[-1] == "told to fail"
+
+
+def test_a_worker_that_cannot_come_back_is_tried_again(servers: Servers) -> None:
+    local: dict[str, object] = {"root": str(servers.folder / "objects")}
+    served = servers.serve(
+        blockstore={"local": local, "default_namespace_prefix": str(servers.folder)}
+    )
+    refuse = servers.folder / "refuse"
+    workers = served.worker_pids(2)
+    refuse.touch()
+    os.kill(min(workers), signal.SIGKILL)
+    eventually(lambda: served.log().count("could not start: told to fail") >= 2)
+    assert served.get("healthcheck").status_code == 200
+    refuse.unlink()
+    assert len(served.worker_pids(2)) == 2
+
+
+def test_data_in_memory_has_one_worker_and_says_so(servers: Servers) -> None:
+    served = servers.serve(database={"url": "memory://"})
+    (worker,) = served.worker_pids(1)
+    assert "data is kept in memory: there is one worker" in served.log()
+    assert [child.pid for child in served.processes() if _is_worker(child)] == [worker]
+    served.process.send_signal(signal.SIGHUP)  # its terminal was closed
+    assert served.wait() == 0
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    return "resource_tracker" not in " ".join(process.cmdline())

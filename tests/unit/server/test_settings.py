@@ -1,0 +1,211 @@
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from lakebed.block import AzureSettings, LocalSettings, MemorySettings, S3Settings
+from lakebed.server.config_files import load
+from lakebed.server.settings import ServerSettings, SettingsError, masked
+
+KEY: Final = "a secret key of the tests"
+KEYED: Final = {"LAKEBED_SERVER__AUTH__SECRET_KEY": KEY}
+
+
+def from_yaml(
+    tmp_path: Path, text: str, environment: Mapping[str, str] = KEYED, **flags: object
+) -> ServerSettings:
+    file = tmp_path / "lakebed.yaml"
+    file.write_text(text)
+    dotted = {key.replace("__", "."): value for key, value in flags.items()}
+    return load(file, environment=environment, flags=dotted)
+
+
+def problems_of(tmp_path: Path, text: str, **environment: str) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        from_yaml(tmp_path, text, KEYED | environment)
+    return caught.value.problems
+
+
+def test_the_defaults_need_only_a_key() -> None:
+    settings = load(environment=KEYED)
+    assert (settings.listen.host, settings.listen.port) == ("127.0.0.1", 8000)
+    assert (settings.workers, settings.processes.threads) == (2, 128)
+    assert settings.blockstore.block == LocalSettings(Path("data/objects"))
+    assert settings.auth.key() == KEY.encode()
+    with pytest.raises(SettingsError, match=r"auth.secret_key is missing"):
+        load(environment={})
+
+
+def test_each_source_has_the_word_over_the_one_before(tmp_path: Path) -> None:
+    text = "listen: {host: 127.0.0.2, port: 1}\nprocesses: {workers: 3}"
+    environment = KEYED | {"LAKEBED_SERVER__LISTEN__PORT": "2", "OTHER": "x"}
+    settings = from_yaml(tmp_path, text, environment)
+    assert (settings.listen.host, settings.listen.port) == ("127.0.0.2", 2)
+    assert settings.workers == 3
+    assert from_yaml(tmp_path, text, environment, listen__port=3).listen.port == 3
+
+
+def test_an_empty_file_or_section_sets_nothing(tmp_path: Path) -> None:
+    assert from_yaml(tmp_path, "") == load(environment=KEYED)
+    assert from_yaml(tmp_path, "listen:\n") == load(environment=KEYED)
+
+
+def test_every_type_is_read_from_the_environment(tmp_path: Path) -> None:
+    settings = load(
+        environment=KEYED
+        | {
+            "LAKEBED_SERVER__BLOCKSTORE__TYPE": "s3",
+            "LAKEBED_SERVER__BLOCKSTORE__S3__PATH_STYLE": "true",
+            "LAKEBED_SERVER__BLOCKSTORE__S3__ACCESS_KEY_ID": "123",
+            "LAKEBED_SERVER__BLOCKSTORE__LOCAL__ROOT": "/srv",
+            "LAKEBED_SERVER__LIMITS__STALL_SECONDS": "5",
+            "LAKEBED_SERVER__GC__GAP_SECONDS": "1.5e4",
+        }
+    )
+    assert settings.blockstore.block == S3Settings(access_key_id="123", path_style=True)
+    assert settings.blockstore.local == LocalSettings(Path("/srv"))
+    assert settings.limits.stall_seconds == 5.0
+    assert settings.gc.gap_seconds == 15000.0
+
+
+def test_an_unknown_key_is_an_error_that_says_where_and_suggests_the_right_one(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "lakebed.yaml"
+    prefix = "LAKEBED_SERVER__"
+    text = "listen: {prot: 1}\nserver: {workers: 2}\ns3: {acces_key_id: x}\nzzz: 1"
+    assert problems_of(tmp_path, text, LAKEBED_SERVER__LISTN__PORT="1") == [
+        f"{file}: there is no setting listen.prot: did you mean listen.port?",
+        f"{file}: there is no setting server.workers: did you mean processes.workers?",
+        f"{file}: there is no setting s3.acces_key_id: did you mean blockstore.s3.access_key_id?",
+        f"{file}: there is no setting zzz",
+        f"there is no variable {prefix}LISTN__PORT: did you mean {prefix}LISTEN__PORT?",
+    ]
+
+
+def test_a_wrong_type_says_what_was_expected_and_from_where(tmp_path: Path) -> None:
+    file = tmp_path / "lakebed.yaml"
+    text = "listen: {port: '80'}\nlogging: {level: loud}\ngc: 7\ndatabase: {url: 5}"
+    name = "variable LAKEBED_SERVER__PROCESSES__WORKERS"
+    found = problems_of(
+        tmp_path,
+        text,
+        LAKEBED_SERVER__PROCESSES__WORKERS="two",
+    )
+    assert sorted(found) == sorted(
+        [
+            f"{file}: gc is a section: settings belong below it",
+            f"listen.port: expected a whole number, not '80' (from {file})",
+            f"processes.workers: expected a whole number, not 'two' (from {name})",
+            f"logging.level: expected one of debug, info, warning, error, not 'loud' (from {file})",
+            f"database.url: expected a text (from {file})",
+        ]
+    )
+
+
+def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> None:
+    text = "blockstore: {type: azure, azure: {endpoint: 'http://127.0.0.1:1/x'}}"
+    assert problems_of(tmp_path, text) == ["blockstore.azure.account is missing"]
+    assert problems_of(tmp_path, "blockstore: {type: azure}") == [
+        "blockstore.type is azure: set blockstore.azure too"
+    ]
+    settings = from_yaml(tmp_path, "blockstore: {type: azure, azure: {account: a}}")
+    assert settings.blockstore.block == AzureSettings("a")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("listen.port", 0, "listen.port is 0"),
+        ("listen.port", 70000, "use 1 to 65535"),
+        ("processes.workers", 0, "processes.workers is 0"),
+        ("processes.workers", -1, "processes.workers is -1"),
+        ("limits.stall_seconds", math.nan, "limits.stall_seconds is nan"),
+        ("limits.stall_seconds", math.inf, "limits.stall_seconds is inf"),
+        ("limits.work_slots", 80, "left to refuse"),
+        ("limits.transfer_slots", 64, "left to refuse"),
+        ("limits.request_seconds", 900.0, "engine.grace_seconds (900) must be more"),
+        ("gc.gap_seconds", 1199.0, "at least twice engine.scan_limit_seconds"),
+        ("gc.min_age_seconds", 43199.0, "at least twice gc.link_seconds"),
+        ("gc.copy_window_seconds", 43201.0, "at least twice gc.copy_window_seconds"),
+        ("limits.transfer_seconds", 43201.0, "at least twice limits.transfer_seconds"),
+        ("auth.secret_key", "short", "16 characters"),
+        ("auth.secret_key_file", Path("/nowhere/key"), "No such file"),
+    ],
+)
+def test_settings_are_checked_against_each_other(key: str, value: object, complaint: str) -> None:
+    flags: dict[str, object] = {key: value}
+    with pytest.raises(SettingsError) as caught:
+        load(environment=KEYED, flags=flags)
+    assert complaint in str(caught.value)
+
+
+def test_times_of_seconds_are_possible(tmp_path: Path) -> None:
+    text = """
+    engine: {grace_seconds: 2, scan_limit_seconds: 1}
+    limits: {request_seconds: 1, transfer_seconds: 1}
+    gc: {gap_seconds: 2, min_age_seconds: 2, link_seconds: 1, presign_seconds: 1,
+         copy_window_seconds: 1, skew_seconds: 0}
+    """
+    assert from_yaml(tmp_path, text).gc.min_age_seconds == 2
+
+
+def test_the_key_may_be_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(f"{KEY}\n")
+    settings = load(environment={}, flags={"auth.secret_key_file": str(file)})
+    assert settings.auth.key() == KEY.encode()
+    with pytest.raises(SettingsError, match="not both"):
+        load(environment=KEYED, flags={"auth.secret_key_file": str(file)})
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="No such file"):
+        load(tmp_path / "missing.yaml", environment=KEYED)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(SettingsError, match="not UTF-8"):
+        load(tmp_path / "binary", environment=KEYED)
+    with pytest.raises(SettingsError, match="expected sections"):
+        from_yaml(tmp_path, "- 1")
+
+
+SECRET: Final = "hunter2-hunter2-hunter2"
+
+
+def test_no_secret_is_ever_shown(tmp_path: Path) -> None:
+    text = f"""
+    auth: {{secret_key: {SECRET}}}
+    database: {{url: 'postgresql://me:{SECRET}@{SECRET}@db:5432/x?sslpassword={SECRET}&a=b'}}
+    blockstore: {{s3: {{secret_access_key: {SECRET}, session_token: {SECRET}}},
+                  azure: {{account: a, account_key: {SECRET}}}}}
+    """
+    settings = from_yaml(tmp_path, text, {})
+    shown: dict[str, Any] = masked(settings)
+    assert SECRET not in yaml.safe_dump(shown) + repr(settings) + str(settings)
+    assert shown["database"]["url"] == "postgresql://me:********@db:5432/x?sslpassword=********&a=b"
+    assert shown["blockstore"]["s3"]["secret_access_key"] == "********"
+    assert shown["blockstore"]["azure"]["account"] == "a"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"auth: {{secret_key: [{SECRET}]}}",
+        f"database: {{url: {{x: {SECRET}}}}}",
+        f"auth: {{secret_key: {SECRET}\nlisten: [",
+        f'auth:\n  secret_key: "{SECRET}\n',
+    ],
+)
+def test_no_error_quotes_a_secret(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        from_yaml(tmp_path, text, {})
+    assert SECRET not in str(caught.value)
+
+
+def test_data_in_memory_forces_one_worker(tmp_path: Path) -> None:
+    assert from_yaml(tmp_path, "database: {url: 'memory://'}").workers == 1
+    settings = from_yaml(tmp_path, "blockstore: {type: memory}")
+    assert (settings.workers, settings.blockstore.block) == (1, MemorySettings())
