@@ -14,4 +14,5 @@ pytest_plugins = [
     "tests.fixtures.object_stores",
     "tests.fixtures.postgresql",
     "tests.fixtures.served",
+    "tests.fixtures.spark",
 ]

@@ -119,20 +119,17 @@ class Collector:
         prepared = yield from prepare(self.world, process)
         if prepared is None or not self.owns(prepared) or not self.is_latest(states):
             return False
-        clean = rules.due(states[0], clean_live(prepared), prepared.look)
-        optimized = rules.due(states[1], optimized_live(states[1], prepared), prepared.look)
-        self.compare(clean, optimized)
-        if self.meets_trouble():
-            return True  # a dry run
-        deleted = yield from self.sweep(prepared, clean)
         listed = yield from self.list_objects(prepared)
-        if self.meets_trouble() or not self.owns(prepared):
+        clean = self.judge_clean(states[0], prepared, listed)
+        optimized = self.judge_optimized(states[1], prepared, listed)
+        self.compare(candidates(clean), candidates(optimized))
+        if self.meets_trouble() or not self.is_latest(states):
+            return True  # a dry run, or one that others overtook
+        deleted = yield from self.sweep(prepared, rules.due(clean, prepared.look))
+        if self.meets_trouble() or not self.owns(prepared) or not self.is_latest(states):
             return False
-        if not self.is_latest(states):
-            return False
-        self.clean_state = self.judge_clean(prepared, listed, deleted)
-        self.optimized_state = self.judge_optimized(prepared, listed, deleted)
-        self.compare(candidates(self.clean_state), candidates(self.optimized_state))
+        self.clean_state = self.advance(states[0], prepared, clean, deleted)
+        self.optimized_state = self.advance(states[1], prepared, optimized, deleted)
         return True
 
     def forget_state_of_others(self) -> None:
@@ -182,24 +179,27 @@ class Collector:
             return None
         return rules.stored_object(path, size=1, mtime_us=mtime)
 
+    @staticmethod
     def judge_clean(
-        self, prepared: Preparation, listed: dict[str, StoredObject], deleted: set[str]
-    ) -> State:
+        state: State | None, prepared: Preparation, listed: dict[str, StoredObject]
+    ) -> list[Judged]:
         judged = rules.judge(
             listed.values(),
             committed=all_named(prepared),
             held=prepared.held,
-            state=self.clean_state,
+            state=state,
             look=prepared.look,
         )
-        return self.advance(self.clean_state, prepared, judged, deleted)
+        return list(judged)
 
+    @staticmethod
     def judge_optimized(
-        self, prepared: Preparation, listed: dict[str, StoredObject], deleted: set[str]
-    ) -> State:
-        state = self.optimized_state
+        state: State | None, prepared: Preparation, listed: dict[str, StoredObject]
+    ) -> list[Judged]:
         looked = list(listed.values())
-        if state is not None and rules.may_optimize(state, prepared.repository_uids):
+        if state is not None and rules.may_optimize(
+            state.repository_uids, prepared.repository_uids
+        ):
             in_open = [one for one in looked if not rules.is_closed(one, state)]
             looked = list(rules.looked_at(state, in_open))
         judged = rules.judge(
@@ -209,14 +209,14 @@ class Collector:
             state=state,
             look=prepared.look,
         )
-        return self.advance(state, prepared, judged, deleted)
+        return list(judged)
 
     @staticmethod
     def advance(
-        state: State | None, prepared: Preparation, judged: object, deleted: set[str]
+        state: State | None, prepared: Preparation, judged: list[Judged], deleted: set[str]
     ) -> State:
         return rules.next_state(
-            judged,  # type: ignore[arg-type]
+            judged,
             deleted=deleted,
             repository_uids=prepared.repository_uids,
             commits={str(number) for number in prepared.commits},
@@ -247,19 +247,11 @@ def all_named(prepared: Preparation) -> set[str]:
 
 
 def optimized_named(state: State | None, prepared: Preparation) -> set[str]:
-    if state is None or not rules.may_optimize(state, prepared.repository_uids):
+    if state is None or not rules.may_optimize(state.repository_uids, prepared.repository_uids):
         return all_named(prepared)
     new = [paths for number, paths in prepared.commits.items() if str(number) not in state.commits]
     return set().union(*new) | rules.saved_commit_named(state)
 
 
-def clean_live(prepared: Preparation) -> set[str]:
-    return all_named(prepared) | prepared.held
-
-
-def optimized_live(state: State | None, prepared: Preparation) -> set[str]:
-    return optimized_named(state, prepared) | prepared.held
-
-
-def candidates(state: State) -> list[Judged]:
-    return [one for one in state.objects.values() if one.verdict is Verdict.CANDIDATE]
+def candidates(judged: list[Judged]) -> list[Judged]:
+    return [one for one in judged if one.verdict is Verdict.CANDIDATE]

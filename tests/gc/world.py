@@ -9,11 +9,12 @@ that the checks notice. Time is a number of ticks.
 import random
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lakebed.gc.paths import ObjectPath
 
-Pause = int | None
-"""How long an operation waits before its next step; None: as long as chance will have it."""
+Pause = Any
+"""How many ticks an operation waits before its next step; None: as long as chance will have it."""
 
 Steps = Generator[Pause, None, bool]
 

@@ -18,6 +18,7 @@ from lakebed.formats import AddressType
 REPOSITORIES: Final = "repos/"
 
 _TIME_MAX: Final = (1 << 64) - 1
+_PARTITION: Final = re.compile(r"([0-9a-f]{16})-[0-9a-f]{12}")
 _PATH: Final = re.compile(
     r"repos/([0-9a-f]+)/branches/([^/]+)/([0-9a-f]{16})-[0-9a-f]{12}/([0-9a-f]{16})[0-9a-f]{20}"
 )
@@ -42,6 +43,12 @@ class ObjectPath:
             return None
         repository_uid, branch, made, issued = match.groups()
         return cls(repository_uid, branch, _TIME_MAX - int(made, 16), int(issued, 16))
+
+
+def partition_made_us(name: str) -> int | None:
+    """Return when a partition was made; None if it is none."""
+    match = _PARTITION.fullmatch(name)
+    return None if match is None else _TIME_MAX - int(match[1], 16)
 
 
 def branches_folder(repository_uid: str) -> str:

@@ -106,13 +106,17 @@ def stored_object(path: str, *, size: int, mtime_us: int) -> StoredObject | None
     return StoredObject(path, size, max(parts.issued_us, mtime_us), parts.made_us)
 
 
-def may_optimize(state: State | None, repository_uids: AbstractSet[str]) -> bool:
+def may_optimize(known_uids: AbstractSet[str] | None, repository_uids: AbstractSet[str]) -> bool:
     """Whether a run may go by what the state tells, and not read all commits again.
 
     Refs that were restored brought commits along that name objects of an earlier repository. The
     state may know those commits, from before their objects counted as this repository's.
+
+    Args:
+        known_uids: Whose objects the run before looked at; None: there was none.
+        repository_uids: Whose objects this one looks at.
     """
-    return state is not None and repository_uids <= state.repository_uids
+    return known_uids is not None and repository_uids <= known_uids
 
 
 def is_closed(stored: StoredObject, state: State) -> bool:
@@ -120,16 +124,12 @@ def is_closed(stored: StoredObject, state: State) -> bool:
     return stored.made_us < state.closed_before_us
 
 
-def due(state: State | None, live: AbstractSet[str], look: Look) -> list[Judged]:
-    """Return the earlier candidates that this run deletes."""
-    earlier = state.objects.values() if state is not None else ()
+def due(judged: Iterable[Judged], look: Look) -> list[Judged]:
+    """Return the candidates that this run deletes: those that an earlier one found, long ago."""
     return [
-        judged
-        for judged in earlier
-        if judged.verdict is Verdict.CANDIDATE
-        and judged.stored.path not in live
-        and judged.found_us is not None
-        and look.began_us - judged.found_us >= look.gap_us
+        one
+        for one in judged
+        if one.found_us is not None and look.began_us - one.found_us >= look.gap_us
     ]
 
 

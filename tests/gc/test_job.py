@@ -1,0 +1,207 @@
+"""Runs over a real storage: what goes, what stays, seen by looking at the storage."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakebed.formats.gc_state import state_path
+from lakebed.gc.errors import (
+    ExecutorFailed,
+    InvalidOption,
+    NotQuiet,
+    NotTheOwner,
+    Overtaken,
+    TooMuchGarbage,
+)
+from lakebed.gc.job import Job, Options, open_storage
+from lakebed.gc.states import SavedState
+from lakebed.graveler.model import BranchID
+from lakebed.graveler.moves import MergeRequest
+from tests.gc.lakes import DEV, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+DEV_2 = BranchID("dev-2")
+WORK = BranchID("work")
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession) -> Iterator[GCLake]:
+    with local_lake(tmp_path, spark) as lake:
+        yield lake
+
+
+def test_what_goes_and_what_stays(lake: GCLake) -> None:
+    graveler, catalog = lake.lake.graveler, lake.lake.catalog
+    graveler.create_branch(REPOSITORY, DEV_2, MAIN)
+    graveler.create_branch(REPOSITORY, WORK, MAIN)
+    stays, goes = set(), set()
+    # Committed, then deleted, dropped by a hard reset, or merged from a branch that is gone.
+    stays |= {lake.upload("a", "1"), lake.upload("b", "2")}
+    first = lake.commit()
+    lake.delete("a")
+    stays.add(lake.upload("c", "3"))
+    lake.commit()
+    graveler.hard_reset(REPOSITORY, MAIN, first)
+    stays.add(lake.upload("merged", "4", WORK))
+    lake.commit(WORK)
+    graveler.merge(REPOSITORY, WORK, MAIN, MergeRequest(committer="ann", message="m"))
+    goes.add(lake.upload("never committed", "5", WORK))
+    graveler.delete_branch(REPOSITORY, WORK)
+    # Staged; overwritten; identical to what is committed; deleted but shared by a copy.
+    goes.add(lake.upload("d", "6", DEV))
+    stays.add(lake.upload("d", "7", DEV))
+    goes.add(lake.upload("e", "8", DEV_2))
+    lake.delete("e", DEV_2)
+    stays.add(lake.upload("shared", "9", DEV_2))
+    catalog.copies.copy(REPOSITORY, DEV_2, b"shared", b"copy")
+    lake.delete("shared", DEV_2)
+    goes.add(lake.upload("b", "2"))
+    lake.upload("b", "2")
+    goes |= lake.stored() - stays - goes - lake.named("b")
+    # Files of others in the namespace.
+    namespace = lake.lake.repository.namespace
+    uid = lake.lake.repository.unique_id
+    strangers = [
+        namespace.address(path)
+        for path in (f"repos/{uid}/branches/main/notes.txt", f"repos/{uid}0/branches/x/y/z", "mine")
+    ]
+    for address in strangers:
+        lake.lake.block.put(address, [b"mine"])
+    everything = lake.stored()
+
+    assert lake.run().waiting == 0  # all is young
+    lake.later(24 * 9)
+    link = catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
+    lake.lake.block.put(link.address, [b"linked"])
+    dry = lake.run(Options(dry_run=True))
+    assert (dry.mode, dry.waiting, dry.due) == ("optimized", len(goes), 0)
+    look = lake.run()
+    assert (look.waiting, look.due, look.deleted) == (len(goes), 0, 0)
+    assert lake.stored() == everything | {str(link.address)}
+    too_soon = lake.run()
+    assert (too_soon.waiting, too_soon.deleted) == (len(goes), 0)
+    lake.later()
+    swept = lake.run()
+    assert (swept.mode, swept.deleted, swept.waiting, swept.failed) == (
+        "optimized",
+        len(goes),
+        0,
+        0,
+    )
+    assert everything - lake.stored() == goes
+    assert lake.lake.block.exists(link.address)
+    assert all(lake.lake.block.exists(address) for address in strangers)
+    assert lake.lake.text(first, b"a") == "1"
+    assert lake.lake.text("main", b"merged") == "4"
+
+
+def test_optimized_runs_read_and_list_what_is_new(lake: GCLake) -> None:
+    old = [lake.upload(f"old/{number}", str(number)) for number in range(20)]
+    lake.commit()
+    held = lake.upload("staged", "s")
+    lake.later(24 * 9)
+    clean = lake.run()
+    assert (clean.mode, clean.looked_at, clean.ranges_read) == ("clean", 21, 1)
+    lake.delete("staged")
+    new = lake.upload("new", "n")
+    lake.commit()
+    lake.later(24 * 9)
+    look = lake.run()
+    # The new object, and the one that was staged when its partition was closed.
+    assert (look.mode, look.looked_at, look.committed, look.waiting) == ("optimized", 2, 1, 1)
+    lake.later()
+    assert lake.run().deleted == 1
+    assert lake.stored() == {*old, new}
+    assert held not in lake.stored()
+    again = lake.run(Options(clean=True))
+    assert (again.mode, again.looked_at, again.committed, again.waiting) == ("clean", 21, 21, 0)
+
+
+def test_a_quiet_repository_is_cleaned_at_once(lake: GCLake) -> None:
+    kept = lake.upload("a", "1")
+    lake.upload("b", "2")
+    lake.delete("b")
+    link = lake.lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
+    with pytest.raises(NotQuiet, match="1 uploads are open"):
+        lake.run(Options(assume_quiet=True))
+    lake.later(24)
+    lake.lake.catalog.links.clean(lake.lake.repository)
+    summary = lake.run(Options(assume_quiet=True))
+    assert (summary.deleted, lake.stored()) == (1, {kept})
+    assert not lake.lake.block.exists(link.address)
+
+
+def test_a_repository_that_is_not_quiet(lake: GCLake) -> None:
+    lake.upload("a", "1")
+    lake.delete("a")
+    before = lake.stored()
+
+    class Busy(LocalServer):
+        def prepare(self, unique_id: str) -> object:  # type: ignore[override]
+            lake.lake.upload(b"meanwhile", "2")
+            return super().prepare(unique_id)
+
+    server = Busy(lake.lake)
+    job = Job(lake.spark, server, open_storage(server, lake.settings))
+    with pytest.raises(NotQuiet, match="somebody writes"):
+        job.run(Options(assume_quiet=True))
+    assert before < lake.stored()
+
+
+def test_a_repository_made_again_while_a_run_is_under_way(lake: GCLake) -> None:
+    garbage = lake.upload("a", "1")
+    lake.delete("a")
+    lake.later(24 * 9)
+    lake.run()
+    lake.later()
+    server = LocalServer(lake.lake)
+    storage = open_storage(server, lake.settings)
+    stale = replace(storage, repository_uid="0" * 32)
+    with pytest.raises(NotTheOwner):
+        stale.check_owner()
+    job = Job(lake.spark, server, storage)
+    job._storage = storage
+    job._sources = replace(job._sources, storage=stale)
+    with pytest.raises(ExecutorFailed, match="made again"):
+        job.run(Options())
+    assert garbage in lake.stored()
+
+
+def test_younger_objects_than_the_server_allows(lake: GCLake) -> None:
+    with pytest.raises(InvalidOption, match="allows a least age of 86700 seconds"):
+        lake.run(Options(min_age_seconds=60))
+
+
+def test_two_runs_at_once(lake: GCLake) -> None:
+    storage = open_storage(LocalServer(lake.lake), lake.settings)
+    before = SavedState.read(storage)
+    lake.run()
+    with pytest.raises(Overtaken):
+        before.check_latest()
+    state = SavedState.read(storage).state
+    assert state is not None
+    with pytest.raises(Overtaken):
+        before.replace(state)
+    assert storage.block.exists(storage.namespace.address(state_path(storage.repository_uid)))
+
+
+def test_the_brake_stops_a_run_before_it_deletes(
+    lake: GCLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakebed.gc.rules.BRAKE_OBJECTS_MIN", 1)
+    for number in range(3):
+        lake.upload(str(number), str(number))
+        lake.delete(str(number))
+    lake.upload("kept", "kept")
+    before = lake.stored()
+    lake.later(24 * 9)
+    lake.run()
+    lake.later()
+    with pytest.raises(TooMuchGarbage, match="3 of 4 objects"):
+        lake.run()
+    assert lake.stored() == before
+    assert lake.run(Options(max_share=0.8)).deleted == 3
