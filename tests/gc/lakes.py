@@ -11,17 +11,19 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakebed.block import LocalSettings, open_block
-from lakebed.block.settings import BlockSettings
+from lakebed.block import BlockSettings, BlockStore, LocalSettings, Namespace, open_block
+from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.formats.gc_files import GCRunID
-from lakebed.gc.job import Job, Options, open_storage
+from lakebed.gc.job import Job, Options
 from lakebed.gc.server import Server
+from lakebed.gc.storage import open_storage
 from lakebed.gc.summary import Summary
 from lakebed.graveler.commit import CommitRequest
-from lakebed.graveler.model import BranchID, RepositoryID, UniqueID
-from lakebed.kv import open_store
-from tests.unit.catalog.lakes import DEV, MAIN, REPOSITORY, Lake, make_lake
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.model import BranchID, UniqueID
+from lakebed.kv import Store, open_store
+from tests.unit.catalog.lakes import DEV, MAIN, REPOSITORY, Lake, TurnableClock
 
 HOUR = 3600.0
 
@@ -94,20 +96,26 @@ class GCLake:
         """The addresses of all objects below ``repos/``."""
         return set(self.lake.stored())
 
-    def named(self, path: str, branch: BranchID = MAIN) -> set[str]:
-        """The address that a path of a branch stands for."""
-        return {str(self.lake.catalog.objects.stat(REPOSITORY, branch, path.encode()).address)}
+
+def gc_lake(
+    store: Store, block: BlockStore, settings: BlockSettings, spark: SparkSession, *, namespace: str
+) -> GCLake:
+    """A new repository with the branches main and dev."""
+    clock, times = TurnableClock(), CatalogSettings()
+    graveler = Graveler(store, block, runtime=clock)
+    catalog = Catalog(graveler, store, block, clock, times)
+    graveler.repositories.create(REPOSITORY, Namespace.parse(namespace), committer="ann")
+    graveler.create_branch(REPOSITORY, DEV, MAIN)
+    lake = Lake(store, block, clock, times, graveler, catalog, REPOSITORY)
+    return GCLake(lake, settings, spark)
 
 
 @contextmanager
 def local_lake(folder: Path, spark: SparkSession) -> Iterator[GCLake]:
     """A repository on the local disk."""
     settings = LocalSettings(folder / "objects")
-    with (
-        open_store(f"sqlite:///{folder}/lake.db") as store,
-        open_block(settings) as block,
-    ):
-        yield GCLake(make_lake(store, block, CatalogSettings()), settings, spark)
+    with open_store(f"sqlite:///{folder}/lake.db") as store, open_block(settings) as block:
+        yield gc_lake(store, block, settings, spark, namespace="local://lake/data")
 
 
-__all__ = ["DEV", "MAIN", "REPOSITORY", "GCLake", "RepositoryID", "local_lake"]
+__all__ = ["DEV", "MAIN", "REPOSITORY", "GCLake", "LocalServer", "gc_lake", "local_lake"]

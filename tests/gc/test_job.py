@@ -16,8 +16,9 @@ from lakebed.gc.errors import (
     Overtaken,
     TooMuchGarbage,
 )
-from lakebed.gc.job import Job, Options, open_storage
+from lakebed.gc.job import Job, Options
 from lakebed.gc.states import SavedState
+from lakebed.gc.storage import open_storage
 from lakebed.graveler.model import BranchID
 from lakebed.graveler.moves import MergeRequest
 from tests.gc.lakes import DEV, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
@@ -57,11 +58,11 @@ def test_what_goes_and_what_stays(lake: GCLake) -> None:
     goes.add(lake.upload("e", "8", DEV_2))
     lake.delete("e", DEV_2)
     stays.add(lake.upload("shared", "9", DEV_2))
-    catalog.copies.copy(REPOSITORY, DEV_2, b"shared", b"copy")
+    catalog.copies.copy(REPOSITORY, DEV_2, b"copy", source_ref="dev-2", source_path=b"shared")
     lake.delete("shared", DEV_2)
     goes.add(lake.upload("b", "2"))
-    lake.upload("b", "2")
-    goes |= lake.stored() - stays - goes - lake.named("b")
+    stays.add(lake.upload("f", "10"))
+    lake.commit()
     # Files of others in the namespace.
     namespace = lake.lake.repository.namespace
     uid = lake.lake.repository.unique_id

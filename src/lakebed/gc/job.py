@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from lakebed.block import BlockSettings, Namespace, ObjectNotFound
-from lakebed.formats import OWNER_PATH, decode_owner
+from lakebed.block import ObjectNotFound
 from lakebed.formats.gc_files import MANIFEST_NAME, GCFileKind, GCManifest, decode_gc_manifest
 from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCResultKind, GCState
 from lakebed.gc import rules, sweep
@@ -56,45 +56,27 @@ class Options:
     max_share: float = MAX_SHARE
 
 
-def new_session(master: str = "local[*]") -> SparkSession:
+def new_session(master: str | None = None) -> SparkSession:
     """Start Spark, or return the session that is there.
 
-    With a master of its own on this machine, it listens on loopback only and has no web page.
+    On this machine alone, it listens on loopback only and has no web page.
+
+    Args:
+        master: The Spark to run on; None: as ``spark-submit`` was told, else this machine.
     """
     # Executors would take whatever Python comes first in PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = (
-        SparkSession.builder.master(master)
-        .appName("lakebed gc")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
+    builder = SparkSession.builder.appName("lakebed gc").config(
+        "spark.ui.showConsoleProgress", "false"
     )
+    told = SparkConf().get("spark.master") if master is None else master
+    master = told or "local[*]"
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.config("spark.driver.host", "127.0.0.1").config(
-            "spark.driver.bindAddress", "127.0.0.1"
-        )
-    return builder.getOrCreate()
-
-
-def open_storage(server: Server, settings: BlockSettings) -> Storage:
-    """Return the storage of the server's repository.
-
-    Raises:
-        WrongStorage: The settings lead elsewhere.
-        ServerError: The server refused, or did not answer.
-        BlockError: The storage refused or failed.
-    """
-    namespace = Namespace.parse(server.storage_namespace())
-    storage = Storage(settings, namespace, "")
-    address = namespace.address(OWNER_PATH)
-    try:
-        owner = decode_owner(storage.block.read(address), file=str(address))
-    except ObjectNotFound as error:
-        raise WrongStorage(
-            f"there is no {address} here: this is not the storage that the server writes to"
-        ) from error
-    return replace(storage, repository_uid=owner.unique_id)
+        for name in ("spark.driver.host", "spark.driver.bindAddress"):
+            builder = builder.config(name, "127.0.0.1")
+        builder = builder.config("spark.ui.enabled", "false")
+    return builder.master(master).getOrCreate()
 
 
 class Job:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakebed.block import BlockStore, Namespace
 from lakebed.gc.paths import branches_folder, partition_made_us
-from lakebed.gc.reading import Batches, Transform, rows
+from lakebed.gc.reading import Batches, Transform, rows, texts
 from lakebed.gc.rules import stored_object
 from lakebed.gc.storage import Storage
 
@@ -38,7 +38,7 @@ def branches(storage: Storage) -> Transform:
         for row in rows(batches):
             folder = branches_folder(row["repository_uid"])
             for name in folders(storage.block, storage.namespace.folder(folder)):
-                yield pa.RecordBatch.from_pydict({"folder": [f"{folder}{name}/"]})
+                yield texts("folder", [f"{folder}{name}/"])
 
     return read
 
@@ -55,7 +55,7 @@ def partitions(storage: Storage, closed_before_us: int) -> Transform:
                     continue
                 if made_us < closed_before_us:
                     break  # so are all that follow, which are older
-                yield pa.RecordBatch.from_pydict({"folder": [f"{folder}{name}/"]})
+                yield texts("folder", [f"{folder}{name}/"])
 
     return read
 

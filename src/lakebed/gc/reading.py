@@ -4,7 +4,7 @@ Each function here returns one for `DataFrame.mapInArrow`: from rows that name f
 hold. The storage is read by Lakebed's own drivers, so Spark needs no connectors.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -85,7 +85,7 @@ def ranges_of(storage: Storage) -> Transform:
             address = storage.namespace.address(metarange_path(found))
             data = storage.block.read(address)
             refs = decode_metarange(data, found, file=str(address)).refs
-            yield pa.RecordBatch.from_pydict({"range_id": [str(ref.range_id) for ref in refs]})
+            yield texts("range_id", [ref.range_id for ref in refs])
 
     return read
 
@@ -128,6 +128,11 @@ def _as_batches(paths: pa.ChunkedArray) -> Batches:
     """Yield paths in batches, but those of imported objects, which nobody lists."""
     own = paths.filter(pc.starts_with(paths, REPOSITORIES))
     yield from pa.table([own], schema=_PATHS).to_batches(max_chunksize=_ROWS_MAX)
+
+
+def texts(name: str, values: Sequence[str]) -> pa.RecordBatch:
+    """Return a batch of one column; also where it is empty, its type is known."""
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=[name])
 
 
 def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

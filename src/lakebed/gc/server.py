@@ -1,5 +1,6 @@
 """The server, as far as garbage collection needs it."""
 
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -37,10 +38,21 @@ class Server:
         """
         return str(self._ask("GET", "")["storage_namespace"])
 
+    def metarange(self, ref: str) -> str:
+        """Return the metarange of the commit at a ref; raises as `storage_namespace`."""
+        query = {"amount": "1"}
+        found = self._ask("GET", f"/refs/{quote(ref, safe='')}/commits", query)
+        return str(found["results"][0]["meta_range_id"])
+
     def min_age_seconds(self) -> int:
         """Return the least age of garbage; raises as `storage_namespace`."""
         answer = self._request("GET", "config/garbage-collection", None, None)
         return int(answer["grace_period"])
+
+    def now(self) -> float:
+        """Return what time it is there, to the second; raises as `storage_namespace`."""
+        response = self._send("GET", "healthcheck", None, None)
+        return parsedate_to_datetime(response.headers["Date"]).timestamp()
 
     def prepare(self, unique_id: str) -> GCRunID:
         """Let the server write down all that is in use; raises as `storage_namespace`.
@@ -74,17 +86,29 @@ class Server:
     def _request(
         self, method: str, path: str, query: dict[str, str] | None, body: dict[str, Any] | None
     ) -> dict[str, Any]:
+        answer = _json(self._send(method, path, query, body))
+        if not isinstance(answer, dict):
+            raise ServerError(f"the server answered {method} {path} with something unexpected")
+        return answer
+
+    def _send(
+        self, method: str, path: str, query: dict[str, str] | None, body: dict[str, Any] | None
+    ) -> httpx.Response:
         try:
             response = self._http.request(method, path, params=query, json=body)
         except httpx.HTTPError as error:
             raise ServerError(f"the server does not answer: {error}") from error
-        try:
-            answer = response.json()
-        except ValueError:
-            answer = {}
         if not response.is_success:
-            reason = answer.get("message") or response.reason_phrase
-            raise ServerError(f"the server refused {method} {path}: {reason}")
-        if not isinstance(answer, dict):
-            raise ServerError(f"the server answered {method} {path} with something unexpected")
-        return answer
+            answer = _json(response)
+            reason = answer.get("message") if isinstance(answer, dict) else None
+            raise ServerError(
+                f"the server refused {method} {path}: {reason or response.reason_phrase}"
+            )
+        return response
+
+
+def _json(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None

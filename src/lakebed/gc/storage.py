@@ -1,12 +1,20 @@
 """The storage of one repository, as the driver and every executor open it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
-from lakebed.block import Address, BlockSettings, BlockStore, Namespace, open_block
+from lakebed.block import (
+    Address,
+    BlockSettings,
+    BlockStore,
+    Namespace,
+    ObjectNotFound,
+    open_block,
+)
 from lakebed.formats import OWNER_PATH, decode_owner
 from lakebed.formats.gc_files import GCRunID, gc_path
-from lakebed.gc.errors import NotTheOwner
+from lakebed.gc.errors import NotTheOwner, WrongStorage
+from lakebed.gc.server import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,26 @@ class Storage:
         owner = decode_owner(self.block.read(address), file=str(address))
         if owner.unique_id != self.repository_uid:
             raise NotTheOwner(str(self.namespace), self.repository_uid, owner.unique_id)
+
+
+def open_storage(server: Server, settings: BlockSettings) -> Storage:
+    """Return the storage of the server's repository.
+
+    Raises:
+        WrongStorage: The settings lead elsewhere.
+        ServerError: The server refused, or did not answer.
+        BlockError: The storage refused or failed.
+    """
+    namespace = Namespace.parse(server.storage_namespace())
+    storage = Storage(settings, namespace, "")
+    address = namespace.address(OWNER_PATH)
+    try:
+        owner = decode_owner(storage.block.read(address), file=str(address))
+    except ObjectNotFound as error:
+        raise WrongStorage(
+            f"there is no {address} here: this is not the storage that the server writes to"
+        ) from error
+    return replace(storage, repository_uid=owner.unique_id)
 
 
 @cache

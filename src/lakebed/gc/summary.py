@@ -7,8 +7,15 @@ from typing import Any
 
 from lakebed.block import ObjectNotFound
 from lakebed.formats.gc_files import GCRunID
-from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile
+from lakebed.formats.gc_state import (
+    GC_RESULT_SCHEMAS,
+    SUMMARY_NAME,
+    GCResultFile,
+    GCResultKind,
+    decode_result,
+)
 from lakebed.gc.listing import folders
+from lakebed.gc.parts import add_up
 from lakebed.gc.storage import Storage
 
 
@@ -69,3 +76,16 @@ def run_ids(storage: Storage) -> Iterator[GCRunID]:
     parent = storage.namespace.folder(f"_lakebed/gc/{storage.repository_uid}/runs")
     for name in folders(storage.block, parent):
         yield GCRunID(name)
+
+
+def counts_by_branch(storage: Storage, summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return how many objects of each branch a run found to be what, by branch."""
+    run_id = GCRunID(summary["run_id"])
+    tables = [GC_RESULT_SCHEMAS[GCResultKind.COUNTS].empty_table()]
+    for file in summary["counts"]:
+        address = storage.file(run_id, file["name"])
+        data = storage.block.read(address)
+        table = decode_result(data, GCResultKind.COUNTS, file["content_id"], file=str(address))
+        tables = [add_up([*tables, table], ["branch", "verdict", "stage"])]
+    found: list[dict[str, Any]] = add_up(tables, ["branch", "verdict"]).to_pylist()
+    return sorted(found, key=lambda each: (each["branch"], each["verdict"]))
