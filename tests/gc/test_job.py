@@ -1,18 +1,18 @@
 """Runs over a real storage: what goes, what stays, seen by looking at the storage."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from lakebed.formats import OWNER_PATH, Owner, encode_owner
+from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import state_path
 from lakebed.gc.errors import (
     ExecutorFailed,
     InvalidOption,
     NotQuiet,
-    NotTheOwner,
     Overtaken,
     TooMuchGarbage,
 )
@@ -142,7 +142,7 @@ def test_a_repository_that_is_not_quiet(lake: GCLake) -> None:
     before = lake.stored()
 
     class Busy(LocalServer):
-        def prepare(self, unique_id: str) -> object:  # type: ignore[override]
+        def prepare(self, unique_id: str) -> GCRunID:
             lake.lake.upload(b"meanwhile", "2")
             return super().prepare(unique_id)
 
@@ -159,16 +159,20 @@ def test_a_repository_made_again_while_a_run_is_under_way(lake: GCLake) -> None:
     lake.later(24 * 9)
     lake.run()
     lake.later()
-    server = LocalServer(lake.lake)
-    storage = open_storage(server, lake.settings)
-    stale = replace(storage, repository_uid="0" * 32)
-    with pytest.raises(NotTheOwner):
-        stale.check_owner()
-    job = Job(lake.spark, server, storage)
-    job._storage = storage
-    job._sources = replace(job._sources, storage=stale)
-    with pytest.raises(ExecutorFailed, match="made again"):
+
+    class Reborn(LocalServer):
+        def prepare(self, unique_id: str) -> GCRunID:
+            run_id = super().prepare(unique_id)
+            owner = encode_owner(Owner("installation", REPOSITORY, "another"))
+            address = lake.lake.repository.namespace.address(OWNER_PATH)
+            lake.lake.block.put(address, [owner])
+            return run_id
+
+    server = Reborn(lake.lake)
+    job = Job(lake.spark, server, open_storage(server, lake.settings))
+    with pytest.raises(ExecutorFailed, match="deleted and made again") as caught:
         job.run(Options())
+    assert caught.value.error == "lakebed.gc.errors.NotTheOwner"
     assert garbage in lake.stored()
 
 

@@ -17,11 +17,24 @@ from lakebed.formats import AddressType
 
 REPOSITORIES: Final = "repos/"
 
-_TIME_MAX: Final = (1 << 64) - 1
-_PARTITION: Final = re.compile(r"([0-9a-f]{16})-[0-9a-f]{12}")
-_PATH: Final = re.compile(
-    r"repos/([0-9a-f]+)/branches/([^/]+)/([0-9a-f]{16})-[0-9a-f]{12}/([0-9a-f]{16})[0-9a-f]{20}"
+TIME_MAX: Final = (1 << 64) - 1
+"""What times of partitions are counted down from."""
+
+_PARTITION: Final = re.compile(r"(fff[0-9a-f]{13})-[0-9a-f]{12}")
+OBJECT_PATTERN: Final = (
+    r"repos/([0-9a-f]+)/branches/([^/]+)"
+    r"/(fff[0-9a-f]{13})-[0-9a-f]{12}/(000[0-9a-f]{13})[0-9a-f]{20}"
 )
+"""What the paths of objects look like, for every dialect of regular expressions.
+
+Times are before the year 2112, so that they fit into columns of numbers.
+"""
+
+MADE_FROM: Final = -66
+ISSUED_FROM: Final = -36
+"""Where, counted from the end of a path, the 16 digits of each time begin."""
+
+_PATH: Final = re.compile(OBJECT_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +55,13 @@ class ObjectPath:
         if match is None:
             return None
         repository_uid, branch, made, issued = match.groups()
-        return cls(repository_uid, branch, _TIME_MAX - int(made, 16), int(issued, 16))
+        return cls(repository_uid, branch, TIME_MAX - int(made, 16), int(issued, 16))
 
 
 def partition_made_us(name: str) -> int | None:
     """Return when a partition was made; None if it is none."""
     match = _PARTITION.fullmatch(name)
-    return None if match is None else _TIME_MAX - int(match[1], 16)
+    return None if match is None else TIME_MAX - int(match[1], 16)
 
 
 def branches_folder(repository_uid: str) -> str:
