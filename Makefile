@@ -13,7 +13,7 @@ SEEDS ?= 10000
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install format lint typecheck layers check tests test test-long simulate bench-kv bench-committed bench-engine proto lock clean
+.PHONY: help install quickstart format lint typecheck layers check tests test test-long simulate bench-kv bench-committed bench-engine bench-api proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -31,11 +31,21 @@ $(VENV)/.installed: requirements/dev.txt pyproject.toml | $(filter .uv/bin/uv,$(
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
+# Only what a server needs to run: installed in seconds, without the test servers.
+.quickstart/.installed: requirements/run.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .quickstart
+	$(UV) pip sync --quiet --python .quickstart/bin/python --require-hashes requirements/run.txt
+	$(UV) pip install --quiet --python .quickstart/bin/python --no-deps --editable .
+	touch $@
+
 # Azurite, a server that tests use. No scripts of packages are run.
 node_modules/.installed: package.json package-lock.json .npmrc
 	@command -v npm >/dev/null || { echo "the test servers need Node: there is no program npm" >&2; exit 1; }
 	npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
+
+quickstart: .quickstart/.installed ## start a server with everything in ./data, ready to try
+	@.quickstart/bin/lakebed quickstart $(ARGS)
 
 format: install ## rewrite the sources in the project's format
 	ruff format .
@@ -61,9 +71,10 @@ test: check tests ## what CI runs: every check and every test
 test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep)
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest -n $(WORKERS) --dist worksteal --timeout 3600
 
-simulate: install ## run every simulation over SEEDS seeds
+simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.explore --seeds $(SEEDS) \
-		tests.simulation.scenarios tests.simulation.engine tests.simulation.repositories
+		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
+		tests.simulation.scenarios
 
 bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
 	$(BIN)/python -m benchmarks.kv
@@ -73,6 +84,9 @@ bench-committed: install ## the same for committed metadata
 
 bench-engine: install ## the same for the engine: commits, writers beside them, listings
 	$(BIN)/python -m benchmarks.engine
+
+bench-api: install ## the same for the REST API
+	$(BIN)/python -m benchmarks.api
 
 proto: install ## generate the protobuf code from the .proto files
 	$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
@@ -85,6 +99,9 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--output-file requirements/run.txt pyproject.toml
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

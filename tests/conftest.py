@@ -14,5 +14,6 @@ pytest_plugins = [
     "tests.fixtures.object_stores",
     "tests.fixtures.postgresql",
     "tests.fixtures.served",
+    "tests.fixtures.s3_gateway",  # which imports the one before
     "tests.fixtures.spark",
 ]

@@ -424,7 +424,7 @@ def test_metadata_files(lake: Lake) -> None:
     )
     ranges = pq.read_table(io.BytesIO(bytes(served))).to_pylist()
     assert [row["count"] for row in ranges] == [1]
-    range_id = ranges[0]["id"]
+    range_id = ranges[0]["range_id"]
     assert api.get_range(lake.name, range_id).location.endswith(f"{range_id}.parquet")
     with pytest.raises(NotFoundException):
         api.get_range(lake.name, "0" * 64)
@@ -457,11 +457,11 @@ def test_dump_and_restore(lake: Lake, lakebed: LakebedServer) -> None:
     lake.client.internal_api.restore_refs(lake.name, restore)  # the same again: done already
 
 
-def _done(status: Callable[[], Any]) -> Any:
+def _done(status: Callable[[], Any], field: str = "done") -> Any:
     until = time.monotonic() + 30
     while time.monotonic() < until:
         found = status()
-        if found.done:
+        if getattr(found, field):
             return found
         time.sleep(0.05)
     raise AssertionError("the task does not end")
@@ -554,3 +554,28 @@ def test_what_is_not_there_yet_says_so(lake: Lake) -> None:
             call()
         assert status_of(missing) == 501
         assert "not there yet" in missing.value.body
+
+
+def test_preparation_for_garbage_collection(lake: Lake) -> None:
+    lake.put("committed")
+    lake.commit()
+    lake.put("staged")
+    api = lake.client.internal_api
+    page = api.prepare_garbage_collection_uncommitted(lake.name)
+    assert page.gc_uncommitted_location.startswith(lake.namespace)
+    assert not page.continuation_token
+    commits = api.prepare_garbage_collection_commits(lake.name)
+    assert commits.gc_commits_location.startswith(lake.namespace)
+    task = api.prepare_garbage_collection_commits_async(lake.name)
+
+    status = api.prepare_garbage_collection_commits_status
+    done = _done(lambda: status(lake.name, task.id), "completed")
+    assert done.result.run_id
+    with pytest.raises(ApiException) as wrong:
+        api.prepare_garbage_collection_uncommitted(
+            lake.name,
+            prepare_gc_uncommitted_request=sdk.PrepareGCUncommittedRequest(
+                continuation_token="nonsense"
+            ),
+        )
+    assert status_of(wrong) == 400

@@ -1,4 +1,4 @@
-"""Sees every write to repositories as it is applied, and knows what must never be."""
+"""Sees every write as it is applied, and knows what must never be of repositories."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -10,12 +10,14 @@ from lakebed.block import Address, ETag, Namespace, ObjectNotFound, PutResult
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.formats import OWNER_PATH, decode_owner
 from lakebed.graveler.keys import CLAIMS, GRAVELER, REPOSITORIES
+from lakebed.graveler.model import RepositoryID, UniqueID, repository_partition
 from lakebed.graveler.removal import ACTIVE, DELETING, INITIAL, RepositoryRecord
 from lakebed.kv import Predicate, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
 from lakebed.testing.simulator import Simulation
+from tests.simulation.truth import Truth
 
 ABSENT_STATE: Final = 0
 # From one record under a name to the next, as (unique id, state); the unique id stays where both
@@ -38,27 +40,34 @@ class Span:
     unique_id: str
     state: int
     namespace: Namespace
-    creator: str
-    """The actor that made the first record with this unique id."""
+    creator: object
+    """The task that made the first record with this unique id."""
     since: int
     until: int = 1 << 60
+
+    @property
+    def partition(self) -> bytes:
+        return repository_partition(RepositoryID(self.name), UniqueID(self.unique_id))
 
     def meets(self, began: int, ended: int) -> bool:
         return self.since <= ended and self.until >= began
 
 
 class WatchedStore(MemoryStore):
-    """Tells of every write to the partition of repositories and claims."""
+    """Tells of every write that is applied."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(
+        self, runtime: Runtime, tell: Callable[[bytes, bytes, bytes | None], None]
+    ) -> None:
         super().__init__(runtime)
-        self.changed: Callable[[], None] = lambda: None
+        self._tell = tell
+        """Given partition, key and value; None: it is deleted."""
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
         result = super().set(partition, key, value, version=version)
-        self._tell(partition)
+        self._tell(partition, key, value)
         return result
 
     def set_if(
@@ -71,61 +80,73 @@ class WatchedStore(MemoryStore):
         version: Version | None = None,
     ) -> Version:
         result = super().set_if(partition, key, value, predicate, version=version)
-        self._tell(partition)
+        self._tell(partition, key, value)
         return result
 
     def delete(self, partition: bytes, key: bytes) -> None:
         super().delete(partition, key)
-        self._tell(partition)
+        self._tell(partition, key, None)
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
         super().delete_if(partition, key, predicate)
-        self._tell(partition)
+        self._tell(partition, key, None)
+
+    def drop_partition(self, partition: bytes) -> None:
+        keys = list(self._partitions.get(partition, ()))
+        super().drop_partition(partition)
+        for key in keys:
+            self._tell(partition, key, None)
 
     def partitions(self) -> list[bytes]:
         return sorted(self._partitions)
 
-    def _tell(self, partition: bytes) -> None:
-        if partition == GRAVELER:
-            self.changed()
-
 
 class WatchedBlock(MemoryBlockStore):
-    """Tells of every object that was written."""
+    """Tells when an owner object was written."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, tell: Callable[[], None]) -> None:
         super().__init__(runtime)
-        self.changed: Callable[[], None] = lambda: None
+        self._tell = tell
 
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         result = super().put(address, chunks)
-        self.changed()
+        self._written(address)
         return result
 
     def create(self, address: Address, data: bytes) -> ETag:
         result = super().create(address, data)
-        self.changed()
+        self._written(address)
         return result
 
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
         result = super().replace(address, data, etag)
-        self.changed()
+        self._written(address)
         return result
+
+    def _written(self, address: Address) -> None:
+        if address.path.endswith(OWNER_PATH):
+            self._tell()
 
 
 class Monitor:
     """What was when, and what should not have been."""
 
     def __init__(self, simulation: Simulation, runtime: Runtime) -> None:
-        self.store = WatchedStore(runtime)
-        self.block = WatchedBlock(runtime)
-        self.store.changed = self.look
-        self.block.changed = self.look
+        self.store = WatchedStore(runtime, self._applied)
+        self.block = WatchedBlock(runtime, self.look)
+        self.truth = Truth(simulation, self.violation, self.is_there)
+        self.namespaces: dict[bytes, Namespace] = {}
+        """By partition, of all repositories that ever were."""
         self.violations: list[str] = []
         self.spans: list[Span] = []
         self.deletes_under_way: Counter[str] = Counter()
         self._simulation = simulation
         self._current: dict[str, Span] = {}
+
+    def _applied(self, partition: bytes, key: bytes, value: bytes | None) -> None:
+        self.truth.applied(partition, key, value)
+        if partition == GRAVELER:
+            self.look()
 
     def look(self) -> None:
         """Compare what is there with what was there, and with the rules."""
@@ -152,6 +173,15 @@ class Monitor:
         """All records that there were under a name, at some moment from one step to another."""
         return [span for span in self.spans if span.name == name and span.meets(began, ended)]
 
+    def is_there(self, partition: bytes) -> bool:
+        """Whether a repository has a record, in any state, that makes this partition its own."""
+        return any(span.partition == partition for span in self._current.values())
+
+    def active_partitions(self, name: str, began: int, ended: int) -> list[bytes]:
+        """The partitions of a repository that was active at some moment meanwhile."""
+        spans = self.at(name, began, ended)
+        return [span.partition for span in spans if span.state == ACTIVE]
+
     def active_throughout(self, began: int, ended: int) -> list[Span]:
         return [
             span
@@ -174,16 +204,18 @@ class Monitor:
         if before:
             before.until = self._simulation.step
             del self._current[name]
+        if before and not after:
+            self.truth.disown(before.partition)
         if after:
             self.spans.append(after)
+            self.namespaces[after.partition] = after.namespace
             self._current[name] = after
 
     def _span(self, name: str, record: RepositoryRecord | None, before: Span | None) -> Span | None:
         if record is None:
             return None
         message = record.message
-        current = self._simulation._current
-        creator = current.actor.name if current else ""
+        creator: object = self._simulation.current_task
         if before is not None and before.unique_id == message.unique_id:
             creator = before.creator
         return Span(

@@ -11,7 +11,7 @@ from lakebed.kv import KeyNotFound, Store, Version
 from lakebed.kv.errors import OutcomeUnknown
 from lakebed.kv.wrappers.retries import RetryingStore, _Write
 from lakebed.runtime import Runtime
-from lakebed.testing.explore import first_failure
+from lakebed.testing.explore import first_failure, load, spread
 from lakebed.testing.simulator import Simulation
 from tests.simulation.scenarios import BROKEN, SCENARIOS, outcomes_hold
 
@@ -124,3 +124,12 @@ def test_a_failure_says_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> Non
         "replay: python -m lakebed.testing.explore"
         f" tests.simulation.scenarios:naive_counter --seed {failure.seed}"
     )
+
+
+def test_runs_are_spread_over_scenarios_by_their_shares() -> None:
+    names = [*load("tests.simulation.scenarios"), "tests.simulation.whole:all"]
+    plan = spread(names, 1000, first=7)
+    assert sum(len(seeds) for seeds in plan.values()) == 1000
+    assert {len(plan[name]) for name in names[:3]} <= {142, 143}
+    assert len(plan["tests.simulation.whole:all"]) in {571, 572}
+    assert all(seeds.start == 7 for seeds in plan.values())

@@ -13,25 +13,18 @@ from lakebed.errors import LakebedError
 from lakebed.testing.explore import first_failure
 from lakebed.testing.scheduler import Actor
 from lakebed.testing.simulator import Simulation
-from tests.simulation.repositories import (
-    BROKEN,
+from tests.simulation.checks import check_quiet
+from tests.simulation.play import Mix, begin, play
+from tests.simulation.repositories import BROKEN, MIXES, PLACES, SCENARIOS
+from tests.simulation.world import (
     MAIN,
-    NAMES,
-    PLACES,
-    SCENARIOS,
     SURELY_PAST_GRACE_SECONDS,
-    TOKENS,
     Body,
-    Mix,
     Parts,
     Process,
     World,
-    begin,
-    quiet,
-    run,
-    write,
+    entry,
 )
-from tests.simulation.repositories import repositories_hold as hold
 
 ResultT = TypeVar("ResultT")
 
@@ -48,24 +41,20 @@ def test_a_broken_rule_is_found_out(name: str) -> None:
     mix, parts = BROKEN[name]
     for seed in range(400):
         try:
-            hold(seed, mix, parts)
+            play(seed, mix, parts)
         except AssertionError as error:
             assert type(error) is AssertionError, "found by the monitor, not by a crash"  # noqa: PT017
             return
     pytest.fail(f"{name} was not found out")
 
 
-@pytest.mark.parametrize("mix", [NAMES, PLACES, TOKENS], ids=["names", "places", "tokens"])
+@pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
 def test_the_scenarios_reach_what_they_are_about(mix: Mix) -> None:
     """A scenario in which nothing is ever created, refused or uncertain proves nothing."""
     told: Counter[str] = Counter()
-    slow = 0
     for seed in range(20):
-        world = hold(seed, mix, Parts())
-        told += world.told
-        slow += world.slow
+        told += play(seed, mix).told
     assert told.keys() >= {"created", "deleted", "not found", "NotUnique", "StoreUnavailable"}
-    assert slow < 5, "strays are allowed after slow requests: they must not be the rule"
 
 
 # One death at every step: of a creation, of a deletion, of a pass of the Cleaner
@@ -99,19 +88,17 @@ class KillsAt(Simulation):
 
 
 def create_one(world: World, process: Process) -> None:
-    process.repositories.create("apples", world.namespaces[0], committer="victim")
+    process.lake.repositories.create("apples", world.namespaces[0], committer="victim")
 
 
 def delete_one(world: World, process: Process) -> None:
     world.monitor.deletes_under_way["apples"] += 1
-    process.repositories.delete(world.names[0])
+    process.lake.repositories.delete(world.names[0])
 
 
 def clean_all(world: World, process: Process) -> None:
     """Delete a repository in use, and clean up after it."""
-    repository = process.repositories.get(world.names[0])
-    branch = process.branches.get(repository, MAIN)
-    write(world, process, repository, branch)
+    process.lake.put(world.names[0], MAIN, entry(b"a", "w1"))
     delete_one(world, process)
     for _ in range(5):
         process.cleaner.run_once()
@@ -123,14 +110,12 @@ def clean_all(world: World, process: Process) -> None:
 def test_a_death_at_any_step_blocks_nothing_and_leaves_nothing(
     body: Body, begin_with: int, *, after: bool
 ) -> None:
-    mix = replace(PLACES, begin_with=begin_with)
     deaths = 0
     for at in range(1, 200):
         simulation = KillsAt(at, after=after)
-        world = World(simulation, mix, Parts())
-        run(world, {"begin": begin})
-        run(world, {"victim": body})
-        run(world, {"quiet": quiet})
+        world = begin(simulation, replace(PLACES, begin_with=begin_with), Parts())
+        world.run({"victim": [body]})
+        check_quiet(world)
         if simulation.calls < at:
             break  # it was over before it could die
         deaths += 1

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.server import telemetry
@@ -22,6 +23,8 @@ from lakebed.server.multipart_form import form_file
 from lakebed.server.preflight import CannotStart
 from lakebed.server.process import serve
 from lakebed.server.settings import ServerSettings, SettingsError
+
+DOWNLOAD_BYTES: Final = 4 << 30
 
 
 class App:
@@ -43,10 +46,10 @@ class App:
         if isinstance(answer, bytes):
             start(status, [("Content-Length", str(len(answer)))])
             return [answer]
-        start(status, [])
+        start(status, [("Content-Length", str(DOWNLOAD_BYTES))])
         return answer
 
-    def _answer(  # noqa: PLR0911 - one for each path
+    def _answer(  # noqa: C901, PLR0911 - one for each path
         self, environ: WSGIEnvironment
     ) -> bytes | Iterator[bytes]:
         name, _, argument = environ["PATH_INFO"].strip("/").partition("/")
@@ -77,6 +80,9 @@ class App:
             case "download":
                 self._admission.admit_transfer(trace)
                 return self._download(argument)
+            case "break":
+                self._admission.admit_transfer(trace)
+                return self._break_off()
             case "crash":
                 raise ZeroDivisionError
         raise BodyError
@@ -98,15 +104,22 @@ class App:
         open_mark = self._folder / f"{name}.open"
         open_mark.touch()
         try:
-            for _ in range(100_000):
-                yield b"x" * 65536
+            for _ in range(DOWNLOAD_BYTES >> 16):
+                yield b"x" * (1 << 16)
         finally:
             open_mark.unlink()
 
+    def _break_off(self) -> Iterator[bytes]:
+        yield b"x"
+        raise ZeroDivisionError
+
 
 def create(settings: ServerSettings) -> WSGIApplication:
-    if (Path(settings.blockstore.default_namespace_prefix or "/nowhere") / "refuse").exists():
+    orders = Path(settings.blockstore.default_namespace_prefix or "/nowhere")
+    if (orders / "refuse").exists():
         raise SettingsError(["told to fail"])
+    if (orders / "die").exists():
+        os._exit(7)
     return Envelope(App(settings))
 
 

@@ -23,7 +23,7 @@ from lakebed.graveler.model import BranchID, Repository, RepositoryID
 from lakebed.graveler.staging.values import encode
 from lakebed.kv import Store, open_store
 from lakebed.workers import BuildWorkers, WorkerDied
-from tests.simulation.engine import entry
+from tests.simulation.world import entry
 
 LAKE = RepositoryID("lake")
 MAIN = BranchID("main")

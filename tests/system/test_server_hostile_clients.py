@@ -22,7 +22,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             "work_slots": 8,
             "transfer_slots": 64,
             "header_seconds": 2,
-            "stall_seconds": 2,
+            "stall_seconds": 4,
         },
     )
     servers.end()
@@ -79,7 +79,7 @@ def test_a_body_that_stops_anywhere_leaves_nothing(served: Served, framing: str,
     before = completed(served, kind)
     cuts = range(0, len(body) - len(b"--\r\n0\r\n\r\n"), 5)
     for cut in cuts:
-        connection = served.connect(request(f"{kind}/cut", *headers, body=body[:cut]))
+        connection = served.connect(request(f"{kind}/cut{cut}", *headers, body=body[:cut]))
         if how == "half-closed":
             connection.shutdown(socket.SHUT_WR)
             assert answer_of(connection) == (400, b"body_cut")
@@ -89,8 +89,8 @@ def test_a_body_that_stops_anywhere_leaves_nothing(served: Served, framing: str,
             connection.close()
     if how == "half-closed":
         eventually(lambda: completed(served, kind) >= before + len(cuts))
-    eventually(lambda: in_progress(served) == 1)
-    assert list(served.objects.iterdir()) == []
+    # Drafts are there for as long as requests are under way; what became visible would stay.
+    eventually(lambda: in_progress(served) == 1 and not list(served.objects.iterdir()))
 
 
 def metric(served: Served, name: str) -> float:
@@ -171,14 +171,13 @@ def test_slow_clients_do_not_keep_others_waiting(served: Served) -> None:
             wire = request(f"raw/slow{number}", "Content-Length: 100", body=b"a")
             slow = served.connect(wire[:20] if number % 2 else wire)
             stack.enter_context(slow)
-        eventually(lambda: in_progress(served) == 51)
+        eventually(lambda: in_progress(served) >= 40)
         begun = time.monotonic()
         with ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(lambda _: served.get("slow/0.01").status_code, range(64)))
         assert answers == [200] * 64
         assert time.monotonic() - begun < 20
-    eventually(lambda: in_progress(served) == 1)
-    assert list(served.objects.iterdir()) == []
+    eventually(lambda: in_progress(served) == 1 and not list(served.objects.iterdir()))
 
 
 def test_idle_connections_do_not_keep_others_out(served: Served) -> None:
@@ -208,6 +207,39 @@ def test_a_client_that_takes_nothing_of_a_download_is_cut_off(served: Served) ->
         eventually(lambda: not (served.objects / "stalled.open").exists())
 
 
+def test_a_client_that_stops_in_a_body_is_cut_off(served: Served) -> None:
+    stopped = [
+        served.connect(request(f"{kind}/stopped{number}", *headers, body=body[:number]))
+        for kind, headers, body in FRAMINGS.values()
+        for number in range(10)
+    ]
+    with ThreadPoolExecutor(1) as pool:
+        # Of the same address, at the same time, longer than a stall; but it has not stopped.
+        slow = pool.submit(served.get, "slow/6")
+        for connection in stopped:
+            assert answer_of(connection) == (400, b"body_cut")
+        assert slow.result().text == "done"
+    assert in_progress(served) == 1
+    assert list(served.objects.iterdir()) == []
+
+
+def test_a_client_that_is_slow_but_goes_on_is_not_cut_off(served: Served) -> None:
+    with served.connect(request("raw/steady", "Content-Length: 8")) as connection:
+        for _ in range(8):
+            time.sleep(0.8)
+            connection.sendall(b"x")
+        assert answer_of(connection) == (200, b"8")
+    (served.objects / "steady").unlink()
+
+
+def test_an_answer_that_fails_on_the_way_is_seen_to_break_off(served: Served) -> None:
+    for _ in range(70):  # more than there are slots
+        with pytest.raises(httpx.RemoteProtocolError):
+            served.get("break")
+    assert in_progress(served) == 1
+    assert "an answer broke off" in served.log()
+
+
 def test_what_is_too_much_is_refused_at_once(served: Served) -> None:
     before = metric(served, 'lakebed_http_refused_total{slot="work"}')
     with ThreadPoolExecutor(40) as pool:
@@ -227,7 +259,7 @@ def test_an_answer_carries_the_id_of_the_log(served: Served) -> None:
     insane = served.get("pid", headers={"X-Request-ID": 'a "b"'}).headers["X-Request-ID"]
     assert given == "mine-1"
     assert len({drawn, given, insane}) == 3
-    wanted = [f'"request_id": "{request_id}"' for request_id in (drawn, given, insane)]
+    wanted = [f'"request_id":"{request_id}"' for request_id in (drawn, given, insane)]
     eventually(lambda: all(each in served.log() for each in wanted))
 
 

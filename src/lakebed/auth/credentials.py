@@ -54,7 +54,7 @@ class Credentials:
         self._records = Records(store, CREDENTIALS, AUTH)
         self._index = Records(store, USER_CREDENTIALS, AUTH)
 
-    def create(self, user: str, pair_given: KeyPair | None = None) -> NewCredential:
+    def create(self, user: str, given: KeyPair | None = None) -> NewCredential:
         """Make an access key for a user; its secret is told this once.
 
         Raises:
@@ -64,7 +64,7 @@ class Credentials:
             OutcomeUnknown: The access key may have been made.
         """
         unique_id = UniqueID(self._users.live(user).message.unique_id)
-        new = self.draw(UserID(user), pair_given)
+        new = self.draw(UserID(user), given)
         predicate = self._free(new.access_key_id)
         line = pb.UserCredential(user_unique_id=unique_id, created_us=new.created_us)
         self._index.set(pair(user, new.access_key_id), line)

@@ -109,19 +109,16 @@ class Entities(ABC, Generic[MessageT, EntityT]):
             OutcomeUnknown: It may have been deleted, or be gone with some of its traces left, which
                 count for nothing.
         """
-        try:
-            for _ in range(TRIES):
-                record = self._find(name)
-                if record is None:
-                    raise self.missing(name)
-                if record.message.deleting:
-                    self._finish(name, record)
-                    raise self.missing(name)
-                with suppress(PredicateFailed):
-                    self._mark(record)
-                    return
-        finally:
-            self._changed()
+        for _ in range(TRIES):
+            record = self._find(name)
+            if record is None:
+                raise self.missing(name)
+            if record.message.deleting:
+                self._finish(name, record)
+                raise self.missing(name)
+            with suppress(PredicateFailed):
+                self._mark(record)
+                return
         raise AuthTooManyTries(f"deleting {self.noun} {name}", TRIES)
 
     def delete_creation(self, name: str, unique_id: UniqueID) -> None:
@@ -210,9 +207,10 @@ class Entities(ABC, Generic[MessageT, EntityT]):
             PredicateFailed: The record was changed since it was read; nothing was done.
         """
         record.message.deleting = True
-        version = self._records.set_if(record.name, record.message, record.predicate)
-        # Gone from here on, also for those who ask this process.
-        self._changed()
+        try:
+            version = self._records.set_if(record.name, record.message, record.predicate)
+        finally:
+            self._changed()
         self._finish(record.name.decode(), Record(record.name, record.message, version))
 
     def _finish(self, name: str, marked: Record[MessageT]) -> None:

@@ -23,45 +23,45 @@ from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Kind, Record, Records
 
-RightMessageT = TypeVar("RightMessageT", pb.User, pb.Group, pb.Policy)
-LeftT = TypeVar("LeftT")
-RightT = TypeVar("RightT")
+TargetMessageT = TypeVar("TargetMessageT", pb.User, pb.Group, pb.Policy)
+SourceT = TypeVar("SourceT")
+TargetT = TypeVar("TargetT")
 
 _CHUNK: Final = 256
 
 
-class Relations(Generic[MessageT, LeftT, RightMessageT, RightT]):
-    """The relations between the entities of one kind (left) and those of another (right)."""
+class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
+    """The relations from the entities of one kind (sources) to those of another (targets)."""
 
     def __init__(
         self,
         store: Store,
         kind: Kind[pb.Relation],
-        left: Entities[MessageT, LeftT],
-        right: Entities[RightMessageT, RightT],
+        source: Entities[MessageT, SourceT],
+        target: Entities[TargetMessageT, TargetT],
         *,
         changed: Changed,
     ) -> None:
         self._records = Records(store, kind, AUTH)
-        self._left: Entities[MessageT, LeftT] = left
-        self._right: Entities[RightMessageT, RightT] = right
+        self._source: Entities[MessageT, SourceT] = source
+        self._target: Entities[TargetMessageT, TargetT] = target
         self._changed = changed
 
-    def add(self, left: str, right: str) -> None:
+    def add(self, source: str, target: str) -> None:
         """Relate two entities; if they are already, fine.
 
         Raises:
             AuthNotFound: One of them is not there.
             OutcomeUnknown: They may have been related.
         """
-        self._check_names(left, right)
-        name = pair(left, right)
+        self._check_names(source, target)
+        name = pair(source, target)
         try:
             for _ in range(TRIES):
                 found = self._records.find(name)
                 wanted = pb.Relation(
-                    left_unique_id=self._left.live(left).message.unique_id,
-                    right_unique_id=self._right.live(right).message.unique_id,
+                    source_unique_id=self._source.live(source).message.unique_id,
+                    target_unique_id=self._target.live(target).message.unique_id,
                 )
                 if found is not None and found.message == wanted:
                     return
@@ -71,117 +71,117 @@ class Relations(Generic[MessageT, LeftT, RightMessageT, RightT]):
                     return
         finally:
             self._changed()
-        raise AuthTooManyTries(f"relating {left} and {right}", TRIES)
+        raise AuthTooManyTries(f"relating {source} and {target}", TRIES)
 
-    def remove(self, left: str, right: str) -> None:
+    def remove(self, source: str, target: str) -> None:
         """End the relation of two entities; if there is none, fine.
 
         Raises:
             AuthNotFound: One of them is not there.
             OutcomeUnknown: The relation may have been ended.
         """
-        self._left.live(left)
-        self._right.live(right)
+        self._source.live(source)
+        self._target.live(target)
         try:
-            self._records.delete(pair(left, right))
+            self._records.delete(pair(source, target))
         finally:
             self._changed()
 
-    def rights_of(
-        self, left: str, *, prefix: str = "", after: str = "", amount: int = 100
-    ) -> Page[RightT]:
+    def targets_of(
+        self, source: str, *, prefix: str = "", after: str = "", amount: int = 100
+    ) -> Page[TargetT]:
         """Return what an entity is related to, in order of the names.
 
         Raises:
             AuthNotFound: It is not there.
         """
-        unique_id = UniqueID(self._left.live(left).message.unique_id)
-        return page_of(self.all_rights_of(left, unique_id, prefix=prefix, after=after), amount)
+        unique_id = UniqueID(self._source.live(source).message.unique_id)
+        return page_of(self.all_targets_of(source, unique_id, prefix=prefix, after=after), amount)
 
-    def lefts_of(
-        self, right: str, *, prefix: str = "", after: str = "", amount: int = 100
-    ) -> Page[LeftT]:
-        """Return what is related to an entity, in order of the names.
+    def sources_of(
+        self, target: str, *, prefix: str = "", after: str = "", amount: int = 100
+    ) -> Page[SourceT]:
+        """Return what an entity is the target of, in order of the names.
 
         There is no index for this direction: it scans the relations of everyone.
 
         Raises:
             AuthNotFound: It is not there.
         """
-        unique_id = self._right.live(right).message.unique_id
+        unique_id = self._target.live(target).message.unique_id
         records = (
             record
             for record in self._records.scan(prefix=prefix.encode(), start=behind(after.encode()))
-            if parted(record.name)[1] == right
+            if parted(record.name)[1] == target
         )
-        lefts = (
-            self._left.entity(parted(record.name)[0], message)
+        sources = (
+            self._source.entity(parted(record.name)[0], message)
             for record, message, _ in self._alive(records)
-            if record.message.right_unique_id == unique_id
+            if record.message.target_unique_id == unique_id
         )
-        return page_of(lefts, amount)
+        return page_of(sources, amount)
 
-    def all_rights_of(
-        self, left: str, unique_id: UniqueID, *, prefix: str = "", after: str = ""
-    ) -> Iterator[RightT]:
+    def all_targets_of(
+        self, source: str, unique_id: UniqueID, *, prefix: str = "", after: str = ""
+    ) -> Iterator[TargetT]:
         """Iterate over what one creation of an entity is related to."""
-        begin = pairs_of(left)
+        begin = pairs_of(source)
         records = self._records.scan(
             prefix=begin + prefix.encode(), start=begin + behind(after.encode())
         )
         for record, _, message in self._alive(records):
-            if record.message.left_unique_id == unique_id:
-                yield self._right.entity(parted(record.name)[1], message)
+            if record.message.source_unique_id == unique_id:
+                yield self._target.entity(parted(record.name)[1], message)
 
-    def prune_left(self, left: str, unique_id: UniqueID) -> None:
-        """Remove the relations of an entity on the left that is no more."""
-        for record in self._records.scan(prefix=pairs_of(left)):
-            if record.message.left_unique_id == unique_id:
+    def prune_source(self, source: str, unique_id: UniqueID) -> None:
+        """Remove the relations from an entity that is no more."""
+        for record in self._records.scan(prefix=pairs_of(source)):
+            if record.message.source_unique_id == unique_id:
                 self._remove(record)
 
-    def prune_right(self, right: str, unique_id: UniqueID) -> None:
-        """Remove the relations of an entity on the right that is no more."""
+    def prune_target(self, target: str, unique_id: UniqueID) -> None:
+        """Remove the relations to an entity that is no more."""
         for record in self._records.scan():
-            if parted(record.name)[1] == right and record.message.right_unique_id == unique_id:
+            if parted(record.name)[1] == target and record.message.target_unique_id == unique_id:
                 self._remove(record)
 
     def _alive(
         self, records: Iterable[Record[pb.Relation]]
-    ) -> Iterator[tuple[Record[pb.Relation], MessageT, RightMessageT]]:
+    ) -> Iterator[tuple[Record[pb.Relation], MessageT, TargetMessageT]]:
         """The relations that count, each with the records of its ends; the dead are removed."""
         rest = iter(records)
         while chunk := list(islice(rest, _CHUNK)):
-            lefts, rights = self._ends(chunk)
+            sources, targets = self._ends(chunk)
             for record in chunk:
-                left, right = parted(record.name)
-                left_message, right_message = lefts.get(left), rights.get(right)
+                source, target = parted(record.name)
+                source_message, target_message = sources.get(source), targets.get(target)
                 if (
-                    left_message is not None
-                    and right_message is not None
-                    and left_message.unique_id == record.message.left_unique_id
-                    and right_message.unique_id == record.message.right_unique_id
+                    source_message is not None
+                    and target_message is not None
+                    and source_message.unique_id == record.message.source_unique_id
+                    and target_message.unique_id == record.message.target_unique_id
                 ):
-                    yield record, left_message, right_message
+                    yield record, source_message, target_message
                 else:
                     with suppress(OutcomeUnknown):  # the next who meets it may remove it
                         self._remove(record)
 
     def _ends(
         self, chunk: Sequence[Record[pb.Relation]]
-    ) -> tuple[dict[str, MessageT], dict[str, RightMessageT]]:
+    ) -> tuple[dict[str, MessageT], dict[str, TargetMessageT]]:
         """The records at both ends, read after the relations were."""
         names = [parted(record.name) for record in chunk]
         return (
-            self._left.live_messages(left for left, _ in names),
-            self._right.live_messages(right for _, right in names),
+            self._source.live_messages(source for source, _ in names),
+            self._target.live_messages(target for _, target in names),
         )
 
-    def _check_names(self, left: str, right: str) -> None:
+    def _check_names(self, source: str, target: str) -> None:
         """What cannot be a name is never there, and is not looked for."""
-        if not is_name(left):
-            raise self._left.missing(left)
-        if not is_name(right):
-            raise self._right.missing(right)
+        if not is_name(source):
+            raise self._source.missing(source)
+        if not is_name(target):
+            raise self._target.missing(target)
 
     def _remove(self, record: Record[pb.Relation]) -> None:
         with suppress(PredicateFailed):  # written anew, or gone

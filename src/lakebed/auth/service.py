@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from lakebed.auth.cache import AuthSettings, Cache
 from lakebed.auth.credentials import Credentials
-from lakebed.auth.entities import page_of
-from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, Denied
+from lakebed.auth.entities import TRIES, page_of
+from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, AuthTooManyTries, Denied
 from lakebed.auth.groups import Groups
 from lakebed.auth.keys import (
     GROUP_POLICIES,
@@ -60,11 +60,11 @@ class AuthService:
     policies: Policies
     credentials: Credentials
     memberships: Relations[pb.User, User, pb.Group, Group]
-    """Of users (left) in groups (right)."""
+    """From users to groups."""
     user_policies: Relations[pb.User, User, pb.Policy, Policy]
-    """Policies attached to users."""
+    """From users to policies attached to them."""
     group_policies: Relations[pb.Group, Group, pb.Policy, Policy]
-    """Policies attached to groups."""
+    """From groups to policies attached to them."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class AuthService:
             email: Its mail address, which its commits will name.
 
         Raises:
-            AlreadySetUp: There is a first administrator, or someone else just makes one.
+            AlreadySetUp: There is a first administrator, perhaps since a moment ago.
             InvalidName: The name or the access key id cannot be one.
             AuthInvalid: The given secret cannot be one.
             OutcomeUnknown: It may have been done. If not, another call can do it.
@@ -198,16 +198,16 @@ class AuthService:
 
     def _prune_user(self, user: str, unique_id: UniqueID) -> None:
         self.credentials.prune(user, unique_id)
-        self.memberships.prune_left(user, unique_id)
-        self.user_policies.prune_left(user, unique_id)
+        self.memberships.prune_source(user, unique_id)
+        self.user_policies.prune_source(user, unique_id)
 
     def _prune_group(self, group: str, unique_id: UniqueID) -> None:
-        self.memberships.prune_right(group, unique_id)
-        self.group_policies.prune_left(group, unique_id)
+        self.memberships.prune_target(group, unique_id)
+        self.group_policies.prune_source(group, unique_id)
 
     def _prune_policy(self, policy: str, unique_id: UniqueID) -> None:
-        self.user_policies.prune_right(policy, unique_id)
-        self.group_policies.prune_right(policy, unique_id)
+        self.user_policies.prune_target(policy, unique_id)
+        self.group_policies.prune_target(policy, unique_id)
 
     def _forget(self) -> None:
         for cache in (self._known, self._sessions, self._rules):
@@ -235,8 +235,21 @@ class AuthService:
         user_id, unique_id = user
         return Rules(self._effective(user_id, unique_id), user_id)
 
-    def _effective(self, user: str, unique_id: UniqueID) -> Iterator[Policy]:
-        """The policies of one creation of a user and of its groups; some may come twice."""
-        yield from self.user_policies.all_rights_of(user, unique_id)
-        for group in self.memberships.all_rights_of(user, unique_id):
-            yield from self.group_policies.all_rights_of(group.id, group.unique_id)
+    def _effective(self, user: str, unique_id: UniqueID) -> list[Policy]:
+        """The policies of one creation of a user and of its groups; some may come twice.
+
+        They come from many keys. Read once, a policy that is moved meanwhile, from one group to
+        another, could be missed in both, and it may be one that denies; so they are read until
+        two readings agree.
+        """
+        latest = list(self._collect(user, unique_id))
+        for _ in range(TRIES):
+            before, latest = latest, list(self._collect(user, unique_id))
+            if latest == before:
+                return latest
+        raise AuthTooManyTries(f"reading the policies of {user}", TRIES)
+
+    def _collect(self, user: str, unique_id: UniqueID) -> Iterator[Policy]:
+        yield from self.user_policies.all_targets_of(user, unique_id)
+        for group in self.memberships.all_targets_of(user, unique_id):
+            yield from self.group_policies.all_targets_of(group.id, group.unique_id)

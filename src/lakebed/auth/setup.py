@@ -201,7 +201,7 @@ class Setup:
             self._replace(attempt, GROUPS, name.encode(), group)
             for policy_name in attached:
                 relation = pb.Relation(
-                    left_unique_id=groups[name], right_unique_id=policies[policy_name]
+                    source_unique_id=groups[name], target_unique_id=policies[policy_name]
                 )
                 self._replace(attempt, GROUP_POLICIES, pair(name, policy_name), relation)
         return groups
@@ -211,7 +211,7 @@ class Setup:
         new, unique_id = attempt.credential, attempt.user_unique_id
         user = pb.User(unique_id=unique_id, created_us=new.created_us, email=attempt.email)
         self._replace(attempt, USERS, new.user_id.encode(), user)
-        membership = pb.Relation(left_unique_id=unique_id, right_unique_id=admins)
+        membership = pb.Relation(source_unique_id=unique_id, target_unique_id=admins)
         self._replace(attempt, USER_GROUPS, pair(new.user_id, ADMINS), membership)
         line = pb.UserCredential(user_unique_id=unique_id, created_us=new.created_us)
         self._replace(attempt, USER_CREDENTIALS, pair(new.user_id, new.access_key_id), line)

@@ -17,6 +17,7 @@ _ACTION: Final = re.compile(r"\*|[a-z]+:[A-Za-z0-9*?]+")
 # arn : lakefs : service : region : account : what, with wildcards in the last part only.
 _ARN: Final = re.compile(r"arn:lakefs:[a-z]+:[a-z0-9-]*:[a-z0-9-]*:.+", re.DOTALL)
 _PATTERN_CHARACTERS_MAX: Final = 4096
+_PATTERNS_MAX: Final = 1000  # every request of a user is compared with them
 _VARIABLE: Final = re.compile(r"\$\{(?!user\})")
 
 
@@ -29,14 +30,19 @@ def check_statements(statements: Iterable[Statement]) -> tuple[Statement, ...]:
     checked = tuple(statements)
     if not checked:
         raise InvalidPolicy("a policy needs at least one statement")
+    patterns = 0
     for statement in checked:
         if not statement.actions:
             raise InvalidPolicy("a statement needs at least one action")
+        resources = resource_patterns(statement.resource)
+        patterns += len(statement.actions) + len(resources)
         for action in statement.actions:
             _check_action(action)
-        for pattern in resource_patterns(statement.resource):
-            _check_resource(pattern)
+        for resource in resources:
+            _check_resource(resource)
         _check_conditions(statement.condition)
+    if patterns > _PATTERNS_MAX:
+        raise InvalidPolicy(f"a policy has at most {_PATTERNS_MAX} actions and resources")
     return checked
 
 

@@ -7,12 +7,15 @@ parts: `uploads`, `links`, `copies`, `freshness`.
 
 from lakebed.block import BlockStore
 from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.completions import Completions
 from lakebed.catalog.copies import Copies
 from lakebed.catalog.foreign import ForeignObjects
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc_prepare import GCPreparation
 from lakebed.catalog.links import Links
+from lakebed.catalog.multiparts import Multiparts
 from lakebed.catalog.objects import Objects
+from lakebed.catalog.presigning import Presigning, Sign
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.catalog.stager import Stager
 from lakebed.catalog.symlinks import Symlinks
@@ -35,6 +38,7 @@ class Catalog:
         settings: CatalogSettings | None = None,
         *,
         run_in_background: RunInBackground = run_inline,
+        sign: Sign | None = None,
     ) -> None:
         """Put a catalog on an engine, and on the store and the storage that the engine is on.
 
@@ -45,17 +49,25 @@ class Catalog:
             runtime: Clock, chance and concurrency.
             settings: Times and bounds; whoever sets them calls their `check` first.
             run_in_background: Runs dumps and restores.
+            sign: Signs URLs where the storage does not.
         """
         settings = settings or CatalogSettings()
         addresses = Addresses(runtime, settings)
         freshness = Freshness(runtime, settings)
         stager = Stager(graveler, block, runtime, freshness)
         self.graveler = graveler
-        self.objects = Objects(graveler, block, runtime, settings)
+        self.presigning = Presigning(
+            block, runtime, life_seconds=settings.presign_life_seconds, sign=sign
+        )
+        self.objects = Objects(graveler, block, runtime, self.presigning)
         self.uploads = Uploads(graveler, block, addresses, stager)
         self.copies = Copies(graveler, block, runtime, addresses, freshness, stager)
         self.foreign = ForeignObjects(graveler, block, runtime)
-        self.links = Links(graveler, store, block, runtime, settings, addresses, freshness)
+        self.links = Links(
+            graveler, store, block, runtime, settings, addresses, freshness, self.presigning
+        )
         self.symlinks = Symlinks(graveler, block)
+        self.multiparts = Multiparts(graveler, store, block, runtime, settings, addresses)
+        self.completions = Completions(graveler, store, block, runtime)
         self.tasks = Tasks(graveler, store, runtime, settings, run_in_background)
         self.gc = GCPreparation(graveler, store, block, runtime, settings)

@@ -22,6 +22,7 @@ class ExpiredCounts:
 
     repositories: int = 0
     links: int = 0
+    multiparts: int = 0
     tasks: int = 0
     uncertain: int = 0
     """Repositories for which the store gave no certain answer; the next pass looks again."""
@@ -39,6 +40,7 @@ def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
         counts.repositories += 1
         try:
             counts.links += catalog.links.clean(repository)
+            counts.multiparts += catalog.multiparts.clean(repository)
             counts.tasks += catalog.tasks.clean(repository)
         except StoreUnavailable:
             raise

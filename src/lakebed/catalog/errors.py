@@ -8,6 +8,9 @@ LakebedError
     ├── InvalidLink         the address was not given out for this, or is used up
     │   └── LinkExpired     it was given out too long ago
     ├── AddressTaken        the address lies in the namespace of a repository
+    ├── MultipartNotFound   there is no such multipart upload           (also a KeyError)
+    ├── InvalidParts        an upload cannot be completed so            (also a ValueError)
+    │   └── PartsOutOfOrder, PartMissing, PartTooSmall
     ├── TaskNotFound        there is no such task                       (also a KeyError)
     ├── InvalidRun          a preparation that there is not, or not so far (also a ValueError)
     └── InvalidSettings     settings that contradict each other         (also a ValueError)
@@ -74,6 +77,43 @@ class AddressTaken(CatalogError):
             f"{address} lies in the storage namespace of repository {repository}: copy the object"
             " instead, or use an address outside of all repositories"
         )
+
+
+class MultipartNotFound(CatalogError, KeyError):
+    """There is no such multipart upload: never begun, completed, aborted or expired."""
+
+    kind = "multipart_not_found"
+
+    def __init__(self, upload_id: str) -> None:
+        super().__init__(f"multipart upload not found: {upload_id}")
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument, which would quote the sentence.
+        return str(self.args[0])
+
+
+class InvalidParts(CatalogError, ValueError):
+    """A multipart upload cannot be completed with the parts named; it is open as before."""
+
+    kind = "invalid_parts"
+
+
+class PartsOutOfOrder(InvalidParts):
+    """Parts are named by ascending number, each once."""
+
+    kind = "parts_out_of_order"
+
+
+class PartMissing(InvalidParts):
+    """A part named was not uploaded, or with other bytes."""
+
+    kind = "part_missing"
+
+
+class PartTooSmall(InvalidParts):
+    """Only the last part may be as small as that."""
+
+    kind = "part_too_small"
 
 
 class TaskNotFound(CatalogError, KeyError):

@@ -3,14 +3,15 @@
 Everything is read in the direction in which objects move: from uploads that are open, to what is
 staged, to commits. An object that moves on while this goes on is met further along; none is missed.
 (Two things move back, and do no harm: a reset stages what a commit names, and commits are read
-last; a write that is taken back restores an entry which an earlier look has seen, and a later one
-will.) So there is no looking twice, and nobody is held up.
+last; a write that is taken back restores an entry which its own named all the while.) So there is
+no looking twice, and nobody is held up.
 
 1. **The run** is drawn up first: its cutoff, before which an object must have been written to be
    garbage, comes before all reading. Whatever begins later is younger.
 2. **Links and multipart uploads**, all records that are there.
 3. **Staged entries** of every branch: of its staging token and of each sealed token, unmasked. What
-   a newer entry hides may yet be published by a commit that is under way.
+   a newer entry hides may yet be published by a commit that is under way. And what an entry has
+   replaced under its token may be put back (see `lakebed.graveler.staging.trail`).
 4. **Commit records**, all of them, whoever names them.
 
 Steps 2 and 3 come in pages, which end after so many objects, branches or seconds. A page says where

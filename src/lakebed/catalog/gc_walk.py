@@ -128,9 +128,12 @@ class StagedWalk:
 
     def _addresses(self, page: list[StagedRecord]) -> list[str]:
         """The addresses that staged values name; a tombstone names none."""
-        entries = [message.entry for message in parse_all(page) if message.identity]
+        messages = [message for message in parse_all(page) if message.identity]
         prefix = self._prefix
-        return [
+        named = [
             prefix + entry.address if entry.address_type == _RELATIVE else entry.address
-            for entry in entries
+            for entry in (message.entry for message in messages)
         ]
+        # What a write has replaced may be put back.
+        replaced = [message.replaced_address for message in messages]
+        return named + [prefix + address for address in replaced if address]

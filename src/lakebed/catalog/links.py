@@ -53,6 +53,7 @@ from lakebed.catalog.model import (
     new_entry,
     stats_of,
 )
+from lakebed.catalog.presigning import Presigning
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.formats import Entry
 from lakebed.graveler.errors import TooManyTries
@@ -120,7 +121,9 @@ class Links:
         settings: CatalogSettings,
         addresses: Addresses,
         freshness: Freshness,
+        presigning: Presigning,
     ) -> None:
+        self._presigning = presigning
         self._graveler = graveler
         self._store = store
         self._block = block
@@ -137,7 +140,7 @@ class Links:
         Raises:
             InvalidPath: No object can have this path.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
-            NotSupported: It is to be presigned, and the storage signs no requests.
+            NotSupported: It is to be presigned, and nobody signs URLs.
             OutcomeUnknown: Nothing was given out.
         """
         check_path(path)
@@ -153,7 +156,7 @@ class Links:
         )
         self._links(repository).set_if(issued.uid.encode(), link, ABSENT)
         address = repository.namespace.address(str(issued))
-        upload = self._presign(address) if presign else None
+        upload = self._presigning.to_create(address) if presign else None
         return PhysicalAddress(address, _moment(expires), upload)
 
     def link(
@@ -315,12 +318,6 @@ class Links:
                 links.set_if(record.name, staged, record.predicate)
                 return
         raise TooManyTries(f"linking {request.issued}", _TRIES)
-
-    def _presign(self, address: Address) -> PresignedURL:
-        life = self._settings.presign_life_seconds
-        expires = self._runtime.now() + life
-        url = self._block.presign_put(address, expires_seconds=max(1, int(life)))
-        return PresignedURL(url, _moment(expires))
 
     def _links(self, repository: Repository) -> Records[pb.Link]:
         return Records(self._store, LINKS, repository.partition)

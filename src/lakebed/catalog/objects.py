@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from lakebed.block import BlockStore, ByteRange, ByteStream, ObjectNotFound
 from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.model import ObjectStats, PresignedURL, check_path, stats_of
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.catalog.presigning import Presigning
 from lakebed.errors import LakebedError
 from lakebed.graveler.committed import CommonPrefix, Page, Query
 from lakebed.graveler.errors import EntryNotFound
@@ -28,12 +27,12 @@ class Objects:
     """The objects of all repositories."""
 
     def __init__(
-        self, graveler: Graveler, block: BlockStore, runtime: Runtime, settings: CatalogSettings
+        self, graveler: Graveler, block: BlockStore, runtime: Runtime, presigning: Presigning
     ) -> None:
         self._graveler = graveler
         self._block = block
         self._runtime = runtime
-        self._presign_life_seconds = settings.presign_life_seconds
+        self._presigning = presigning
 
     def stat(self, repository_id: RepositoryID, ref: str, path: bytes) -> ObjectStats:
         """Return what is known of an object; `address` is where its bytes are.
@@ -82,14 +81,9 @@ class Objects:
         """Return a URL that lets its holder read an object for a while.
 
         Raises:
-            NotSupported: The storage signs no requests.
+            NotSupported: Neither the storage nor the server signs URLs.
         """
-        # Before the URL: what is told must not be later than what holds.
-        expires = self._runtime.now() + self._presign_life_seconds
-        url = self._block.presign_get(
-            stats.address, expires_seconds=max(1, int(self._presign_life_seconds))
-        )
-        return PresignedURL(url, datetime.fromtimestamp(expires, UTC))
+        return self._presigning.to_read(stats.address)
 
     def list_objects(
         self,

@@ -82,7 +82,7 @@ class Tasks:
             RepositoryNotFound: There is none.
         """
         repository = self._graveler.repositories.get(repository_id)
-        return self._start(
+        return self.start(
             repository, DUMP_REFS, lambda: self._graveler.dump_refs(repository_id).dump_id
         )
 
@@ -97,7 +97,7 @@ class Tasks:
         def restore() -> str:
             return self._graveler.restore_refs(repository_id, dump_id).dump_id
 
-        return self._start(repository, RESTORE_REFS, restore)
+        return self.start(repository, RESTORE_REFS, restore)
 
     def status(self, repository_id: RepositoryID, task_id: TaskID, kind: str) -> TaskStatus:
         """Return what is known of a task of a kind.
@@ -140,7 +140,8 @@ class Tasks:
                     removed += 1
         return removed
 
-    def _start(self, repository: Repository, kind: str, work: Callable[[], str]) -> TaskID:
+    def start(self, repository: Repository, kind: str, work: Callable[[], str]) -> TaskID:
+        """Begin a task; what the work returns is its result."""
         task_id = TaskID(self._runtime.random_bytes(10).hex())
         begun = pb.Task(kind=kind, state=pb.TASK_STATE_RUNNING, started_us=self._now_us())
         begun.updated_us = begun.started_us

@@ -3,6 +3,8 @@
 The server is imported when one of them runs, so that the other commands start fast.
 """
 
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,5 +101,10 @@ def _commands(endpoint: str, pair: "KeyPair") -> list[str]:
         f"export LAKEBED_ENDPOINT={endpoint}",
         f"export LAKEBED_ACCESS_KEY_ID={pair.access_key_id}",
         f"export LAKEBED_SECRET_ACCESS_KEY={pair.secret_access_key}",
-        "lakebed repo list",
+        f"{_program()} repo list",
     ]
+
+
+def _program() -> str:
+    """How to call this program from another terminal."""
+    return "lakebed" if shutil.which("lakebed") else str(Path(sys.argv[0]).absolute())

@@ -61,7 +61,7 @@ def assemble(
         tags=Tags(store, runtime),
         commits=commits,
         reader=reader,
-        writer=Writer(store, branches, reader, settings),
+        writer=Writer(store, branches, reader, runtime, settings),
         committer=Committer(
             branches,
             commits,

@@ -200,12 +200,14 @@ class Entry(_message.Message):
     def __init__(self, address: _Optional[str] = ..., address_type: _Optional[_Union[AddressType, str]] = ..., size: _Optional[int] = ..., checksum: _Optional[str] = ..., modified_us: _Optional[int] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class StagedEntry(_message.Message):
-    __slots__ = ("identity", "entry")
+    __slots__ = ("identity", "entry", "replaced_address")
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     identity: bytes
     entry: Entry
-    def __init__(self, identity: _Optional[bytes] = ..., entry: _Optional[_Union[Entry, _Mapping]] = ...) -> None: ...
+    replaced_address: str
+    def __init__(self, identity: _Optional[bytes] = ..., entry: _Optional[_Union[Entry, _Mapping]] = ..., replaced_address: _Optional[str] = ...) -> None: ...
 
 class DroppedToken(_message.Message):
     __slots__ = ("repository", "unique_id", "branch", "dropped_us")
@@ -288,12 +290,12 @@ class PolicyCondition(_message.Message):
     def __init__(self, operator: _Optional[str] = ..., field: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Relation(_message.Message):
-    __slots__ = ("left_unique_id", "right_unique_id")
-    LEFT_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
-    RIGHT_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
-    left_unique_id: str
-    right_unique_id: str
-    def __init__(self, left_unique_id: _Optional[str] = ..., right_unique_id: _Optional[str] = ...) -> None: ...
+    __slots__ = ("source_unique_id", "target_unique_id")
+    SOURCE_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    TARGET_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    source_unique_id: str
+    target_unique_id: str
+    def __init__(self, source_unique_id: _Optional[str] = ..., target_unique_id: _Optional[str] = ...) -> None: ...
 
 class Credential(_message.Message):
     __slots__ = ("user", "user_unique_id", "created_us", "secret")
@@ -354,7 +356,7 @@ class Link(_message.Message):
     def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., expires_us: _Optional[int] = ..., state: _Optional[_Union[LinkState, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., etag: _Optional[str] = ...) -> None: ...
 
 class MultipartUpload(_message.Message):
-    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry")
+    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -370,6 +372,7 @@ class MultipartUpload(_message.Message):
     CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
+    STAGED_FIELD_NUMBER: _ClassVar[int]
     branch: str
     path: bytes
     address: str
@@ -378,7 +381,20 @@ class MultipartUpload(_message.Message):
     content_type: str
     metadata: _containers.ScalarMap[str, str]
     entry: StagedEntry
-    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ...) -> None: ...
+    staged: bool
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ...) -> None: ...
+
+class MultipartPart(_message.Message):
+    __slots__ = ("md5", "storage_etag", "size", "modified_us")
+    MD5_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_ETAG_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_US_FIELD_NUMBER: _ClassVar[int]
+    md5: str
+    storage_etag: str
+    size: int
+    modified_us: int
+    def __init__(self, md5: _Optional[str] = ..., storage_etag: _Optional[str] = ..., size: _Optional[int] = ..., modified_us: _Optional[int] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("kind", "state", "started_us", "updated_us", "result", "error_kind", "error")

@@ -21,9 +21,11 @@ from lakebed.server.api import ROUTES
 from lakebed.server.dispatch import responder
 from lakebed.server.envelope import Envelope
 from lakebed.server.paths import CheckedPaths
+from lakebed.server.presigned import PresignedDoor
 from lakebed.server.s3.gateway import Gateway
 from lakebed.server.services import Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
+from lakebed.server.url_signer import PATH, URLSigner
 from lakebed.workers import BuildWorkers
 
 BASE_PATH: Final = "/api/v1"
@@ -49,6 +51,8 @@ def open_services(
     block = open_block(storage, runtime=runtime)
     # Another process would not see what is in the memory of this one.
     build_large = None if settings.in_memory else BuildWorkers(url, storage).build
+    keys = ServerKeys.derive(settings.auth.key())
+    signer = URLSigner(keys.signing)
     graveler = Graveler(
         store, block, runtime=runtime, settings=settings.engine, build_large=build_large
     )
@@ -59,16 +63,23 @@ def open_services(
         block=block,
         graveler=graveler,
         catalog=Catalog(
-            graveler, store, block, runtime, settings.gc, run_in_background=run_in_background
+            graveler,
+            store,
+            block,
+            runtime,
+            settings.gc,
+            run_in_background=run_in_background,
+            sign=signer.sign,
         ),
         auth=AuthService(
             store,
             runtime,
-            keys=ServerKeys.derive(settings.auth.key()),
+            keys=keys,
             settings=AuthSettings(
                 refused=frozenset(() if settings.listen.is_loopback else (WELL_KNOWN_KEY_ID,))
             ),
         ),
+        signer=signer,
     )
 
 
@@ -83,6 +94,7 @@ def build(services: Services) -> WSGIApplication:
         by_path.setdefault(BASE_PATH + route.path, {})[name] = respond
     for path, responders in by_path.items():
         app.add_route(path, SimpleNamespace(**responders))
+    app.add_route(PATH + "{token}", PresignedDoor(services, admission))
     pages.add_pages(app, ROUTES, base_path=BASE_PATH)
     app.set_error_serializer(pages.serialize_error)
     return Envelope(Gateway(services, admission, CheckedPaths(app)))

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from lakebed.catalog.cleaning import clean_expired
 from lakebed.errors import LakebedError
 from lakebed.graveler.cleaner import Cleaner
-from lakebed.kv import open_store
-from lakebed.runtime import ThreadRuntime
 from lakebed.server import logs
+from lakebed.server.app import open_services
 from lakebed.server.children import end_with_parent, hide_settings
 from lakebed.server.settings import ServerSettings
 
@@ -35,10 +35,13 @@ class Job:
 
 def jobs_of(settings: ServerSettings) -> list[Job]:
     """Open what the jobs need, and return them."""
-    runtime = ThreadRuntime()
-    store = open_store(settings.database.url, runtime=runtime)
-    cleaner = Cleaner(store, runtime, grace_seconds=settings.engine.grace_seconds)
-    return [Job("cleaner", cleaner.run_once)]
+    services = open_services(settings)
+    runtime, grace_seconds = services.runtime, settings.engine.grace_seconds
+    cleaner = Cleaner(services.store, runtime, grace_seconds=grace_seconds)
+    return [
+        Job("cleaner", cleaner.run_once),
+        Job("expired", lambda: clean_expired(services.catalog, runtime)),
+    ]
 
 
 def main(settings: ServerSettings, link: Connection) -> None:
@@ -48,12 +51,22 @@ def main(settings: ServerSettings, link: Connection) -> None:
     logs.configure(settings.logging)
     # As an exception, so that a lease is given back on the way out.
     signal.signal(signal.SIGTERM, _leave)
-    jobs = jobs_of(settings)
     pause = threading.Event()
+    jobs: list[Job] | None = None
     while True:
-        for job in jobs:
+        jobs = jobs or _open_jobs(settings)
+        for job in jobs or ():
             run(job)
         pause.wait(settings.cleaner.interval_seconds)
+
+
+def _open_jobs(settings: ServerSettings) -> list[Job] | None:
+    try:
+        return jobs_of(settings)
+    except LakebedError as error:
+        # The database may be away for a while; the workers wait for it too.
+        _LOGGER.warning("cannot clean up: %s", error)
+        return None
 
 
 def run(job: Job) -> None:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from lakebed.errors import LakebedError
+from lakebed.server.logs import current_trace
 
 CHUNK_BYTES: Final = 1 << 18
 """How much is read at a time, at most."""
@@ -98,6 +99,7 @@ class Body:
         self._seconds_max = seconds_max
         self._clock = clock
         self._begun = clock()
+        self._trace = current_trace()
         self.length: Final = _length(environ)
         """How many bytes were announced; None if that was left open."""
         self.received = 0
@@ -122,7 +124,7 @@ class Body:
             BodyCut: At the end: fewer bytes came than announced.
             BodyTooSlow: It takes too long.
         """
-        while chunk := self._input.read(self._wanted()):
+        while chunk := self._read(self._wanted()):
             self.received += len(chunk)
             if self._clock() - self._begun > self._seconds_max:
                 raise BodyTooSlow(self._seconds_max)
@@ -141,9 +143,20 @@ class Body:
         """
         if self.length is not None and self.length > bytes_max:
             raise BodyTooLarge(bytes_max)
-        if self.length is None and not self._input.read(1):
+        if self.length is None and not self._read(1):
             return b""
         return b"".join(self.chunks())
+
+    def _read(self, size: int) -> bytes:
+        """Wait for something to come; note that in the trace, for `stalls` to see."""
+        trace = self._trace
+        if trace is not None:
+            trace.is_receiving = True
+        chunk: bytes = self._input.read(size)
+        if trace is not None:
+            trace.is_receiving = False
+            trace.received_at = time.monotonic()
+        return chunk
 
     def _wanted(self) -> int:
         if self.length is None:

@@ -31,6 +31,12 @@ class Call:
         value: str | None = self.request.get_header(name)
         return value
 
+    def absolute(self, url: str) -> str:
+        """Return a URL of this server, given as a path, as the client can use it."""
+        if not url.startswith("/"):
+            return url
+        return f"{self.request.forwarded_scheme}://{self.request.forwarded_host}{url}"
+
 
 def one_of(value: str, allowed: Iterable[str], what: str) -> str:
     """Return a value that must be one of a few.

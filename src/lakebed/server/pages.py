@@ -6,12 +6,11 @@ from typing import Any
 import falcon
 import msgspec
 
-from lakebed.server import telemetry
+from lakebed.server import telemetry, ui
 from lakebed.server.api.models import Error
 from lakebed.server.dispatch import JSON_TYPE
 from lakebed.server.openapi import describe
 from lakebed.server.routes import Route
-from lakebed.server.ui.page import page
 
 
 def add_pages(app: Any, routes: Iterable[Route], *, base_path: str) -> None:
@@ -27,8 +26,9 @@ def add_pages(app: Any, routes: Iterable[Route], *, base_path: str) -> None:
 
 class _Home:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        response.data = page(f"{request.forwarded_scheme}://{request.forwarded_host}")
-        response.content_type = "text/html; charset=utf-8"
+        response.data = ui.page(f"{request.forwarded_scheme}://{request.forwarded_host}")
+        response.content_type = ui.CONTENT_TYPE
+        response.set_header("Content-Security-Policy", ui.SECURITY_POLICY)
 
 
 class _Fixed:

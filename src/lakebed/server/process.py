@@ -46,6 +46,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 1.0
 """How often the supervisor looks after its processes, should nothing wake it."""
 _PATIENCE_SECONDS: Final = 5.0
+_DEATHS_MAX: Final = 4
+"""How many workers may die before the first has answered."""
 _CONNECTIONS_MAX: Final = 10_000
 """Connections of a worker; one that only waits holds no thread."""
 
@@ -111,7 +113,13 @@ class _Supervisor:
         self._link, self._far_link = multiprocessing.Pipe()
         self._background = _Background(settings, self._far_link)
         self._worker = Worker(settings, factory, self._far_link)
-        self._server = _Server(settings, address, look_after=self._background.keep, folder=folder)
+        self._server = _Server(
+            settings,
+            address,
+            look_after=self._background.keep,
+            is_ready=self._is_ready.is_set,
+            folder=folder,
+        )
         logs.configure(settings.logging)  # again: the server has set them up for itself
 
     def run(self) -> None:
@@ -119,8 +127,8 @@ class _Supervisor:
         server.on_startup(self._begin)
         server.on_shutdown(self._background.stop)
         server.serve(target_loader=self._worker, wrap_loader=False)
-        if self._failure is not None:
-            raise CannotStart(self._failure)
+        if failure := self._failure or server.failure:
+            raise CannotStart(failure)
 
     def _begin(self) -> None:
         # A terminal that closes ends what runs in it. (Granian would start its workers anew.)
@@ -163,6 +171,7 @@ class _Server(MPServer):
         address: str,
         *,
         look_after: Callable[[], None],
+        is_ready: Callable[[], bool],
         folder: Path,
     ) -> None:
         limits = settings.limits
@@ -186,7 +195,10 @@ class _Server(MPServer):
             workers_kill_timeout=max(1, settings.processes.shutdown_seconds),
         )
         self._look_after = look_after
+        self._is_ready = is_ready
         self._folder = folder
+        self._deaths = 0
+        self.failure: str | None = None
 
     def _serve_loop(self, spawn_target: Any, target_loader: Any) -> None:
         while True:
@@ -202,6 +214,10 @@ class _Server(MPServer):
                 assert pid is not None
                 _LOGGER.warning("worker %d ended; it is started again", pid)
                 forget_process(pid, self._folder)
+            self._deaths += len(dead)
+            if not self._is_ready() and self._deaths > _DEATHS_MAX:
+                self.failure = "the workers end as soon as they start; the log may tell why"
+                return
             if dead:
                 self._respawn_workers(dead, spawn_target, target_loader)
 

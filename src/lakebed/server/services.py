@@ -9,6 +9,7 @@ from lakebed.graveler.graveler import Graveler
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
 from lakebed.server.settings import ServerSettings
+from lakebed.server.url_signer import URLSigner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class Services:
     graveler: Graveler
     catalog: Catalog
     auth: AuthService
+    signer: URLSigner
 
     def close(self) -> None:
         """Give back what was opened."""

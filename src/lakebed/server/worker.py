@@ -14,12 +14,13 @@ from lakebed.errors import LakebedError
 from lakebed.server import logs
 from lakebed.server.children import (
     allow_many_connections,
-    drop_dead_clients,
+    do_without_pandas,
     end_with_parent,
     hide_settings,
     load_by_name,
 )
 from lakebed.server.settings import ServerSettings
+from lakebed.server.stalls import Stalls
 
 _LOGGER: Final = logging.getLogger(__name__)
 _FAILED_PAUSE_SECONDS: Final = 1.0
@@ -37,11 +38,12 @@ class Worker:
 
     def __call__(self) -> WSGIApplication:
         """Return the application; a method `close` of it is called when the process ends well."""
+        do_without_pandas()
         end_with_parent(self.link)
         hide_settings()
         allow_many_connections()
         logs.configure(self.settings.logging)
-        drop_dead_clients(self.settings.listen.port, self.settings.limits.stall_seconds)
+        Stalls(self.settings.listen.port, self.settings.limits.stall_seconds).start()
         try:
             app: WSGIApplication = load_by_name(self.factory)(self.settings)
         except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor wants to know

@@ -1,20 +1,21 @@
 """Runs simulated scenarios over many seeds, and replays one.
 
 A scenario is a function of a seed that raises when something is wrong; a module lists its scenarios
-in a dict named ``SCENARIOS``.
+in a dict named ``SCENARIOS``. It may say in a dict named ``SHARES`` which of them should be run
+more often than others, and how many times as often.
 
-    python -m lakebed.testing.explore my.scenarios --seeds 10000     # all of them
+    python -m lakebed.testing.explore my.scenarios --seeds 10000     # 10,000 runs, of all of them
     python -m lakebed.testing.explore my.scenarios:counter --seed 7  # one run, with its trace
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import repeat
+from itertools import accumulate, pairwise, repeat
 
 from lakebed.testing.simulator import Simulation
 
@@ -59,11 +60,28 @@ def first_failure(name: str, seeds: Iterable[int]) -> Failure | None:
     return None
 
 
-def explore(names: Iterable[str], seeds: range) -> Iterator[tuple[str, Failure | None]]:
+def spread(names: Iterable[str], runs: int, *, first: int = 0) -> dict[str, range]:
+    """Spread a number of runs over scenarios, by their shares; each gets seeds from `first` on."""
+    shares = {name: _share(name) for name in names}
+    whole = sum(shares.values())
+    ends = [runs * upto // whole for upto in accumulate(shares.values())]
+    counts = (end - start for start, end in pairwise([0, *ends]))
+    return {name: range(first, first + count) for name, count in zip(shares, counts, strict=True)}
+
+
+def _share(name: str) -> int:
+    module, _, scenario = name.partition(":")
+    shares: dict[str, int] = getattr(import_module(module), "SHARES", {})
+    return shares.get(scenario, 1)
+
+
+def explore(
+    plan: Mapping[str, range], *, processes: int | None = None
+) -> Iterator[tuple[str, Failure | None]]:
     """Run scenarios over seeds, on all cores; yield each with its first failure, if any."""
-    chunks = [seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK)]
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for name in names:
+    with ProcessPoolExecutor(processes or os.cpu_count()) as pool:
+        for name, seeds in plan.items():
+            chunks = [seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK)]
             failures = pool.map(first_failure, repeat(name), chunks)
             yield name, next((failure for failure in failures if failure), None)
 
@@ -82,16 +100,21 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return 1 if a scenario failed."""
     parser = argparse.ArgumentParser(prog="python -m lakebed.testing.explore")
     parser.add_argument("scenarios", nargs="+", help="modules, or module:scenario")
-    parser.add_argument("--seeds", type=int, default=10_000, help="how many seeds, from 0 on")
+    parser.add_argument("--seeds", type=int, default=10_000, help="how many runs, of all together")
+    parser.add_argument("--first", type=int, default=0, help="the first seed of each scenario")
     parser.add_argument("--seed", type=int, help="replay this one, with its trace")
+    parser.add_argument("--processes", type=int, help="how many at a time; one for each core")
     chosen = parser.parse_args(arguments)
     names = [name for scenarios in chosen.scenarios for name in load(scenarios)]
     if chosen.seed is not None:
         return max(replay(name, chosen.seed) for name in names)
-    failed = 0
-    for name, failure in explore(names, range(chosen.seeds)):
-        print(failure or f"{name}: {chosen.seeds} seeds passed", flush=True)
+    plan = spread(names, chosen.seeds, first=chosen.first)
+    passed = failed = 0
+    for name, failure in explore(plan, processes=chosen.processes):
+        print(failure or f"{name}: {len(plan[name])} histories passed", flush=True)
         failed += failure is not None
+        passed += 0 if failure else len(plan[name])
+    print(f"{passed} histories passed; {failed} of {len(plan)} scenarios failed")
     return min(failed, 1)
 
 

@@ -1,53 +1,50 @@
-"""Committed metadata as plain dicts: the same answers as `Committed`, without files.
+"""Committed metadata as plain dicts: the same answers as `Committed`, in a fraction of its time.
 
 For simulations, where thousands of small commits are made in a second, and as the model that the
 real one is compared with.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
 
 import pyarrow as pa
 
-from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table
+from lakebed.block import AlreadyExists, BlockStore, Namespace
+from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table, metarange_path
 from lakebed.graveler.committed import (
     CONFLICT_SCHEMA,
     Applied,
     ChangeType,
     Committed,
+    CommonPrefix,
+    Page,
+    Query,
     Strategy,
     Summary,
 )
 from lakebed.graveler.errors import EntryNotFound, MergeConflict
 
-ResultT = TypeVar("ResultT")
-
 Contents = dict[bytes, Entry]
 
 
 class ModelCommitted(Committed):
-    """Metaranges as dicts in a dict that all actors share.
+    """Metaranges as pickled dicts, where the real ones are: one file each, and nothing is cached.
 
-    Args:
-        metaranges: The dict.
-        gate: Every look into it and every addition goes through this; under the simulator it is
-            where calls are delayed and fail.
+    So every look is a call to the storage, which under the simulator may be delayed and fail.
     """
 
-    def __init__(
-        self,
-        metaranges: dict[MetaRangeID, Contents],
-        gate: Callable[[str, Callable[[], object]], object],
-    ) -> None:
-        self._metaranges = metaranges
-        self._gate = gate
+    def __init__(self, block: BlockStore, namespace: Namespace) -> None:
+        self._block = block
+        self._namespace = namespace
 
     def write(self, batches: Iterable[pa.Table | pa.RecordBatch]) -> MetaRangeID:
         return self._save({entry.key: entry for batch in batches for entry in entries_of(batch)})
 
     def apply(self, base: MetaRangeID, changes: Iterable[pa.Table | pa.RecordBatch]) -> Applied:
-        contents = dict(self._load(base))
+        contents = dict(self.contents(base))
         added = changed = removed = 0
         for key, entry in _changes(changes):
             there = contents.get(key)
@@ -68,7 +65,7 @@ class ModelCommitted(Committed):
         *,
         strategy: Strategy | None = None,
     ) -> MetaRangeID:
-        old, theirs, ours = (self._load(each) for each in (base, source, destination))
+        old, theirs, ours = (self.contents(each) for each in (base, source, destination))
         merged = dict(ours)
         conflicts = []
         for key in sorted(old.keys() | theirs.keys() | ours.keys()):
@@ -94,14 +91,28 @@ class ModelCommitted(Committed):
 
     def get(self, metarange_id: MetaRangeID, key: bytes) -> Entry:
         try:
-            return self._load(metarange_id)[key]
+            return self.contents(metarange_id)[key]
         except KeyError:
             raise EntryNotFound(key) from None
+
+    def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
+        page: Page[Entry] = Page([], has_more=False)
+        for key, entry in sorted(self.contents(metarange_id).items()):
+            common = query.folded(key)
+            name = key if common is None else common
+            if not key.startswith(query.prefix) or name <= query.after:
+                continue
+            if page.items and page.items[-1].key == name:
+                continue
+            if len(page.items) == query.amount:
+                return Page(page.items, has_more=True)
+            page.items.append(entry if common is None else CommonPrefix(common))
+        return page
 
     def scan(
         self, metarange_id: MetaRangeID, *, start: bytes = b"", prefix: bytes = b""
     ) -> Iterator[pa.Table]:
-        contents = self._load(metarange_id)
+        contents = self.contents(metarange_id)
         keys = [key for key in sorted(contents) if key >= start and key.startswith(prefix)]
         if keys:
             yield entries_table(contents[key] for key in keys)
@@ -109,18 +120,21 @@ class ModelCommitted(Committed):
     def known_keys(
         self, metarange_id: MetaRangeID, start: bytes, end: bytes | None
     ) -> Sequence[bytes]:
-        keys = [key for key in sorted(self._load(metarange_id)) if key >= start]
+        keys = [key for key in sorted(self.contents(metarange_id)) if key >= start]
         return [key for key in keys if end is None or key < end][-1:]
 
-    def _load(self, metarange_id: MetaRangeID) -> Contents:
-        contents = self._gate("load", lambda: self._metaranges[metarange_id])
-        assert isinstance(contents, dict)
-        return contents
+    def contents(self, metarange_id: MetaRangeID) -> Contents:
+        """Return all entries of a metarange; not to be changed."""
+        path = metarange_path(metarange_id)
+        return _decoded(self._block.read(self._namespace.address(path)))
 
     def _save(self, contents: Contents) -> MetaRangeID:
-        rows = repr(sorted(contents.items())).encode()
-        metarange_id = MetaRangeID(hashlib.sha256(rows).hexdigest())
-        self._gate("save", lambda: self._metaranges.setdefault(metarange_id, contents))
+        rows = sorted(contents.items())
+        # Not over the pickled bytes: those of equal rows may differ.
+        metarange_id = MetaRangeID(hashlib.sha256(repr(rows).encode()).hexdigest())
+        address = self._namespace.address(metarange_path(metarange_id))
+        with suppress(AlreadyExists):
+            self._block.create(address, pickle.dumps(rows))
         return metarange_id
 
 
@@ -142,3 +156,8 @@ def _change(before: bytes | None, after: bytes | None) -> ChangeType:
     if before is None:
         return ChangeType.ADDED
     return ChangeType.REMOVED if after is None else ChangeType.CHANGED
+
+
+@lru_cache(maxsize=1000)
+def _decoded(data: bytes) -> Contents:
+    return dict(pickle.loads(data))

@@ -75,6 +75,11 @@ class Scheduler:
         self._current: _Task | None = None
         self._hub = getcurrent()
 
+    @property
+    def current_task(self) -> object:
+        """The task that runs now, to be told from others; None outside of all tasks."""
+        return self._current
+
     def latency(self) -> float:
         """How long the next pause of a task takes, in simulated seconds."""
         return self.random.random() * 0.01

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from lakebed.runtime import Event, Lock, Runtime
 from lakebed.testing.scheduler import Actor, Scheduler
@@ -10,8 +10,8 @@ from lakebed.testing.scheduler import Actor, Scheduler
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
-# Some day in 2026, so that records show plausible times and skewed clocks stay positive.
-_EPOCH = 1_780_000_000.0
+EPOCH: Final = 1_780_000_000.0
+"""Some day in 2026, so that records show plausible times and skewed clocks stay positive."""
 
 
 class SimulatedRuntime(Runtime):
@@ -24,7 +24,7 @@ class SimulatedRuntime(Runtime):
         self._rate = scheduler.random.uniform(0.9, 1.1) if skew_seconds else 1.0
 
     def now(self) -> float:
-        return _EPOCH + self._skew + self._scheduler.seconds * self._rate
+        return EPOCH + self._skew + self._scheduler.seconds * self._rate
 
     def monotonic(self) -> float:
         return self._scheduler.seconds * self._rate

@@ -128,7 +128,7 @@ def _setup_holds(seed: int, open_service: Open) -> Answers:
 def check_installation(store: Store, answers: Answers, *, tidy: bool) -> None:
     auth = open_right(store, ThreadRuntime())
     assert auth.is_set_up()
-    (admin,) = auth.memberships.lefts_of("Admins").items
+    (admin,) = auth.memberships.sources_of("Admins").items
     record = Records(store, SETUP, AUTH).get(SETUP_NAME).message
     assert (record.user.user, record.user.unique_id) == (admin.id, admin.unique_id)
     users = auth.users.list().items
@@ -148,7 +148,7 @@ def check_installation(store: Store, answers: Answers, *, tidy: bool) -> None:
         assert users == (admin,)
         assert len(working) == 1
     for group, policies in FEW_GROUPS.items():
-        attached = {policy.id for policy in auth.group_policies.rights_of(group).items}
+        attached = {policy.id for policy in auth.group_policies.targets_of(group).items}
         assert attached == set(policies)
 
 
@@ -199,7 +199,7 @@ class People:
             "delete group": lambda: auth.groups.delete("g"),
             "add": lambda: auth.memberships.add("ann", "g"),
             "remove": lambda: auth.memberships.remove("ann", "g"),
-            "list": lambda: auth.memberships.lefts_of("g"),
+            "list": lambda: auth.memberships.sources_of("g"),
             "equip": lambda: auth.credentials.create("ann"),
         }
         weights = [8, 5, 4, 1, 10, 0.2, 6, 2]
@@ -243,8 +243,8 @@ class People:
         return self.check_membership(auth, born, founded)
 
     def check_membership(self, auth: AuthService, born: Event, founded: Event) -> bool:
-        member = bool(auth.memberships.rights_of("ann").items)
-        assert member == bool(auth.memberships.lefts_of("g").items)
+        member = bool(auth.memberships.targets_of("ann").items)
+        assert member == bool(auth.memberships.sources_of("g").items)
         adds = [event for event in self.events if event.what == "add"]
         removes = [event for event in self.events if event.what == "remove"]
         settled = max(born.end, founded.end)

@@ -1,6 +1,7 @@
 """What is remembered, for how long, and that it shows only in speed."""
 
 import timeit
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,7 +15,7 @@ from lakebed.auth import (
 from lakebed.auth.cache import Cache
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
-from tests.unit.auth.kit import READ, Clockwork, equip, may, service
+from tests.unit.auth.kit import READ, Clockwork, allow, deny, equip, may, service
 
 
 def test_what_another_process_changes_counts_within_the_bound(store: Store) -> None:
@@ -45,6 +46,41 @@ def test_what_another_process_changes_counts_within_the_bound(store: Store) -> N
         here.authenticate_token(token)
 
 
+def test_every_change_through_the_same_process_counts_at_once() -> None:
+    auth = service(MemoryStore(Clockwork()), settings=AuthSettings(cache_seconds=1e9))
+    auth.users.create("jane")
+    new, jane = equip(auth, "jane")
+    token, _ = auth.login(new.access_key_id, new.secret_access_key)
+    auth.groups.create("g")
+    auth.policies.create("p", [allow("fs:*")])
+    auth.policies.create("q", [allow("fs:*")])
+    changes: list[tuple[Callable[[], object], bool]] = [
+        (lambda: auth.user_policies.add("jane", "p"), True),
+        (lambda: auth.policies.update("p", [deny("fs:*")]), False),
+        (lambda: auth.policies.update("p", [allow("fs:*")]), True),
+        (lambda: auth.user_policies.remove("jane", "p"), False),
+        (lambda: auth.memberships.add("jane", "g"), False),
+        (lambda: auth.group_policies.add("g", "p"), True),
+        (lambda: auth.group_policies.remove("g", "p"), False),
+        (lambda: auth.group_policies.add("g", "p"), True),
+        (lambda: auth.memberships.remove("jane", "g"), False),
+        (lambda: auth.memberships.add("jane", "g"), True),
+        (lambda: auth.policies.delete("p"), False),
+        (lambda: auth.group_policies.add("g", "q"), True),
+        (lambda: auth.groups.delete("g"), False),
+    ]
+    for change, allowed in changes:
+        change()
+        assert may(auth, jane, READ) is allowed
+    auth.credentials.delete("jane", new.access_key_id)
+    with pytest.raises(AuthenticationFailed):
+        auth.authenticate(new.access_key_id, new.secret_access_key)
+    assert auth.authenticate_token(token).user_id == "jane"
+    auth.users.delete("jane")
+    with pytest.raises(AuthenticationFailed):
+        auth.authenticate_token(token)
+
+
 def test_a_hit_is_fast_and_asks_no_store(auth: AuthService, store: Store) -> None:
     new = auth.setup("admin")
     token, _ = auth.login(new.access_key_id, new.secret_access_key)
@@ -72,7 +108,7 @@ def test_many_threads_share_one_service(auth: AuthService) -> None:
     def work(number: int) -> None:
         if number % 4 == 0:
             auth.memberships.add("jane", "Viewers")
-            assert auth.memberships.rights_of("jane").items
+            assert auth.memberships.targets_of("jane").items
         elif number % 4 == 1:
             auth.users.create(f"user-{number}")
             auth.users.delete(f"user-{number}")

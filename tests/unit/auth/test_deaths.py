@@ -37,13 +37,16 @@ class DeathError(BaseException):
 class Mortal:
     """A store for a process that dies at one of its calls."""
 
-    def __init__(self, inner: Store, at: int, *, after: bool) -> None:
+    def __init__(self, inner: Store, at: int, *, after: bool, writes: bool = False) -> None:
         self.store = FaultyStore(inner, self._intercept)
         self.calls = 0
         self._at = at
         self._after = after
+        self._writes = writes
 
     def _intercept(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        if self._writes and not call.writes and self.calls < self._at:
+            return apply()  # only writes are counted
         self.calls += 1
         if self.calls > self._at:
             raise DeathError  # nothing of it runs any more
@@ -94,7 +97,7 @@ def seen(store: Store) -> object:
         {policy.id: policy.statements for policy in auth.policies.list().items},
         {user: [policy.id for policy in auth.effective_policies(user).items] for user in users},
         {user: may_read(auth, user) for user in users},
-        {group: [user.id for user in auth.memberships.lefts_of(group).items] for group in groups},
+        {group: [user.id for user in auth.memberships.sources_of(group).items] for group in groups},
         works,
     )
 
@@ -171,6 +174,16 @@ def assert_nothing_is_inherited(store: Store) -> None:
         auth.secret_for(QUICKSTART.access_key_id)
 
 
+@pytest.mark.parametrize("name", ["delete user", "delete group", "delete policy"])
+def test_nothing_is_left_of_who_is_deleted(name: str) -> None:
+    inner = MemoryStore(ThreadRuntime())
+    OPERATIONS[name].act(furnish(inner))
+    key = QUICKSTART.access_key_id.encode()
+    gone = {"user": [b"ann", key], "group": [b"readers"], "policy": [b"read"]}[name.split()[1]]
+    for entry in inner.scan(AUTH):
+        assert not set(gone) & set(entry.key.partition(b"/")[2].split(b"\x00"))
+
+
 def test_who_is_half_deleted_is_gone_for_everyone() -> None:
     inner = MemoryStore(ThreadRuntime())
     furnish(inner)
@@ -187,8 +200,8 @@ def test_who_is_half_deleted_is_gone_for_everyone() -> None:
         lambda: auth.memberships.add("ann", "readers"),
         lambda: auth.memberships.add("bob", "readers"),
         lambda: auth.memberships.remove("bob", "readers"),
-        lambda: auth.memberships.lefts_of("readers"),
-        lambda: auth.memberships.rights_of("ann"),
+        lambda: auth.memberships.sources_of("readers"),
+        lambda: auth.memberships.targets_of("ann"),
         lambda: auth.user_policies.add("bob", "read"),
         lambda: auth.credentials.create("ann"),
         lambda: auth.credentials.list("ann"),
@@ -219,7 +232,7 @@ def test_who_takes_an_old_name_after_a_death_inherits_nothing(*, after: bool) ->
             continue
         assert auth.effective_policies("ann").items == ()
         assert auth.credentials.list("ann").items == ()
-        assert [user.id for user in auth.memberships.lefts_of("readers").items] == ["bob"]
+        assert [user.id for user in auth.memberships.sources_of("readers").items] == ["bob"]
         with pytest.raises(AuthenticationFailed):
             auth.secret_for(QUICKSTART.access_key_id)
         with pytest.raises(AuthenticationFailed):
@@ -267,11 +280,12 @@ def test_a_setup_that_died_anywhere_is_finished_by_the_next(*, after: bool) -> N
 
 def test_a_setup_that_died_twice_is_finished_by_the_third() -> None:
     """Each as it had made its user, and the second also as it had only just begun."""
-    for second in (2, 3, 4, 5, 109, 112):
+    for second in (1, 2, 3, 36, 38):
         inner = MemoryStore(ThreadRuntime())
-        for name, at in (("first", 108), ("second", second)):
+        for name, at in (("first", 36), ("second", second)):
+            mortal = Mortal(inner, at, after=True, writes=True)
             with pytest.raises(DeathError):
-                service(Mortal(inner, at, after=True).store, Clockwork()).setup(name, QUICKSTART)
+                service(mortal.store, Clockwork()).setup(name, QUICKSTART)
         check_next_setup(inner, ["first", "second"])
 
 
@@ -286,7 +300,7 @@ def check_next_setup(inner: Store, victims: list[str]) -> None:
     assert [user.id for user in auth.users.list().items] == ["next"]
     identity = auth.authenticate(won.access_key_id, won.secret_access_key)
     auth.authorize(identity, READ)
-    assert [user.id for user in auth.memberships.lefts_of("Admins").items] == ["next"]
+    assert [user.id for user in auth.memberships.sources_of("Admins").items] == ["next"]
     for victim in victims:
         with pytest.raises(UserNotFound):
             auth.users.get(victim)

@@ -44,8 +44,8 @@ def test_a_name_that_would_mean_something_else_is_refused(auth: AuthService, nam
         lambda: auth.memberships.add(name, "g"),
         lambda: auth.memberships.add("a", name),
         lambda: auth.memberships.remove(name, "g"),
-        lambda: auth.memberships.lefts_of(name),
-        lambda: auth.memberships.rights_of(name),
+        lambda: auth.memberships.sources_of(name),
+        lambda: auth.memberships.targets_of(name),
         lambda: auth.credentials.create(name),
         lambda: auth.credentials.get("a", name),
         lambda: auth.effective_policies(name),
@@ -60,7 +60,7 @@ def test_names_of_people_are_fine(auth: AuthService, name: str) -> None:
     auth.users.create(name)
     auth.groups.create(name)
     auth.memberships.add(name, name)
-    assert auth.memberships.rights_of(name).items[0].id == name
+    assert auth.memberships.targets_of(name).items[0].id == name
     with pytest.raises(AlreadyExists):
         auth.users.create(name)
 
@@ -96,10 +96,10 @@ def test_every_list_comes_in_pages_in_order_of_names(auth: AuthService) -> None:
 
     lists: list[Callable[..., Page[object]]] = [
         auth.policies.list,
-        lambda **bounds: auth.memberships.lefts_of("all", **bounds),
-        lambda **bounds: auth.memberships.rights_of("one", **bounds),
-        lambda **bounds: auth.user_policies.rights_of("one", **bounds),
-        lambda **bounds: auth.group_policies.rights_of("all", **bounds),
+        lambda **bounds: auth.memberships.sources_of("all", **bounds),
+        lambda **bounds: auth.memberships.targets_of("one", **bounds),
+        lambda **bounds: auth.user_policies.targets_of("one", **bounds),
+        lambda **bounds: auth.group_policies.targets_of("all", **bounds),
         lambda **bounds: auth.effective_policies("one", **bounds),
     ]
     for listing in lists:
@@ -163,5 +163,5 @@ def test_a_listing_of_many_makes_few_calls() -> None:
         auth.users.create(f"user-{number:03}")
         auth.memberships.add(f"user-{number:03}", "all")
     calls.clear()
-    assert len(auth.memberships.lefts_of("all", amount=300).items) == 300
+    assert len(auth.memberships.sources_of("all", amount=300).items) == 300
     assert len(calls) < 15

@@ -64,9 +64,11 @@ def without_faults(call: Call, apply: Callable[[], ResultT]) -> ResultT:
     return apply()
 
 
-faults = st.none() | st.builds(
+fault_plans = st.builds(
     FaultPlan, st.integers(1, 15), st.sampled_from(["lost there", "lost back", "death"])
 )
+# Mostly none: what a machine without a fault leaves in the store is compared to the last key.
+faults = st.integers(0, 9).flatmap(lambda draw: st.none() if draw else fault_plans)
 
 
 @dataclass
@@ -299,16 +301,16 @@ class AuthMachine(RuleBasedStateMachine):
         assert [group.id for group in auth.groups.list().items] == sorted(self.groups)
         assert [policy.id for policy in auth.policies.list().items] == sorted(self.policies)
         for name, user in self.users.items():
-            groups = [group.id for group in auth.memberships.rights_of(name).items]
+            groups = [group.id for group in auth.memberships.targets_of(name).items]
             assert groups == sorted(user.groups)
-            attached = [policy.id for policy in auth.user_policies.rights_of(name).items]
+            attached = [policy.id for policy in auth.user_policies.targets_of(name).items]
             assert attached == sorted(user.policies)
             keys = [key.access_key_id for key in auth.credentials.list(name).items]
             assert keys == sorted(user.keys)
         for name, policies in self.groups.items():
-            attached = [policy.id for policy in auth.group_policies.rights_of(name).items]
+            attached = [policy.id for policy in auth.group_policies.targets_of(name).items]
             assert attached == sorted(policies)
-            members = [user.id for user in auth.memberships.lefts_of(name).items]
+            members = [user.id for user in auth.memberships.sources_of(name).items]
             assert members == sorted(
                 user for user, model in self.users.items() if name in model.groups
             )

@@ -308,9 +308,14 @@ def test_what_would_be_ignored_is_refused(statement: Statement) -> None:
         is_allowed([policy(allow("*"), statement)], "jane", READ)
 
 
-def test_a_policy_says_something() -> None:
+def test_a_policy_says_something_and_not_too_much() -> None:
     with pytest.raises(InvalidPolicy):
         check_statements([])
+    check_statements([allow("fs:ReadObject")] * 500)
+    with pytest.raises(InvalidPolicy, match="at most 1000"):
+        check_statements([allow("fs:ReadObject")] * 501)
+    with pytest.raises(InvalidPolicy, match="at most 1000"):
+        check_statements([allow("fs:ReadObject", resource=json.dumps(["*"] * 1000))])
 
 
 def test_base_policies_are_well_formed() -> None:

@@ -149,17 +149,17 @@ class TrustsNames(Memberships):
         for record in chunk:
             left, right = parted(record.name)
             if left in lefts and right in rights:
-                lefts[left].unique_id = record.message.left_unique_id
-                rights[right].unique_id = record.message.right_unique_id
+                lefts[left].unique_id = record.message.source_unique_id
+                rights[right].unique_id = record.message.target_unique_id
         return lefts, rights
 
-    def all_rights_of(
+    def all_targets_of(
         self, left: str, unique_id: UniqueID, *, prefix: str = "", after: str = ""
     ) -> Iterator[Group]:
         for record, _, message in self._alive(self._records.scan(prefix=pairs_of(left))):
-            yield self._right.entity(parted(record.name)[1], message)
+            yield self._target.entity(parted(record.name)[1], message)
 
-    def prune_left(self, left: str, unique_id: UniqueID) -> None:
+    def prune_source(self, left: str, unique_id: UniqueID) -> None:
         """It dies before."""
 
 

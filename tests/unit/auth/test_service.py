@@ -210,6 +210,10 @@ def test_a_key_left_by_a_dead_user_is_free_and_its_line_is_healed(
     with pytest.raises(CredentialNotFound):
         auth.credentials.get("jane", QUICKSTART.access_key_id)
     auth.credentials.create("joe", QUICKSTART)
+    Records(store, CREDENTIALS, AUTH).set(b"AKIAOTHER", credential)
+    with pytest.raises(AuthenticationFailed):
+        auth.secret_for("AKIAOTHER")
+    assert Records(store, CREDENTIALS, AUTH).find(b"AKIAOTHER") is None, "healed"
     assert auth.credentials.list("jane").items == ()
     assert not list(auth.credentials._index.scan(prefix=b"jane")), "healed"
     assert auth.secret_for(QUICKSTART.access_key_id)[0].user_id == "joe"
@@ -235,8 +239,8 @@ def test_who_is_made_again_inherits_nothing(auth: AuthService) -> None:
     with pytest.raises(AuthenticationFailed):
         auth.authenticate(new.access_key_id, new.secret_access_key)
     assert auth.effective_policies("jane").items == ()
-    assert auth.memberships.rights_of("jane").items == ()
-    assert [user.id for user in auth.memberships.lefts_of("Admins").items] == ["admin"]
+    assert auth.memberships.targets_of("jane").items == ()
+    assert [user.id for user in auth.memberships.sources_of("Admins").items] == ["admin"]
     _, reborn = equip(auth, "jane")
     assert not may(auth, reborn, READ)
     assert not may(auth, identity, READ), "nor who she was before"
@@ -259,7 +263,7 @@ def test_a_group_and_a_policy_made_again_are_nobodys(auth: AuthService) -> None:
     auth.groups.create("readers")
     auth.group_policies.add("readers", "read")
     assert not may(auth, jane, READ)
-    assert auth.memberships.lefts_of("readers").items == ()
+    assert auth.memberships.sources_of("readers").items == ()
 
 
 # May it?

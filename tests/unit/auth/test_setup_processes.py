@@ -68,7 +68,7 @@ def check_one_winner(url: str, answers: list[list[str]]) -> None:
         identity = auth.authenticate(*won[0][1:])
         for action in Action:
             auth.authorize(identity, Permission(action, "*"))
-        for users in (auth.users.list(), auth.memberships.lefts_of("Admins")):
+        for users in (auth.users.list(), auth.memberships.sources_of("Admins")):
             assert [user.id for user in users.items] == [identity.user_id]
 
 

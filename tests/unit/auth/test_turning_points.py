@@ -9,18 +9,19 @@ from lakebed.auth import (
     AlreadyExists,
     AuthenticationFailed,
     AuthService,
+    Identity,
     Page,
     User,
     UserNotFound,
 )
-from lakebed.auth.keys import AUTH, CREDENTIALS, USER_CREDENTIALS, USER_GROUPS, pair
+from lakebed.auth.keys import AUTH, CREDENTIALS, GROUP_POLICIES, USER_CREDENTIALS, USER_GROUPS, pair
 from lakebed.kv import Store
 from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Record, Records
 from lakebed.kv.wrappers.faults import Call, FaultyStore
 from lakebed.runtime import ThreadRuntime
-from tests.unit.auth.kit import QUICKSTART, allow
+from tests.unit.auth.kit import QUICKSTART, READ, allow, deny, may
 from tests.unit.auth.scenarios import Memberships, Open, open_right, with_memberships
 
 ResultT = TypeVar("ResultT")
@@ -69,7 +70,7 @@ def born_again(auth: AuthService, *, member: bool = True) -> None:
 
 
 def is_member(auth: AuthService) -> bool:
-    return bool(auth.memberships.rights_of("ann").items)
+    return bool(auth.memberships.targets_of("ann").items)
 
 
 def a_slow_add_replaces_nothing_newer(open_service: Open) -> None:
@@ -82,10 +83,10 @@ def a_slow_add_replaces_nothing_newer(open_service: Open) -> None:
 
 def a_slow_healer_removes_nothing_newer(open_service: Open) -> None:
     slow, other, meanwhile = world(open_service)
-    dead = pb.Relation(left_unique_id="gone", right_unique_id="gone")
+    dead = pb.Relation(source_unique_id="gone", target_unique_id="gone")
     Records(meanwhile.store, USER_GROUPS, AUTH).set(pair("ann", "g"), dead)
     meanwhile.before("delete", USER_GROUPS.prefix, lambda: other.memberships.add("ann", "g"))
-    slow.memberships.lefts_of("g")
+    slow.memberships.sources_of("g")
     assert meanwhile.happened
     assert is_member(other)
 
@@ -93,7 +94,7 @@ def a_slow_healer_removes_nothing_newer(open_service: Open) -> None:
 def a_slow_reader_takes_nothing_newer_for_dead(open_service: Open) -> None:
     slow, other, meanwhile = world(open_service)
     meanwhile.before("scan_page", USER_GROUPS.prefix, lambda: born_again(other))
-    slow.memberships.lefts_of("g")
+    slow.memberships.sources_of("g")
     assert meanwhile.happened
     assert is_member(other)
 
@@ -103,8 +104,8 @@ class AddsBlindly(Memberships):
 
     def add(self, left: str, right: str) -> None:
         relation = pb.Relation(
-            left_unique_id=self._left.live(left).message.unique_id,
-            right_unique_id=self._right.live(right).message.unique_id,
+            source_unique_id=self._source.live(left).message.unique_id,
+            target_unique_id=self._target.live(right).message.unique_id,
         )
         self._records.set(pair(left, right), relation)
 
@@ -121,11 +122,11 @@ class ReadsEndsFirst(Memberships):
 
     early: dict[str, pb.User] | None = None
 
-    def lefts_of(
+    def sources_of(
         self, right: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> Page[User]:
-        self.early = self._left.live_messages(["ann"])
-        return super().lefts_of(right, prefix=prefix, after=after, amount=amount)
+        self.early = self._source.live_messages(["ann"])
+        return super().sources_of(right, prefix=prefix, after=after, amount=amount)
 
     def _ends(
         self, chunk: Sequence[Record[pb.Relation]]
@@ -153,9 +154,24 @@ def test_a_relation_with_who_is_deleted_meanwhile_counts_for_nothing() -> None:
     meanwhile.before("set", USER_GROUPS.prefix, lambda: other.users.delete("ann"))
     slow.memberships.add("ann", "g")  # it was added, and then ann was deleted
     assert meanwhile.happened
-    assert other.memberships.lefts_of("g").items == ()
+    assert other.memberships.sources_of("g").items == ()
     other.users.create("ann")
     assert not is_member(other)
+    assert list(Records(meanwhile.store, USER_GROUPS, AUTH).scan()) == [], "healed"
+
+
+def test_a_relation_with_a_group_made_again_meanwhile_counts_for_nothing() -> None:
+    slow, other, meanwhile = world()
+
+    def again() -> None:
+        other.groups.delete("g")
+        other.groups.create("g")
+
+    meanwhile.before("set", USER_GROUPS.prefix, again)
+    slow.memberships.add("ann", "g")
+    assert meanwhile.happened
+    assert not is_member(other)
+    assert other.memberships.sources_of("g").items == ()
     assert list(Records(meanwhile.store, USER_GROUPS, AUTH).scan()) == [], "healed"
 
 
@@ -213,3 +229,25 @@ def test_an_update_of_a_policy_that_is_made_again_is_not_lost() -> None:
     updated = slow.policies.update("p", [allow("fs:DeleteObject")])
     assert meanwhile.happened
     assert other.policies.get("p") == updated
+
+
+def test_a_denial_that_is_moved_from_group_to_group_is_never_missed() -> None:
+    slow, other, meanwhile = world()
+    other.groups.create("h")
+    other.policies.create("allow", [allow("fs:*")])
+    other.policies.create("deny", [deny("fs:*")])
+    other.user_policies.add("ann", "allow")
+    other.memberships.add("ann", "g")
+    other.memberships.add("ann", "h")
+    other.group_policies.add("h", "deny")
+    ann = other.users.get("ann")
+    identity = Identity(user_id=ann.id, unique_id=ann.unique_id, committer="", access_key_id=None)
+
+    def move() -> None:
+        other.group_policies.add("g", "deny")
+        other.group_policies.remove("h", "deny")
+
+    # The policies of g were read, those of h are not yet.
+    meanwhile.before("scan_page", GROUP_POLICIES.prefix + b"h", move)
+    assert not may(slow, identity, READ)
+    assert meanwhile.happened

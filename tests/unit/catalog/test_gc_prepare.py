@@ -28,7 +28,7 @@ from lakebed.formats.gc_files import (
     encode_gc_manifest,
 )
 from lakebed.graveler.commit import CommitRequest
-from lakebed.graveler.errors import RepositoryNotFound
+from lakebed.graveler.errors import RepositoryNotFound, Stale
 from lakebed.graveler.model import BranchID, RepositoryID, UniqueID
 from lakebed.graveler.owner import installation_id
 from lakebed.kv import entities_pb2 as pb
@@ -126,6 +126,32 @@ def test_everything_staged_is_written_down_unmasked(lake: Lake, limits: PageLimi
     prepared, pages = prepare_pages(lake, limits)
     assert addresses(lake, end(lake, prepared), GCFileKind.STAGED) == Counter(expected)
     assert pages == 1 if limits != SMALL else pages > 5
+
+
+def test_what_a_write_replaced_is_spared_while_it_may_be_put_back(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that is held up after staging puts back what was there, however late."""
+    lake.upload(b"a", "before")
+    replaced = address(lake, "main", b"a")
+    looks: list[Counter[str]] = []
+    set_if = lake.store.set_if
+
+    def look_meanwhile(*args: object, **kwargs: object) -> object:
+        result = set_if(*args, **kwargs)  # type: ignore[arg-type]
+        if not looks:
+            looks.append(Counter())
+            lake.clock.ahead_seconds += lake.settings.min_age_seconds
+            prepared, _ = prepare_pages(lake)
+            looks[0] = addresses(lake, end(lake, prepared), GCFileKind.STAGED)
+        return result
+
+    monkeypatch.setattr(lake.store, "set_if", look_meanwhile)
+    with pytest.raises(Stale):
+        lake.upload(b"a", "late")
+    assert lake.text("main", b"a") == "before"
+    assert address(lake, "main", b"a") == replaced
+    assert replaced in looks[0]
 
 
 def test_a_foreign_address_is_written_as_it_is(lake: Lake) -> None:

@@ -9,7 +9,7 @@ from lakebed.block import BlockStore, MemorySettings, Namespace, open_block
 from lakebed.graveler.committed import Breaks, Cache, Committed
 from lakebed.graveler.ids import new_unique_id
 from lakebed.graveler.keys import GRAVELER, REPOSITORIES
-from lakebed.graveler.model import BranchID, Commit, CommitID, Repository, RepositoryID
+from lakebed.graveler.model import BranchID, Commit, CommitID, Repository, RepositoryID, UniqueID
 from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.refs.commits import Commits
 from lakebed.graveler.refs.tags import Tags
@@ -38,6 +38,18 @@ def shapes(draw: st.DrawFn, max_size: int = 60) -> list[Shape]:
         Shape(tuple(place - back for back in backs if back <= place), date)
         for place, (backs, date) in enumerate(drawn)
     ]
+
+
+REPOSITORY = Repository(
+    id=RepositoryID("repo"),
+    unique_id=UniqueID("uid"),
+    namespace=Namespace.parse("mem://bucket/repo"),
+    default_branch=BranchID("main"),
+    created_us=0,
+    read_only=False,
+    metadata={},
+)
+"""For parts of the engine that are given a repository and do not look for its record."""
 
 
 class World:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.formats import MetaRangeID
 from lakebed.graveler.commit import CommitRequest, CommitResult
 from lakebed.graveler.engine import Engine, assemble
@@ -32,8 +33,9 @@ from lakebed.kv import OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.faults import Call, FaultyStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.model_committed import Contents, ModelCommitted
-from tests.simulation.engine import DEV, MAIN, REPOSITORY, SETTINGS, entry
+from lakebed.testing.model_committed import ModelCommitted
+from tests.simulation.world import DEV, MAIN, SETTINGS, entry
+from tests.unit.graveler.histories import REPOSITORY
 
 ResultT = TypeVar("ResultT")
 
@@ -57,8 +59,7 @@ class Lake:
     def __init__(self) -> None:
         self.runtime = ThreadRuntime()
         self.store = MemoryStore(self.runtime)
-        self.metaranges: dict[MetaRangeID, Contents] = {}
-        self.committed = ModelCommitted(self.metaranges, lambda _, apply: apply())
+        self.committed = ModelCommitted(MemoryBlockStore(self.runtime), REPOSITORY.namespace)
         engine = self.engine()
         first = engine.commits.add(
             REPOSITORY,
@@ -81,7 +82,7 @@ class Lake:
         )
 
     def contents(self, commit: Commit) -> dict[bytes, str]:
-        found = self.metaranges[MetaRangeID(commit.metarange_id)]
+        found = self.committed.contents(MetaRangeID(commit.metarange_id))
         return {key: value.address for key, value in found.items()}
 
 
@@ -421,6 +422,32 @@ def test_a_conditional_create_written_too_late_is_written_again(lake: Lake) -> N
     ours = lake.engine(store=FaultyStore(lake.store, intercept))
     ours.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), if_absent)
     assert moments
+    assert shown(other, b"a") == "w1"
+
+
+def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(lake: Lake) -> None:
+    other = lake.engine()
+    put(other, b"b", "w2")
+    under_way: list[tuple[Branch, Commit]] = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        # The token is sealed and scanned just before the entry arrives in it, and still named when
+        # the writer looks again.
+        if call.operation == "set_if" and call.key == b"key/a" and not under_way:
+            sealed = other.committer._publisher.seal(
+                REPOSITORY, other.branches.get(REPOSITORY, MAIN)
+            )
+            build = other.committer._build(REPOSITORY, sealed, sealed.sealed_tokens)
+            request = CommitRequest(committer="", message="")
+            made = other.committer._store_commit(REPOSITORY, sealed, build, request, set())
+            under_way.append((sealed, made))
+        return apply()
+
+    ours = lake.engine(store=FaultyStore(lake.store, intercept))
+    ours.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), if_absent)
+    ((sealed, made),) = under_way
+    assert not other.committer._publisher.publish(REPOSITORY, sealed, made, sealed.sealed_tokens)
+    assert lake.contents(made) == {b"b": "w2"}
     assert shown(other, b"a") == "w1"
 
 

@@ -14,12 +14,14 @@ from hypothesis.stateful import (
     initialize,
     invariant,
     multiple,
+    precondition,
     rule,
     run_state_machine_as_test,
 )
 
 from lakebed.block import MemorySettings, Namespace, open_block
 from lakebed.formats import Entry
+from lakebed.graveler.cleaner import Cleaner
 from lakebed.graveler.commit import CommitRequest
 from lakebed.graveler.committed import CommonPrefix, DiffEntry, Query
 from lakebed.graveler.errors import (
@@ -28,17 +30,21 @@ from lakebed.graveler.errors import (
     EntryNotFound,
     MergeConflict,
     NoChanges,
+    NotFound,
     NotUnique,
     PreconditionFailed,
+    RepositoryNotFound,
 )
 from lakebed.graveler.graveler import Graveler
 from lakebed.graveler.model import BranchID, CommitID, RepositoryID
 from lakebed.graveler.moves import MergeRequest
 from lakebed.graveler.staging.writer import if_absent
 from lakebed.kv import open_store
-from tests.simulation.engine import entry
+from lakebed.runtime import ThreadRuntime
+from tests.simulation.world import entry
 
 REPOSITORY = RepositoryID("lake")
+NAMESPACE = Namespace.parse("mem://bucket/lake")
 MAIN = BranchID("main")
 KEYS = [b"a", b"b", b"d/x", b"d/y", b"e/z"]
 REQUEST = CommitRequest(committer="ann", message="m")
@@ -60,6 +66,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.folder = TemporaryDirectory()
         self.store = open_store(self.url.format(folder=self.folder.name))
         self.lake = Graveler(self.store, open_block(MemorySettings()))
+        self.cleaner = Cleaner(self.store, ThreadRuntime(), grace_seconds=0)
         self.heads: dict[BranchID, CommitID] = {}
         self.shown: dict[BranchID, Contents] = {}
         self.held: dict[CommitID, Contents] = {}
@@ -73,12 +80,22 @@ class EngineMachine(RuleBasedStateMachine):
     @initialize(target=branches)
     def create(self) -> BranchID:
         """Begin with an empty repository."""
-        namespace = Namespace.parse("mem://bucket/lake")
-        self.lake.repositories.create(REPOSITORY, namespace, committer="ann")
-        self.note_branch(MAIN, self.head(MAIN))
-        self.held[self.heads[MAIN]] = {}
-        self.parents[self.heads[MAIN]] = ()
+        self.begin()
         return MAIN
+
+    def begin(self) -> None:
+        self.lake.repositories.create(REPOSITORY, NAMESPACE, committer="ann")
+        first = self.head(MAIN)
+        self.heads, self.shown = {MAIN: first}, {MAIN: {}}
+        self.held, self.parents = {first: {}}, {first: ()}
+
+    def there(self, branch: BranchID) -> BranchID:
+        """A branch that is there: the one that was drawn, unless it was deleted."""
+        return branch if branch in self.heads else MAIN
+
+    def known(self, commit: CommitID) -> CommitID:
+        """A commit that is there: the one that was drawn, unless its repository was deleted."""
+        return commit if commit in self.held else self.heads[MAIN]
 
     def head(self, branch: BranchID) -> CommitID:
         repository = self.lake.repositories.get(REPOSITORY)
@@ -105,6 +122,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(branch=branches, key=st.sampled_from(KEYS), content=st.sampled_from("xyz"))
     def put(self, branch: BranchID, key: bytes, content: str) -> None:
         """Stage an object; some have the same content, and so the same identity."""
+        branch = self.there(branch)
         self.written += 1
         self.lake.put(REPOSITORY, branch, entry(key, f"w{self.written}", content))
         self.shown[branch][key] = content.encode()
@@ -112,6 +130,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(branch=branches, key=st.sampled_from(KEYS))
     def put_if_absent(self, branch: BranchID, key: bytes) -> None:
         """Stage an object unless there is one."""
+        branch = self.there(branch)
         self.written += 1
         new = entry(key, f"w{self.written}")
         if key in self.shown[branch]:
@@ -124,18 +143,21 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(branch=branches, key=st.sampled_from(KEYS))
     def delete(self, branch: BranchID, key: bytes) -> None:
         """Stage a removal."""
+        branch = self.there(branch)
         self.lake.delete(REPOSITORY, branch, key)
         self.shown[branch].pop(key, None)
 
     @rule(branch=branches)
     def reset(self, branch: BranchID) -> None:
         """Discard everything staged."""
+        branch = self.there(branch)
         self.lake.reset(REPOSITORY, branch)
         self.shown[branch] = dict(self.held[self.heads[branch]])
 
     @rule(branch=branches, prefix=st.sampled_from([b"d/", b"", b"a", b"q"]))
     def reset_prefix(self, branch: BranchID, prefix: bytes) -> None:
         """Discard what is staged below a prefix."""
+        branch = self.there(branch)
         self.lake.reset_prefix(REPOSITORY, branch, prefix)
         for key in KEYS:
             if key.startswith(prefix):
@@ -144,6 +166,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(branch=branches, key=st.sampled_from(KEYS))
     def reset_key(self, branch: BranchID, key: bytes) -> None:
         """Discard what is staged for one key."""
+        branch = self.there(branch)
         self.lake.reset_key(REPOSITORY, branch, key)
         self.restore(branch, key)
 
@@ -158,6 +181,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(target=commits, branch=branches)
     def commit(self, branch: BranchID) -> MultipleResults[CommitID] | CommitID:
         """Commit what is staged."""
+        branch = self.there(branch)
         if self.is_clean(branch):
             with pytest.raises(NoChanges):
                 self.lake.commit(REPOSITORY, branch, REQUEST)
@@ -170,6 +194,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(target=branches, number=st.integers(1, 3), source=branches)
     def create_branch(self, number: int, source: BranchID) -> MultipleResults[BranchID] | BranchID:
         """Make a branch."""
+        source = self.there(source)
         name = BranchID(f"dev{number}")
         if name in self.heads:
             with pytest.raises(NotUnique):
@@ -182,6 +207,8 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(target=commits, source=branches, branch=branches)
     def merge(self, source: BranchID, branch: BranchID) -> MultipleResults[CommitID] | CommitID:
         """Merge one branch into another."""
+        branch = self.there(branch)
+        source = self.there(source)
         base = self.merge_base(self.heads[source], self.heads[branch])
         wanted = three_way(
             self.held[base], self.held[self.heads[source]], self.held[self.heads[branch]]
@@ -210,6 +237,10 @@ class EngineMachine(RuleBasedStateMachine):
         self, branch: BranchID, commit: CommitID, undo: bool
     ) -> MultipleResults[CommitID] | CommitID:
         """Revert a commit, or pick it, against its first parent."""
+        branch = self.there(branch)
+        commit = self.known(commit)
+        if not self.parents[commit]:
+            return multiple()
         parent = self.parents[commit][0]
         before, after = (commit, parent) if undo else (parent, commit)
         now = self.held[self.heads[branch]]
@@ -235,6 +266,8 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(branch=branches, commit=commits)
     def hard_reset(self, branch: BranchID, commit: CommitID) -> None:
         """Point a branch to another commit."""
+        branch = self.there(branch)
+        commit = self.known(commit)
         if self.is_clean(branch):
             self.lake.hard_reset(REPOSITORY, branch, commit)
             self.note_branch(branch, commit)
@@ -242,9 +275,50 @@ class EngineMachine(RuleBasedStateMachine):
             with pytest.raises(DirtyBranch):
                 self.lake.hard_reset(REPOSITORY, branch, commit)
 
+    # Branches, repositories, dumps, the Cleaner
+
+    @rule(branch=branches)
+    def delete_branch(self, branch: BranchID) -> None:
+        """Delete a branch with what is staged on it; but not the default branch."""
+        branch = self.there(branch)
+        if branch == MAIN:
+            with pytest.raises(DefaultBranch):
+                self.lake.delete_branch(REPOSITORY, branch)
+            return
+        self.lake.delete_branch(REPOSITORY, branch)
+        with pytest.raises(NotFound):
+            self.lake.list_entries(REPOSITORY, branch, Query())
+        del self.heads[branch], self.shown[branch]
+
+    @precondition(lambda self: len(self.held) > 4)  # or there would never be much in it
+    @rule()
+    def recreate_repository(self) -> None:
+        """Delete the repository, and make another one of the same name in the same place."""
+        self.lake.repositories.delete(REPOSITORY)
+        with pytest.raises(RepositoryNotFound):
+            self.lake.get(REPOSITORY, MAIN, KEYS[0])
+        self.begin()
+
+    @rule()
+    def restore_from_a_dump(self) -> None:
+        """Lose the repository, and bring it back from a dump: but for what is staged."""
+        dump_id = self.lake.dump_refs(REPOSITORY).dump_id
+        self.lake.repositories.delete(REPOSITORY)
+        self.lake.repositories.create_bare(REPOSITORY, NAMESPACE)
+        self.lake.restore_refs(REPOSITORY, dump_id)
+        self.shown = {branch: dict(self.held[head]) for branch, head in self.heads.items()}
+
+    @rule()
+    def clean(self) -> None:
+        """Remove what nothing names; no request is under way, so there is nothing to wait for."""
+        counts = [self.cleaner.run_once() for _ in range(3)]
+        assert all(each.ran for each in counts)
+        assert counts[-1].keys_deleted == 0
+
     @rule(commit=commits, number=st.integers(1, 2))
     def tag(self, commit: CommitID, number: int) -> None:
         """Tag a commit, read through the tag, and take the tag away."""
+        commit = self.known(commit)
         with suppress(NotUnique):
             tag = self.lake.create_tag(REPOSITORY, f"v{number}", commit)
             page = self.lake.list_entries(REPOSITORY, tag.id, Query())
@@ -256,6 +330,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(branch=branches, key=st.sampled_from(KEYS))
     def get(self, branch: BranchID, key: bytes) -> None:
         """Read one object."""
+        branch = self.there(branch)
         try:
             found = self.lake.get(REPOSITORY, branch, key).identity
         except EntryNotFound:
@@ -266,6 +341,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(branch=branches)
     def list_folders(self, branch: BranchID) -> None:
         """List with a delimiter."""
+        branch = self.there(branch)
         page = self.lake.list_entries(REPOSITORY, branch, Query(delimiter=b"/"))
         names = {key if b"/" not in key else key[:2] for key in self.shown[branch]}
         assert [item.key for item in page.items] == sorted(names)
@@ -273,6 +349,8 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(left=branches, right=branches)
     def diff(self, left: BranchID, right: BranchID) -> None:
         """Compare the heads of two branches, with two dots and with three."""
+        left = self.there(left)
+        right = self.there(right)
         before, after = self.held[self.heads[left]], self.held[self.heads[right]]
         page = self.lake.diff(REPOSITORY, left, right, Query())
         assert changed(page.items) == differing(before, after)
@@ -284,12 +362,6 @@ class EngineMachine(RuleBasedStateMachine):
         }
         merged = three_way(base, after, before)
         assert marked == (set(merged) if isinstance(merged, list) else set())
-
-    @rule()
-    def default_branch_stays(self) -> None:
-        """The default branch cannot be deleted."""
-        with pytest.raises(DefaultBranch):
-            self.lake.delete_branch(REPOSITORY, MAIN)
 
     @invariant()
     def everything_is_shown(self) -> None:
@@ -359,7 +431,7 @@ def test_the_engine_agrees_with_plain_dicts(
 def test_a_refused_operation_leaves_everything_as_it_was(tmp_path: Path) -> None:
     with open_store(f"sqlite:///{tmp_path}/lake.db") as store:
         lake = Graveler(store, open_block(MemorySettings()))
-        lake.repositories.create(REPOSITORY, Namespace.parse("mem://bucket/lake"), committer="")
+        lake.repositories.create(REPOSITORY, NAMESPACE, committer="")
         lake.put(REPOSITORY, MAIN, entry(b"a", "w1"))
         with pytest.raises(DirtyBranch, match="commit or reset them first"):
             lake.hard_reset(REPOSITORY, MAIN, "main")

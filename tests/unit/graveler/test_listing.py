@@ -21,7 +21,8 @@ from lakebed.kv import Entry as Record
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.faults import Call, FaultyStore
 from lakebed.runtime import ThreadRuntime
-from tests.simulation.engine import REPOSITORY, entry
+from tests.simulation.world import entry
+from tests.unit.graveler.histories import REPOSITORY
 
 ResultT = TypeVar("ResultT")
 

@@ -34,7 +34,11 @@ class Server:
         if pair is not None:
             text = f"{pair.access_key_id}:{pair.secret_access_key}"
             headers["Authorization"] = "Basic " + base64.b64encode(text.encode()).decode()
-        return self._client.simulate_request(method, f"/api/v1{path}", headers=headers, **kwargs)
+        return self.request(method, f"/api/v1{path}", headers=headers, **kwargs)
+
+    def request(self, method: str, path: str, **kwargs: Any) -> Result:
+        """Make a request."""
+        return self._client.simulate_request(method, path, **kwargs)
 
     def put(self, path: str, data: bytes = b"data", branch: str = BRANCH) -> None:
         """Upload an object."""

@@ -102,7 +102,7 @@ def test_a_streamed_answer_ends_when_it_is_closed(
     ended: list[str] = []
 
     def stream(environ: WSGIEnvironment, start: StartResponse) -> Iterator[bytes]:
-        start("200 OK", [])
+        start("200 OK", [("Content-Length", "6")])
         trace = current_trace()
         assert trace is not None
         trace.at_end(lambda: ended.append("slot"))
@@ -144,6 +144,34 @@ def test_what_is_raised_becomes_a_500_that_says_nothing(
     assert "KeyError" in failure["exception"]
     assert failure["request_id"] == access["request_id"]
     assert access["status"] == 500
+
+
+def test_a_streamed_answer_without_a_length_is_never_sent(
+    lines: Callable[[], list[dict[str, Any]]],
+) -> None:
+    def endless(environ: WSGIEnvironment, start: StartResponse) -> Iterator[bytes]:
+        start("200 OK", [("Content-Type", "text/plain")])
+        return iter([b"half"])
+
+    client = Client(endless)
+    assert b"half" not in b"".join(client.call())
+    assert client.status.startswith("500")
+    assert "needs a Content-Length" in lines()[0]["exception"]
+
+
+def test_an_answer_that_raises_is_logged(lines: Callable[[], list[dict[str, Any]]]) -> None:
+    def broken(environ: WSGIEnvironment, start: StartResponse) -> Iterator[bytes]:
+        start("200 OK", [("Content-Length", "6")])
+        return (bytes(6 // number) for number in (2, 0))
+
+    client = Client(broken)
+    answer = iter(client.call())
+    assert next(answer) == bytes(3)
+    with pytest.raises(ZeroDivisionError):
+        next(answer)
+    (line,) = lines()
+    assert line["message"] == "an answer broke off"
+    assert line["request_id"] == client.headers["X-Request-ID"]
 
 
 def test_a_request_without_an_operation_is_counted_as_such() -> None:

@@ -45,6 +45,7 @@ def download(
 def _download_file(session: Session, source: PathUri, target: Path) -> None:
     if target.is_dir():
         target = file_for(source.name, prefix="", folder=target)
+    target.parent.mkdir(parents=True, exist_ok=True)
     with progress(session, source.name) as step:
         count = fetch_file(session.client, source, target, step=step)
     session.output.done(

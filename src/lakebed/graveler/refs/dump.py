@@ -56,7 +56,8 @@ def dump_refs(
     In memory are held one file's rows at a time, and about 250 bytes for each commit.
 
     Raises:
-        RepositoryNotFound: The repository is no more.
+        RepositoryNotFound: The repository is no more, or was deleted meanwhile; without a manifest
+            there is no dump.
         CommitNotFound: A commit names a parent that is not there: no dump could be restored.
         CorruptRecord: A commit is not what its id says: likewise.
     """
@@ -66,11 +67,16 @@ def dump_refs(
     dump_id = DumpID(f"{moment:%Y%m%dT%H%M%SZ}-{runtime.random_bytes(8).hex()}")
     writer = _Writer(block, repository, dump_id)
     partition = repository.partition
+    commits = Records(store, COMMITS, partition)
     files = [
         *writer.write(RefKind.BRANCHES, map(_branch, Records(store, BRANCHES, partition).scan())),
         *writer.write(RefKind.TAGS, map(_tag, Records(store, TAGS, partition).scan())),
-        *writer.write(RefKind.COMMITS, map(_commit, _closed(Records(store, COMMITS, partition)))),
     ]
+    try:
+        files += writer.write(RefKind.COMMITS, map(_commit, _closed(commits)))
+    except CommitNotFound:
+        active_record(store, repository)  # or it is the repository that is not there
+        raise
     manifest = DumpManifest(
         dump_id=dump_id,
         repository=repository.id,
@@ -79,6 +85,9 @@ def dump_refs(
         created_us=int(now * 1e6),
         files=tuple(files),
     )
+    # Nothing of a repository is removed while its record is there. If it is not there any more,
+    # some of the records that were read may have been what the Cleaner had left.
+    active_record(store, repository)
     writer.put(MANIFEST_NAME, encode_manifest(manifest))
     return manifest
 

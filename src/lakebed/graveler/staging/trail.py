@@ -5,45 +5,47 @@ given back the value that it had, if it still has the writer's own. Nobody's ack
 lost by that. What others wrote over it stays; what it wrote over was seen by the very
 compare-and-swap that replaced it.
 
+Meanwhile, which may be a long while, nothing would name the object of the value that was replaced,
+and garbage collection could take it. So the new value names it too.
+
 A committer may have read the writer's value meanwhile. Then it is in a commit, and stays there.
 """
 
 from contextlib import suppress
 
-from lakebed.formats import Entry
+from lakebed.formats import AddressType, Entry
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import StagingToken
-from lakebed.graveler.staging.values import encode
-from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
+from lakebed.graveler.staging.values import decode, encode
 from lakebed.kv import Entry as Record
+from lakebed.kv import PredicateFailed, Store, Version
+from lakebed.kv.store import new_version
+from lakebed.runtime import Runtime
 
 
 class Trail:
     """The trail of one write."""
 
-    def __init__(self, store: Store, entry: Entry) -> None:
+    def __init__(self, store: Store, runtime: Runtime, entry: Entry) -> None:
         self.entry = entry
         self._store = store
+        self._runtime = runtime
         self._key = STAGED_PREFIX + entry.key
-        self._value = encode(entry)
         self._replaced: dict[StagingToken, Record | None] = {}
+        self._versions: set[Version] = set()
 
-    def write(self, token: StagingToken) -> bool:
-        """Write the entry over what is staged now; whether it certainly was written."""
-        found = self._find(token)
-        self.note(token, found)
-        predicate: Predicate = ABSENT if found is None else found.predicate
-        try:
-            self._store.set_if(token.encode(), self._key, self._value, predicate)
-        except (PredicateFailed, OutcomeUnknown):
-            return False
-        return True
+    def find(self, token: StagingToken) -> Record | None:
+        """Return what is staged under a token."""
+        return self._store.get_many([(token.encode(), self._key)])[0]
 
-    def note(self, token: StagingToken, found: Record | None) -> None:
-        """Remember what was found just before writing over it."""
+    def prepare(self, token: StagingToken, found: Record | None) -> tuple[bytes, Version]:
+        """Return the value to write over what was found, and the version to write it with."""
         # One's own value is there if the reply to an earlier write was lost: not what to put back.
-        if token not in self._replaced or found is None or found.value != self._value:
+        if found is None or found.predicate not in self._versions:
             self._replaced[token] = found
+        version = new_version(self._runtime)
+        self._versions.add(version)
+        return encode(self.entry, replaced_address=self._address_of(self._replaced[token])), version
 
     def undo(self) -> None:
         """Put back what was replaced.
@@ -52,8 +54,8 @@ class Trail:
             OutcomeUnknown: The entry may still be visible.
         """
         for token, before in self._replaced.items():
-            found = self._find(token)
-            if found is None or found.value != self._value:
+            found = self.find(token)
+            if found is None or found.predicate not in self._versions:
                 continue
             # If it fails, someone wrote over it at this moment.
             with suppress(PredicateFailed):
@@ -63,5 +65,7 @@ class Trail:
                     partition = token.encode()
                     self._store.set_if(partition, self._key, before.value, found.predicate)
 
-    def _find(self, token: StagingToken) -> Record | None:
-        return self._store.get_many([(token.encode(), self._key)])[0]
+    def _address_of(self, record: Record | None) -> str:
+        """The address of an object that may be collected, if a record names one."""
+        entry = None if record is None else decode(self.entry.key, record.value)
+        return entry.address if entry and entry.address_type is AddressType.RELATIVE else ""

@@ -21,8 +21,8 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
 
 
-def encode(entry: Entry) -> bytes:
-    """Return the value that stages an entry."""
+def encode(entry: Entry, *, replaced_address: str = "") -> bytes:
+    """Return the value that stages an entry, in the place of one with a relative address."""
     return pb.StagedEntry(
         identity=entry.identity,
         entry=pb.Entry(
@@ -34,6 +34,7 @@ def encode(entry: Entry) -> bytes:
             content_type=entry.content_type,
             metadata=entry.metadata,
         ),
+        replaced_address=replaced_address,
     ).SerializeToString()
 
 

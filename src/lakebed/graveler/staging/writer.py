@@ -35,8 +35,9 @@ from lakebed.graveler.settings import EngineSettings
 from lakebed.graveler.staging.reader import Reader
 from lakebed.graveler.staging.trail import Trail
 from lakebed.graveler.staging.values import TOMBSTONE, decode, encode
-from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
+from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store, Version
 from lakebed.kv import Entry as Record
+from lakebed.runtime import Runtime
 
 Condition = Callable[[Entry | None], bool]
 """Whether a write may take place, given what is there now; None: nothing is."""
@@ -68,9 +69,15 @@ class Writer:
     """Writes to branches."""
 
     def __init__(
-        self, store: Store, branches: Branches, reader: Reader, settings: EngineSettings
+        self,
+        store: Store,
+        branches: Branches,
+        reader: Reader,
+        runtime: Runtime,
+        settings: EngineSettings,
     ) -> None:
         self._store = store
+        self._runtime = runtime
         self._branches = branches
         self._reader = reader
         self._tries = settings.tries_max
@@ -101,11 +108,14 @@ class Writer:
             TooManyTries: Others always came between; the entry may be visible.
             OutcomeUnknown: The entry may be visible.
         """
-        trail = Trail(self._store, entry)
+        trail = Trail(self._store, self._runtime, entry)
         _check_fresh(trail, is_fresh)
         current = self._branches.get_cached(repository, branch)
         for _ in range(self._tries):
-            written = trail.write(current.staging_token)
+            found = trail.find(current.staging_token)
+            predicate: Predicate = ABSENT if found is None else found.predicate
+            value, version = trail.prepare(current.staging_token, found)
+            written = self._swap(current, entry.key, value, predicate, version)
             after = self._branches.get(repository, branch)
             _check_fresh(trail, is_fresh)
             if written and after.staging_token == current.staging_token:
@@ -133,7 +143,7 @@ class Writer:
             TooManyTries: Others always came between; the entry may be visible.
             OutcomeUnknown: The entry may be visible.
         """
-        trail = Trail(self._store, entry)
+        trail = Trail(self._store, self._runtime, entry)
         _check_fresh(trail, is_fresh)
         for _ in range(self._tries):
             before = self._branches.get(repository, branch)
@@ -141,8 +151,8 @@ class Writer:
             if not condition(seen.entry):
                 found = "no such entry" if seen.entry is None else "another entry is there"
                 raise PreconditionFailed(entry.key, found)
-            trail.note(before.staging_token, seen.record)
-            written = self._swap(before, entry.key, encode(entry), seen.predicate)
+            value, version = trail.prepare(before.staging_token, seen.record)
+            written = self._swap(before, entry.key, value, seen.predicate, version)
             after = self._branches.get(repository, branch)
             _check_fresh(trail, is_fresh)
             if written and after.version == before.version:
@@ -165,11 +175,18 @@ class Writer:
             current = after
         raise unknown or TooManyTries(f"the write of {key!r}", self._tries)
 
-    def _swap(self, branch: Branch, key: bytes, value: bytes, predicate: Predicate) -> bool:
+    def _swap(
+        self,
+        branch: Branch,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        version: Version | None = None,
+    ) -> bool:
         """Write a staged key if it is as it was seen; whether it certainly was."""
         token = branch.staging_token.encode()
         try:
-            self._store.set_if(token, STAGED_PREFIX + key, value, predicate)
+            self._store.set_if(token, STAGED_PREFIX + key, value, predicate, version=version)
         except (PredicateFailed, OutcomeUnknown):
             return False
         return True

@@ -54,4 +54,4 @@ def _attached(call: Call, group: str) -> frozenset[str]:
     """The policies of a group that words stand for."""
     service = call.services.auth
     unique_id = service.groups.get(group).unique_id
-    return _ALL & {policy.id for policy in service.group_policies.all_rights_of(group, unique_id)}
+    return _ALL & {policy.id for policy in service.group_policies.all_targets_of(group, unique_id)}

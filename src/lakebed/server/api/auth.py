@@ -177,7 +177,7 @@ def delete_user(call: Call, user: str) -> None:
 @routes.add("listUserGroups", "GET", f"{_USER}/groups", iam("ReadUser", "user/{user}"))
 def list_user_groups(call: Call, user: str, query: PageQuery) -> Page[Group]:
     """List the groups of a user."""
-    found = call.services.auth.memberships.rights_of(user, **window(query))
+    found = call.services.auth.memberships.targets_of(user, **window(query))
     return _groups(found)
 
 
@@ -185,7 +185,7 @@ def list_user_groups(call: Call, user: str, query: PageQuery) -> Page[Group]:
 def list_user_policies(call: Call, user: str, query: UserPoliciesQuery) -> Page[Policy]:
     """List the policies of a user: those attached, or all that are in effect."""
     service = call.services.auth
-    find = service.effective_policies if query.effective else service.user_policies.rights_of
+    find = service.effective_policies if query.effective else service.user_policies.targets_of
     return _policies(find(user, **window(query)))
 
 
@@ -303,7 +303,7 @@ def delete_group(call: Call, group: str) -> None:
 @routes.add("listGroupMembers", "GET", f"{_GROUP}/members", iam("ReadGroup", "group/{group}"))
 def list_members(call: Call, group: str, query: PageQuery) -> Page[User]:
     """List the members of a group."""
-    found = call.services.auth.memberships.lefts_of(group, **window(query))
+    found = call.services.auth.memberships.sources_of(group, **window(query))
     return _users(found)
 
 
@@ -334,7 +334,7 @@ def remove_member(call: Call, group: str, user: str) -> None:
 @routes.add("listGroupPolicies", "GET", f"{_GROUP}/policies", iam("ReadGroup", "group/{group}"))
 def list_group_policies(call: Call, group: str, query: PageQuery) -> Page[Policy]:
     """List the policies of a group."""
-    found = call.services.auth.group_policies.rights_of(group, **window(query))
+    found = call.services.auth.group_policies.targets_of(group, **window(query))
     return _policies(found)
 
 

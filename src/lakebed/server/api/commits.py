@@ -5,7 +5,7 @@ from typing import Final
 from lakebed.formats import MetaRangeID
 from lakebed.graveler import model
 from lakebed.graveler.commit import CommitRequest
-from lakebed.graveler.model import BranchID, CommitID, RepositoryID
+from lakebed.graveler.model import BranchID, RepositoryID
 from lakebed.server.api.models import Commit, CommitCreation, Wire
 from lakebed.server.call import Call, seconds
 from lakebed.server.routes import Reply, Routes, fs
@@ -71,7 +71,7 @@ def commit(
     fs("ReadCommit", "repository/{repository}"),
 )
 def get_commit(call: Call, repository: str, commit_id: str) -> Commit:
-    """Return a commit."""
+    """Return a commit, by its id or any ref."""
     graveler = call.services.graveler
     found = graveler.repositories.get(RepositoryID(repository))
-    return wire(graveler.commits.get(found, CommitID(commit_id)))
+    return wire(graveler.resolver.commit(found, commit_id))

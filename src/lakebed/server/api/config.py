@@ -44,7 +44,7 @@ def _storage(services: Services) -> StorageConfig:
         blockstore_namespace_example=_EXAMPLES[scheme],
         blockstore_namespace_ValidityRegex=pattern,
         default_namespace_prefix=services.settings.blockstore.default_namespace_prefix or "",
-        pre_sign_support=services.block.supports_presign,
+        pre_sign_support=services.catalog.presigning.supported,
         pre_sign_support_ui=False,
         import_support=False,
         import_validity_regex=pattern,

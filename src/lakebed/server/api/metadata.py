@@ -73,9 +73,8 @@ def get_metadata_object(
     try:
         found = block.head(address)
         if query.presign:
-            life = int(call.services.settings.gc.presign_life_seconds)
-            url = block.presign_get(address, expires_seconds=life)
-            return Reply(status=302, headers={"Location": url})
+            url = call.services.catalog.presigning.to_read(address).url
+            return Reply(status=302, headers={"Location": call.absolute(url)})
         stream = block.get(address)
     except ObjectNotFound:
         raise FileMissing(kind, object_id) from None

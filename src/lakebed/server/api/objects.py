@@ -73,7 +73,7 @@ def wire(
     address, expiry = str(found.address), None
     if presign:
         presigned = call.services.catalog.objects.presign(found)
-        address, expiry = presigned.url, int(presigned.expires.timestamp())
+        address, expiry = call.absolute(presigned.url), int(presigned.expires.timestamp())
     return ObjectStats(
         path=as_text(found.path),
         path_type="object",
@@ -114,7 +114,7 @@ def get_object(call: Call, repository: str, ref: str, query: ReadQuery) -> Reply
     objects = call.services.catalog.objects
     found = objects.stat(RepositoryID(repository), ref, as_key(query.path))
     if query.presign:
-        return Reply(status=302, headers={"Location": objects.presign(found).url})
+        return Reply(status=302, headers={"Location": call.absolute(objects.presign(found).url)})
     headers = _headers(found)
     known = call.header("If-None-Match")
     if known is not None and matches(known, found.checksum):

@@ -39,7 +39,7 @@ def get_physical_address(
     presigned = given.upload
     return StagingLocation(
         physical_address=str(given.address),
-        presigned_url=None if presigned is None else presigned.url,
+        presigned_url=None if presigned is None else call.absolute(presigned.url),
         presigned_url_expiry=None if presigned is None else int(presigned.expires.timestamp()),
     )
 

@@ -9,7 +9,8 @@ from lakebed.auth import Action, Identity, Permission
 from lakebed.auth.actions import object_arn, repository_arn
 from lakebed.block import ByteStream
 from lakebed.catalog.model import PATH_BYTES_MAX
-from lakebed.graveler.model import RepositoryID
+from lakebed.catalog.multipart_records import MultipartID, Target
+from lakebed.graveler.model import BranchID, RepositoryID
 from lakebed.server.bodies import Body as RawBody
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Body, open_body
@@ -18,6 +19,7 @@ from lakebed.server.s3.sigv4 import Environ, Verified
 from lakebed.server.services import Services
 
 XML_TYPE: Final = "application/xml"
+_DIGITS_MAX: Final = 10
 
 
 class Place(NamedTuple):
@@ -64,6 +66,30 @@ class Call:
             S3Error: It is too long.
         """
         return place_of(self.route.key)
+
+    @property
+    def is_branch_itself(self) -> bool:
+        """Whether the key is that of a branch as a folder: ``main/``."""
+        ref, slash, path = self.route.key.partition("/")
+        return bool(ref and slash and not path)
+
+    @property
+    def upload(self) -> Target:
+        """The multipart upload that the request is about."""
+        branch, path = self.place
+        upload_id = MultipartID(self.route.query["uploadId"])
+        return Target(self.repository, BranchID(branch), path, upload_id)
+
+    def amount(self, parameter: str, default: int) -> int:
+        """Return a number of the query; above the default, which is also the most, it is that.
+
+        Raises:
+            S3Error: `INVALID_ARGUMENT`: it is not a number.
+        """
+        text = self.route.query.get(parameter) or str(default)
+        if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX):
+            raise S3Error(ErrorCode.INVALID_ARGUMENT, f"{parameter} must be a number")
+        return min(int(text), default)
 
     def header(self, name: str) -> str | None:
         """Return a header of the request."""

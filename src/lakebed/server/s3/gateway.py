@@ -62,6 +62,10 @@ def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> Reply:
     if told.code is ErrorCode.INTERNAL_ERROR:
         _LOGGER.error("an operation failed", exc_info=error)
     headers = {"Content-Type": XML_TYPE}
+    if "HTTP_EXPECT" in environ:
+        # The client waits to be asked for the body. Refused instead, it does not send it, and the
+        # server would take the next request for it.
+        headers["Connection"] = "close"
     if told.code.status == ErrorCode.SLOW_DOWN.status:
         headers["Retry-After"] = str(RETRY_SECONDS)
     resource = quote(environ["PATH_INFO"], safe="/", encoding="latin-1")

@@ -127,6 +127,8 @@ def _claim(environ: Environ) -> _Claim:
         raise S3Error(ErrorCode.INVALID_ARGUMENT, "a request is signed in one place, not in two")
     if presigned:
         return _query_claim(environ, query)
+    if any(name == b"AWSAccessKeyId" for name, _ in query):
+        raise _other_algorithm()
     if not header:
         raise S3Error(ErrorCode.ACCESS_DENIED, "the request is not signed")
     return _header_claim(environ, header, query)
@@ -136,7 +138,7 @@ def _header_claim(environ: Environ, header: str, query: list[tuple[bytes, bytes]
     malformed = ErrorCode.AUTHORIZATION_HEADER_MALFORMED
     algorithm, _, rest = header.partition(" ")
     if algorithm != ALGORITHM:
-        raise S3Error(ErrorCode.INVALID_REQUEST, f"requests are signed by {ALGORITHM} only")
+        raise _other_algorithm()
     fields: dict[str, str] = {}
     for item in rest.split(","):
         name, equals, value = item.strip().partition("=")
@@ -159,6 +161,13 @@ def _header_claim(environ: Environ, header: str, query: list[tuple[bytes, bytes]
         signature=_signature(fields["Signature"], malformed),
         payload=payload,
         query=query,
+    )
+
+
+def _other_algorithm() -> S3Error:
+    return S3Error(
+        ErrorCode.INVALID_REQUEST,
+        f"requests are signed by {ALGORITHM} only: set the client's signature version to 4",
     )
 
 

@@ -23,6 +23,10 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     # objects
     (catalog.MissingBytes, ErrorCode.NO_SUCH_VERSION),
     (catalog.BadDigest, ErrorCode.BAD_DIGEST),
+    (catalog.MultipartNotFound, ErrorCode.NO_SUCH_UPLOAD),
+    (catalog.PartsOutOfOrder, ErrorCode.INVALID_PART_ORDER),
+    (catalog.PartMissing, ErrorCode.INVALID_PART),
+    (catalog.PartTooSmall, ErrorCode.ENTITY_TOO_SMALL),
     (catalog.CatalogError, ErrorCode.INVALID_ARGUMENT),
     # the engine
     (graveler.EntryNotFound, ErrorCode.NO_SUCH_KEY),

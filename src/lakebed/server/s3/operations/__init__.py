@@ -6,16 +6,23 @@ from typing import Final
 
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.operations import (
+    abort_multipart_upload,
+    complete_multipart_upload,
     copy_object,
     create_bucket,
+    create_multipart_upload,
     delete_object,
     delete_objects,
     get_object,
     head_bucket,
     list_buckets,
+    list_multipart_uploads,
     list_objects,
+    list_parts,
     probes,
     put_object,
+    upload_part,
+    upload_part_copy,
 )
 from lakebed.server.s3.router import Operation
 
@@ -48,4 +55,21 @@ OPERATIONS: Final[Mapping[Operation, Handler]] = {
     Operation.DELETE_OBJECT: Handler("s3:DeleteObject", delete_object.handle),
     Operation.GET_OBJECT_TAGGING: Handler("s3:GetObjectTagging", probes.object_tagging),
     Operation.GET_OBJECT_ACL: Handler("s3:GetObjectAcl", probes.object_acl),
+    Operation.CREATE_MULTIPART_UPLOAD: Handler(
+        "s3:CreateMultipartUpload", create_multipart_upload.handle
+    ),
+    Operation.UPLOAD_PART: Handler("s3:UploadPart", upload_part.handle, is_transfer=True),
+    Operation.UPLOAD_PART_COPY: Handler(
+        "s3:UploadPartCopy", upload_part_copy.handle, is_transfer=True
+    ),
+    Operation.COMPLETE_MULTIPART_UPLOAD: Handler(
+        "s3:CompleteMultipartUpload", complete_multipart_upload.handle, is_transfer=True
+    ),
+    Operation.ABORT_MULTIPART_UPLOAD: Handler(
+        "s3:AbortMultipartUpload", abort_multipart_upload.handle
+    ),
+    Operation.LIST_PARTS: Handler("s3:ListParts", list_parts.handle),
+    Operation.LIST_MULTIPART_UPLOADS: Handler(
+        "s3:ListMultipartUploads", list_multipart_uploads.handle
+    ),
 }

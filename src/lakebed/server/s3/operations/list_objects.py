@@ -26,7 +26,6 @@ from lakebed.server.s3.xml_writer import (
 )
 
 _KEYS_MAX: Final = 1000
-_DIGITS_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +100,10 @@ def _asked(call: Call) -> _Asked:
     encoding = query.get("encoding-type")
     if encoding not in {None, "url"}:
         raise S3Error(ErrorCode.INVALID_ARGUMENT, "encoding-type can only be url")
-    amount = query.get("max-keys") or str(_KEYS_MAX)
-    if not (amount.isascii() and amount.isdecimal() and len(amount) <= _DIGITS_MAX):
-        raise S3Error(ErrorCode.INVALID_ARGUMENT, "max-keys must be a number")
     return _Asked(
         prefix=query.get("prefix", ""),
         delimiter=query.get("delimiter", ""),
-        amount=min(int(amount), _KEYS_MAX),
+        amount=call.amount("max-keys", _KEYS_MAX),
         is_encoded=encoding == "url",
     )
 

@@ -1,0 +1,229 @@
+"""Completing a multipart upload: one object of its parts, once, whatever is lost on the way.
+
+    1. read the record: this branch, this path
+    2. check the parts named: uploaded with these bytes, in order, large enough
+    3. the record, with the entry, only over the very record read in 1
+    4. have the storage join the parts
+    5. stage the entry
+    6. the record, `staged`; then the answer
+
+*What holds.* Step 3 decides, once, which parts the object is made of: whoever joins them has read
+the decision, and the storage joins only parts with the ETags that it names. The object is protected
+from garbage collection by the record, which is there before the first byte, until it is staged;
+however old the upload is by then.
+
+*A request that dies, or whose reply is lost,* after
+
+- 1, 2: has changed nothing.
+- 3: has decided. A repeat with the same parts goes on with 4; with others, it is refused.
+- 4: the storage knows the upload no more; a repeat finds the object at its address and goes on.
+- 5: the entry is visible, and nobody was told so. A repeat stages the same entry once more. (If the
+  path was written to in between, the repeat comes later and wins, as any late write does.)
+- 6: a repeat answers the same and stages nothing, whatever became of the path since.
+
+Should the storage refuse the parts in step 4 (one was sent again at that very moment), nothing was
+joined, and the decision is taken back. A record stays for a while after its object was staged, for
+the sake of repeats.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from lakebed.block import (
+    Address,
+    BlockStore,
+    InvalidPart,
+    ObjectNotFound,
+    Part,
+    UploadId,
+    UploadNotFound,
+)
+from lakebed.catalog.errors import (
+    InvalidParts,
+    MultipartNotFound,
+    PartMissing,
+    PartsOutOfOrder,
+    PartTooSmall,
+)
+from lakebed.catalog.model import ObjectStats, new_entry, stats_of
+from lakebed.catalog.multipart_records import (
+    MultipartID,
+    MultipartRecords,
+    NamedPart,
+    StoredPart,
+    Target,
+    UploadRecord,
+    entry_of,
+    etag_of,
+)
+from lakebed.graveler.errors import EntryNotFound, PreconditionFailed, TooManyTries
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.model import Repository
+from lakebed.graveler.staging.writer import Condition
+from lakebed.kv import Store
+from lakebed.runtime import Runtime
+
+PART_BYTES_MIN: Final = 5 << 20
+"""The least size of every part but the last, as with S3."""
+
+_TRIES: Final = 10
+
+
+class Completions:
+    """Makes objects of multipart uploads."""
+
+    def __init__(
+        self, graveler: Graveler, store: Store, block: BlockStore, runtime: Runtime
+    ) -> None:
+        self._graveler = graveler
+        self._store = store
+        self._block = block
+        self._runtime = runtime
+
+    def complete(
+        self,
+        target: Target,
+        named: Sequence[NamedPart],
+        *,
+        condition: Condition | None = None,
+    ) -> ObjectStats:
+        """Make an object of the parts named, and stage it; repeating it answers the same.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound: There is no such upload.
+            InvalidParts: It cannot be made of these parts.
+            ReadOnly, BranchNotFound, Protected: The branch cannot be written to.
+            PreconditionFailed: The condition does not hold.
+            TooManyTries, OutcomeUnknown: The object may be visible; repeating it tells.
+            BlockError: The storage refused or failed; repeating it may help.
+        """
+        _check_order(named)
+        checksum = etag_of(named)
+        repository = self._graveler.repositories.get(target.repository_id)
+        records = MultipartRecords(self._store, repository)
+        record = self._decided(repository, records, target, named, checksum, condition)
+        entry = entry_of(record.message)
+        if entry is None or entry.checksum != checksum:
+            raise MultipartNotFound(target.upload_id)  # it is over, with other parts
+        if not record.message.staged:
+            self._join(repository, records, record, named)
+            self._graveler.put(
+                repository.id,
+                target.branch,
+                entry,
+                condition=condition,
+                unique_id=repository.unique_id,
+            )
+            records.note_staged(target)
+        return stats_of(repository.namespace, entry)
+
+    # Steps 1 to 3
+
+    def _decided(
+        self,
+        repository: Repository,
+        records: MultipartRecords,
+        target: Target,
+        named: Sequence[NamedPart],
+        checksum: str,
+        condition: Condition | None,
+    ) -> UploadRecord:
+        """Return the record of an upload that is decided, by this request or by another."""
+        for _ in range(_TRIES):
+            record = records.find(target)
+            upload = record.message
+            if upload.HasField("entry"):
+                return record
+            self._check_condition(repository, target, condition)
+            parts = _checked(records, target.upload_id, named)
+            entry = new_entry(
+                upload.path,
+                upload.address,
+                size=sum(part.size for part in parts),
+                checksum=checksum,
+                modified=self._runtime.now(),
+                content_type=upload.content_type,
+                metadata=upload.metadata,
+            )
+            decided = records.decide(record, entry)
+            if decided is not None:
+                return decided
+        raise TooManyTries(f"completing the upload {target.upload_id}", _TRIES)
+
+    def _check_condition(
+        self, repository: Repository, target: Target, condition: Condition | None
+    ) -> None:
+        """Refuse what would be refused in the end, while the upload is still open."""
+        if condition is None:
+            return
+        try:
+            found = self._graveler.get_entry(repository, target.branch, target.path)
+        except EntryNotFound:
+            found = None
+        if not condition(found):
+            there = "no such entry" if found is None else "another is there"
+            raise PreconditionFailed(target.path, there)
+
+    # Step 4
+
+    def _join(
+        self,
+        repository: Repository,
+        records: MultipartRecords,
+        decided: UploadRecord,
+        named: Sequence[NamedPart],
+    ) -> None:
+        upload = decided.message
+        address = repository.namespace.address(upload.address)
+        try:
+            parts = _checked(records, _id_of(decided), named)
+            wanted = [Part(part.number, part.storage_etag) for part in parts]
+            self._block.complete_upload(address, UploadId(upload.storage_upload_id), wanted)
+        except (InvalidParts, InvalidPart, UploadNotFound) as error:
+            # Another request has joined the parts already; or one was sent again meanwhile.
+            if self._is_there(address, upload.entry.entry.size):
+                return
+            if isinstance(error, UploadNotFound):
+                raise MultipartNotFound(_id_of(decided)) from error
+            records.take_back(decided)
+            raise PartMissing(f"a part was uploaded again meanwhile: {error}") from error
+
+    def _is_there(self, address: Address, size: int) -> bool:
+        """Whether the object is there: nothing else is ever written to its address."""
+        try:
+            return self._block.head(address).size == size
+        except ObjectNotFound:
+            return False
+
+
+def _id_of(record: UploadRecord) -> MultipartID:
+    return MultipartID(record.name.decode())
+
+
+def _check_order(named: Sequence[NamedPart]) -> None:
+    if not named:
+        raise InvalidParts("an upload is completed with at least one part")
+    for before, after in pairwise(named):
+        if before.number >= after.number:
+            raise PartsOutOfOrder(f"part {after.number} is named after part {before.number}")
+
+
+def _checked(
+    records: MultipartRecords, upload_id: MultipartID, named: Sequence[NamedPart]
+) -> list[StoredPart]:
+    """Return the parts named, as they are stored."""
+    stored = {part.number: part for part in records.parts(upload_id)}
+    parts = []
+    for each in named:
+        part = stored.get(each.number)
+        if part is None or part.md5 != each.md5:
+            raise PartMissing(f"part {each.number} was not uploaded with ETag {each.md5}")
+        parts.append(part)
+    for part in parts[:-1]:
+        if part.size < PART_BYTES_MIN:
+            raise PartTooSmall(
+                f"part {part.number} has {part.size} bytes: all but the last must have"
+                f" {PART_BYTES_MIN}"
+            )
+    return parts

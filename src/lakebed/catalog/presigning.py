@@ -1,0 +1,60 @@
+"""URLs that let their holders read, or write, one object for a while.
+
+Most storages sign such URLs themselves. Of those that do not (a local disk), the server may: it is
+given a function that signs, and serves what was signed.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from lakebed.block import Address, BlockStore
+from lakebed.catalog.model import PresignedURL
+from lakebed.runtime import Runtime
+
+Sign = Callable[[str, Address, int], str]
+"""From a method (GET, PUT), an address and the time it ends, in seconds since 1970, to a URL."""
+
+
+class Presigning:
+    """Signs, or has the storage sign."""
+
+    def __init__(
+        self, block: BlockStore, runtime: Runtime, *, life_seconds: float, sign: Sign | None
+    ) -> None:
+        self._block = block
+        self._runtime = runtime
+        self._life_seconds = max(1, int(life_seconds))
+        self._sign = None if block.supports_presign else sign
+        self.supported = block.supports_presign or sign is not None
+
+    def to_read(self, address: Address) -> PresignedURL:
+        """Return a URL to read an object by GET.
+
+        Raises:
+            NotSupported: Nobody signs.
+        """
+        expires = self._expires()
+        if self._sign is not None:
+            return PresignedURL(self._sign("GET", address, expires), _moment(expires))
+        url = self._block.presign_get(address, expires_seconds=self._life_seconds)
+        return PresignedURL(url, _moment(expires))
+
+    def to_create(self, address: Address) -> PresignedURL:
+        """Return a URL to create an object by PUT.
+
+        Raises:
+            NotSupported: Nobody signs.
+        """
+        expires = self._expires()
+        if self._sign is not None:
+            return PresignedURL(self._sign("PUT", address, expires), _moment(expires))
+        url = self._block.presign_put(address, expires_seconds=self._life_seconds)
+        return PresignedURL(url, _moment(expires))
+
+    def _expires(self) -> int:
+        # Before the URL is made: what is told must not be later than what holds.
+        return int(self._runtime.now()) + self._life_seconds
+
+
+def _moment(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

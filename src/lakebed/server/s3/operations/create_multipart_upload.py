@@ -1,0 +1,29 @@
+"""CreateMultipartUpload."""
+
+from lakebed.auth import Action
+from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
+from lakebed.graveler.model import BranchID
+from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.metadata import user_metadata
+from lakebed.server.s3.xml_writer import document, element
+
+
+def handle(call: Call) -> Reply:
+    """Answer the request."""
+    branch, path = call.place
+    call.authorize_object(Action.WRITE_OBJECT, path)
+    upload_id = call.services.catalog.multiparts.create(
+        call.repository,
+        BranchID(branch),
+        path,
+        content_type=call.header("Content-Type") or DEFAULT_CONTENT_TYPE,
+        metadata=user_metadata(call),
+    )
+    return xml(
+        document(
+            "InitiateMultipartUploadResult",
+            element("Bucket", call.route.bucket),
+            element("Key", call.route.key),
+            element("UploadId", upload_id),
+        )
+    )

@@ -1,0 +1,50 @@
+"""ListParts: what an upload has so far."""
+
+from typing import Final
+
+from lakebed.auth import Action
+from lakebed.catalog.multipart_records import StoredPart
+from lakebed.server.conditions import etag
+from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.xml_writer import Markup, boolean, document, element, timestamp
+
+_PARTS_MAX: Final = 1000
+
+
+def handle(call: Call) -> Reply:
+    """Answer the request."""
+    target = call.upload
+    call.authorize_object(Action.WRITE_OBJECT, target.path)
+    amount = call.amount("max-parts", _PARTS_MAX)
+    marker = (
+        call.amount("part-number-marker", 1 << 31)
+        if "part-number-marker" in call.route.query
+        else 0
+    )
+    parts = call.services.catalog.multiparts.list_parts(target)
+    left = [part for part in parts if part.number > marker]
+    shown = left[:amount]
+    return xml(
+        document(
+            "ListPartsResult",
+            element("Bucket", call.route.bucket),
+            element("Key", call.route.key),
+            element("UploadId", target.upload_id),
+            element("PartNumberMarker", marker),
+            element("NextPartNumberMarker", shown[-1].number if shown else marker),
+            element("MaxParts", amount),
+            element("IsTruncated", boolean(len(left) > len(shown) > 0)),
+            element("StorageClass", "STANDARD"),
+            *map(_part, shown),
+        )
+    )
+
+
+def _part(part: StoredPart) -> Markup:
+    return element(
+        "Part",
+        element("PartNumber", part.number),
+        element("LastModified", timestamp(part.modified)),
+        element("ETag", etag(part.md5)),
+        element("Size", part.size),
+    )

@@ -1,0 +1,52 @@
+"""UploadPartCopy: a part from an object that is there, or from some of its bytes."""
+
+import re
+from typing import Final
+
+from lakebed.auth import Action
+from lakebed.auth.actions import object_arn
+from lakebed.block import Between, ByteRange
+from lakebed.block.ranges import resolve
+from lakebed.server.conditions import etag
+from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.copy_source import check_source, copy_source
+from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.operations.upload_part import part_number
+from lakebed.server.s3.xml_writer import document, element, timestamp
+
+_RANGE: Final = re.compile(r"bytes=([0-9]{1,19})-([0-9]{1,19})", re.ASCII)
+
+
+def handle(call: Call) -> Reply:
+    """Answer the request."""
+    target, source, number = call.upload, copy_source(call), part_number(call)
+    call.authorize_object(Action.WRITE_OBJECT, target.path)
+    call.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))
+    objects = call.services.catalog.objects
+    stats = objects.stat(source.repository, source.ref, source.path)
+    check_source(call, stats)
+    wanted = _range(call, stats.size)
+    _, size = resolve(wanted, stats.size)
+    with objects.read(stats, byte_range=wanted) as stream:
+        part = call.services.catalog.multiparts.put_part(target, number, stream, size=size)
+    return xml(
+        document(
+            "CopyPartResult",
+            element("LastModified", timestamp(part.modified)),
+            element("ETag", etag(part.md5)),
+        )
+    )
+
+
+def _range(call: Call, size: int) -> ByteRange | None:
+    """The bytes to copy; unlike in a read, all of them must be there."""
+    header = call.header("x-amz-copy-source-range")
+    if header is None:
+        return None
+    found = _RANGE.fullmatch(header)
+    if found is None or not int(found[1]) <= int(found[2]) < size:
+        raise S3Error(
+            ErrorCode.INVALID_ARGUMENT,
+            f"x-amz-copy-source-range must be bytes=<first>-<last> within {size} bytes",
+        )
+    return Between(int(found[1]), int(found[2]) + 1)

@@ -1,6 +1,0 @@
-"""The page."""
-
-
-def page(endpoint: str) -> bytes:
-    """P."""
-    return endpoint.encode()

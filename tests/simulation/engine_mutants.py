@@ -1,0 +1,233 @@
+"""The engine with one rule of its protocols broken each: simulations and directed tests must bite.
+
+Each function plants its mutant through a `pytest.MonkeyPatch`.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from lakebed.errors import LakebedError
+from lakebed.formats import Entry
+from lakebed.graveler.commit import HELP, CommitRequest, CommitResult, Committer, _Build
+from lakebed.graveler.keys import BRANCHES, STAGED_PREFIX
+from lakebed.graveler.model import Branch, BranchID, Commit, Repository, StagingToken
+from lakebed.graveler.publish import Publisher, _without
+from lakebed.graveler.refs.branches import Branches
+from lakebed.graveler.refs.shared_reads import SharedReads
+from lakebed.graveler.reset import Resets
+from lakebed.graveler.staging.values import encode
+from lakebed.graveler.staging.writer import Condition, Writer
+from lakebed.kv import OutcomeUnknown, PredicateFailed
+from lakebed.runtime import Event
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+# Writers
+
+
+def no_second_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer acknowledges without looking at the branch again."""
+
+    def write(
+        self: Writer, repository: Repository, branch: BranchID, key: bytes, value: bytes
+    ) -> None:
+        token = self._branches.get_cached(repository, branch).staging_token
+        self._store.set(token.encode(), STAGED_PREFIX + key, value)
+
+    monkeypatch.setattr(Writer, "_write", write)
+
+
+def _put_if_until(
+    is_done: Callable[[Branch, Branch], bool],
+) -> Callable[[Writer, Repository, BranchID, Entry, Condition], None]:
+    def put_if(
+        self: Writer, repository: Repository, branch: BranchID, entry: Entry, condition: Condition
+    ) -> None:
+        for _ in range(self._tries):
+            before = self._branches.get(repository, branch)
+            seen = self._look(repository, before, entry)
+            if not condition(seen.entry):
+                raise LakebedError
+            if self._swap(before, entry.key, encode(entry), seen.predicate) and is_done(
+                before, self._branches.get(repository, branch)
+            ):
+                return
+
+    return put_if
+
+
+def compare_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conditional writer takes no notice of what became of the branch."""
+    monkeypatch.setattr(Writer, "put_if", _put_if_until(lambda _before, _after: True))
+
+
+def compare_tokens_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conditional writers and resets compare the tokens of the branch, and not its head."""
+    unchanged = Resets._unchanged
+
+    def same_tokens(before: Branch, after: Branch) -> bool:
+        return before.tokens[:1] == after.tokens[:1]
+
+    def compare(self: Resets, repository: Repository, before: Branch) -> bool:
+        after = self._branches.get(repository, before.id)
+        return same_tokens(before, after) or unchanged(self, repository, before)
+
+    monkeypatch.setattr(Writer, "put_if", _put_if_until(same_tokens))
+    monkeypatch.setattr(Resets, "_unchanged", compare)
+
+
+def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conditional writer that finds its own entry takes that for success."""
+
+    def put_if(
+        self: Writer, repository: Repository, branch: BranchID, entry: Entry, condition: Condition
+    ) -> None:
+        for _ in range(self._tries):
+            before = self._branches.get(repository, branch)
+            # Somewhere in the tokens, too late perhaps for the committer that scanned them.
+            staged = self._reader.staged(before, entry.key)
+            if any(record is not None and record.value == encode(entry) for record in staged):
+                return
+            seen = self._look(repository, before, entry)
+            if not condition(seen.entry):
+                raise LakebedError
+            if self._swap(before, entry.key, encode(entry), seen.predicate):
+                after = self._branches.get(repository, branch)
+                if after.version == before.version:
+                    return
+
+    monkeypatch.setattr(Writer, "put_if", put_if)
+
+
+def join_a_read_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers share a read that began before they asked."""
+
+    def get(self: SharedReads[object, object], key: object) -> object:
+        under_way: dict[object, tuple[Event, list[object]]] = self.__dict__.setdefault("mutant", {})
+        if key in under_way:
+            done, answer = under_way[key]
+            done.wait()
+        else:
+            done, answer = under_way[key] = (self._runtime.event(), [])
+            try:
+                answer.append(self._read(key))
+            except LakebedError as error:
+                answer.append(error)
+            finally:
+                del under_way[key]
+                done.set()
+        if isinstance(answer[0], LakebedError):
+            raise answer[0]
+        return answer[0]
+
+    monkeypatch.setattr(SharedReads, "get", get)
+
+
+# Branches
+
+
+def delete_branch_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A branch is deleted whatever became of it since it was read."""
+
+    def delete(self: Branches, repository: Repository, branch: BranchID) -> None:
+        current = self.get(repository, branch)
+        self.announce_drop(repository, branch, current.tokens)
+        self._store.delete(repository.partition, BRANCHES.prefix + branch.encode())
+
+    monkeypatch.setattr(Branches, "delete", delete)
+
+
+# Committers
+
+
+def drop_before_publishing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of tokens are deleted before the commit that holds them is the head."""
+    publish = Publisher.publish
+
+    def drop_then_publish(
+        self: Publisher,
+        repository: Repository,
+        branch: Branch,
+        commit: Commit,
+        tokens: tuple[StagingToken, ...],
+    ) -> Branch | None:
+        for token in tokens:
+            self._branches._store.drop_partition(token.encode())
+        return publish(self, repository, branch, commit, tokens)
+
+    monkeypatch.setattr(Publisher, "publish", drop_then_publish)
+
+
+def publish_a_stale_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was built over an old head is published over a new one."""
+    monkeypatch.setattr(_Build, "fits", lambda _self, _branch, _tokens: True)
+
+
+def commit_what_others_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the list of sealed tokens full, a committer publishes those and leaves out its own."""
+    commit = Committer.commit
+
+    def commit_what_is_sealed(
+        self: Committer, repository: Repository, branch: BranchID, request: CommitRequest
+    ) -> CommitResult:
+        current = self._branches.get(repository, branch)
+        if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
+            result = self._publish(repository, current, HELP)
+            if result is not None:
+                return result
+        return commit(self, repository, branch, request)
+
+    monkeypatch.setattr(Committer, "commit", commit_what_is_sealed)
+
+
+def infer_success_from_absence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A committer whose tokens are gone concludes that someone has committed them."""
+
+    def find_taker(
+        self: Committer, repository: Repository, branch: Branch, _first: _Build | None
+    ) -> CommitResult:
+        head = self._commits.get(repository, branch.commit_id)
+        return CommitResult(head, taken_along=True)
+
+    monkeypatch.setattr(Committer, "_find_taker", find_taker)
+
+
+def take_a_lost_reply_for_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A committer without a reply to the publishing swap believes that it was not applied."""
+
+    def publish(
+        self: Publisher,
+        repository: Repository,
+        branch: Branch,
+        commit: Commit,
+        tokens: tuple[StagingToken, ...],
+    ) -> Branch | None:
+        rest = _without(branch, tokens)
+        self._branches.announce_drop(repository, branch.id, tokens)
+        try:
+            self._branches.change(repository, branch, commit_id=commit.id, sealed_tokens=rest)
+        except (PredicateFailed, OutcomeUnknown):
+            return self.look_again(repository, branch)
+        return None
+
+    monkeypatch.setattr(Publisher, "publish", publish)
+
+
+# Resets
+
+
+def edit_a_sealed_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reset of a key deletes it where it is staged, be it in a sealed token."""
+
+    def reset_key(self: Resets, repository: Repository, branch: BranchID, key: bytes) -> None:
+        for token in self._branches.get(repository, branch).tokens:
+            self._store.delete(token.encode(), STAGED_PREFIX + key)
+
+    monkeypatch.setattr(Resets, "reset_key", reset_key)
+
+
+def reset_to_a_stale_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reset of keys takes no notice of a head that moved meanwhile."""
+    monkeypatch.setattr(Resets, "_unchanged", lambda _self, _repository, _before: True)

@@ -1,0 +1,452 @@
+"""Scenarios of objects: links that are raced for, and a garbage collector beside writers.
+
+`links`: several processes link one address, with the same arguments and with others, while others
+write to the path and commit; every call may fail, hang or be the last of its process. One entry at
+most may come of it, and whoever is told that it worked is told of that one.
+
+`collected`: processes upload, copy, link, delete, reset and commit, while a collector looks, waits
+and deletes by the rules (two looks, far enough apart; nothing young). Processes hang for longer
+than garbage lives. Whatever was acknowledged and is still named must have its bytes.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from lakebed.block import Address, Namespace
+from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.catalog.addresses import ObjectAddress
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.errors import InvalidLink
+from lakebed.catalog.gc_files import RunFiles
+from lakebed.catalog.gc_walk import PageLimits
+from lakebed.catalog.links import PhysicalAddress
+from lakebed.catalog.model import ObjectStats, physical_address
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.errors import LakebedError
+from lakebed.formats import Entry, MetaRangeID, entries_of
+from lakebed.formats.gc_files import GCFileKind, GCManifest, decode_gc_table
+from lakebed.graveler.commit import CommitRequest
+from lakebed.graveler.committed import Query
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.model import BranchID, CommitID, RepositoryID
+from lakebed.graveler.settings import EngineSettings
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.runtime import ItemT, ResultT, Runtime, ThreadRuntime
+from lakebed.testing.scheduler import Actor
+from lakebed.testing.simulated_block import SimulatedBlock
+from lakebed.testing.simulated_store import SimulatedStore
+from lakebed.testing.simulator import Faults, Simulation
+
+REPOSITORY: Final = RepositoryID("lake")
+MAIN: Final = BranchID("main")
+DEV: Final = BranchID("dev")
+PATHS: Final = [b"a", b"b", b"d/c"]
+REQUEST: Final = CommitRequest(committer="", message="")
+
+ENGINE: Final = EngineSettings(grace_seconds=10_000, scan_limit_seconds=7, sealed_tokens_max=3)
+SETTINGS: Final = CatalogSettings(
+    link_life_seconds=100,
+    presign_life_seconds=10,
+    longest_request_seconds=15,
+    copy_window_seconds=80,
+    partition_life_seconds=100,
+    partition_objects_max=3,
+    min_age_seconds=200,
+    gap_seconds=15,
+    skew_seconds=1,
+)
+SETTINGS.check(ENGINE)
+
+
+class OnlookerRuntime(ThreadRuntime):
+    """For whoever looks on from outside: the simulation's clock, and nobody to give way to."""
+
+    def __init__(self, clock: Runtime) -> None:
+        self._clock = clock
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def map_parallel(
+        self, function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, limit: int = 1
+    ) -> list[ResultT]:
+        return [function(item) for item in items]
+
+
+class World:
+    """What one run shares: the truth, and what actors were told."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.random = self.simulation.random
+        self.store = SimulatedStore(self.simulation, MemoryStore(ThreadRuntime()))
+        storage = self.simulation.actor("storage").runtime
+        self.block = SimulatedBlock(self.simulation, MemoryBlockStore(storage))
+        runtime = OnlookerRuntime(storage)
+        self.onlooker = Graveler(self.store.inner, self.block.inner, runtime=runtime)
+        self.catalog = Catalog(self.onlooker, self.store.inner, self.block.inner, runtime, SETTINGS)
+        namespace = Namespace.parse("mem://lake/x")
+        self.onlooker.repositories.create(REPOSITORY, namespace, committer="")
+        self.onlooker.create_branch(REPOSITORY, DEV, MAIN)
+        self.repository = self.onlooker.repositories.get(REPOSITORY)
+        self.written = 0
+
+    def process(self, name: str) -> "Process":
+        actor = self.simulation.actor(name)
+        store = self.store.handle(actor)
+        # Without retries, lost replies reach the protocols more often.
+        if self.random.random() < 0.5:
+            store = RetryingStore(store, actor.runtime)
+        block = self.block.handle(actor)
+        graveler = Graveler(store, block, runtime=actor.runtime, settings=ENGINE)
+        return Process(actor, Catalog(graveler, store, block, actor.runtime, SETTINGS), self)
+
+    def new_body(self) -> list[bytes]:
+        self.written += 1
+        return [b"body %d" % self.written]
+
+    def staged(self, branch: BranchID) -> list[Entry]:
+        """What a branch shows."""
+        page = self.onlooker.list_entries(REPOSITORY, branch, Query())
+        return [item for item in page.items if isinstance(item, Entry)]
+
+    def committed(self) -> list[Entry]:
+        """What the commits of branches hold. (Those that were never published are nobody's.)"""
+        found: dict[CommitID, list[Entry]] = {}
+        left = [branch.commit_id for branch in self.onlooker.branches.list(self.repository)]
+        while left:
+            commit_id = left.pop()
+            if commit_id not in found:
+                left += self.onlooker.commits.get(self.repository, commit_id).parents
+                page = self.onlooker.list_entries(REPOSITORY, commit_id, Query())
+                found[commit_id] = [item for item in page.items if isinstance(item, Entry)]
+        return [entry for entries in found.values() for entry in entries]
+
+
+@dataclass(frozen=True)
+class Process:
+    """A simulated server."""
+
+    actor: Actor
+    catalog: Catalog
+    world: World
+
+
+# Links
+
+
+@dataclass
+class Race:
+    """What several processes try to link, and what they are told."""
+
+    given: PhysicalAddress
+    told: list[ObjectStats] = field(default_factory=list)
+    refused: int = 0
+    overwritten: bool = False
+    """Whether anyone tried to write something else to the path."""
+
+
+def give_out(world: World) -> Race:
+    given = world.catalog.links.get_physical_address(REPOSITORY, MAIN, b"a")
+    world.block.inner.put(given.address, [b"linked"])
+    return Race(given)
+
+
+def link(race: Race, process: Process, checksum: str) -> None:
+    """Link, and repeat it until there is an answer."""
+    for _ in range(6):
+        try:
+            stats = process.catalog.links.link(
+                REPOSITORY, MAIN, b"a", race.given.address, checksum=checksum
+            )
+        except InvalidLink:
+            race.refused += 1
+            return
+        except LakebedError:
+            continue
+        race.told.append(stats)
+        return
+
+
+def overwrite(race: Race, process: Process) -> None:
+    race.overwritten = True
+    with suppress(LakebedError):
+        process.catalog.uploads.upload(REPOSITORY, MAIN, b"a", process.world.new_body())
+
+
+def commit(process: Process) -> None:
+    with suppress(LakebedError):
+        process.catalog.graveler.commit(REPOSITORY, MAIN, REQUEST)
+
+
+LINK_FAULTS: Final = Faults(
+    fail_before=0.03,
+    fail_after=0.05,
+    kill=0.01,
+    stall=0.01,
+    stall_seconds=100,
+    skew_seconds=20,
+    until_step=1500,
+)
+
+
+def links_hold(seed: int, faults: Faults = LINK_FAULTS) -> Race:
+    world = World(Simulation(seed, faults, steps_max=200_000))
+    race = give_out(world)
+    for number, checksum in enumerate(["same", "same", "other"]):
+        process = world.process(f"linker{number}")
+        process.actor.start(partial(link, race, process, checksum))
+    process = world.process("writer")
+    if world.random.random() < 0.5:
+        process.actor.start(partial(overwrite, race, process))
+    process.actor.start(partial(commit, process))
+    world.simulation.run()
+    check_link(world, race)
+    return race
+
+
+def check_link(world: World, race: Race) -> None:
+    entries = [*world.staged(MAIN), *world.staged(DEV), *world.committed()]
+    relative = world.repository.namespace.relative(race.given.address)
+    linked = [entry for entry in entries if entry.address == relative]
+    assert len({(e.key, e.checksum, e.mtime) for e in linked}) <= 1, f"two entries: {linked}"
+    assert len({stats.checksum for stats in race.told}) <= 1, f"two answers: {race.told}"
+    if race.told and not race.overwritten:
+        (shown,) = world.staged(MAIN)
+        assert shown.address == relative, "what was told to be linked is not there"
+    if linked and race.told:
+        assert linked[0].checksum == race.told[0].checksum
+    check_repeat(world, race)
+
+
+def check_repeat(world: World, race: Race) -> None:
+    """Once someone was told that it worked, a repeat says the same and changes nothing."""
+    if not race.told:
+        return
+    before = world.staged(MAIN)
+    again = world.catalog.links.link(
+        REPOSITORY, MAIN, b"a", race.given.address, checksum=race.told[0].checksum
+    )
+    assert again == race.told[0]
+    assert world.staged(MAIN) == before
+
+
+# A collector beside writers
+
+Acknowledged = set[tuple[bytes, Address, datetime]]
+
+
+class Writer:
+    """One task of a process: does one thing after another, and notes what was acknowledged."""
+
+    def __init__(self, process: Process, acknowledged: Acknowledged) -> None:
+        self.process = process
+        self.catalog = process.catalog
+        self.random = process.world.random
+        self.acknowledged = acknowledged
+
+    def note(self, stats: ObjectStats) -> None:
+        self.acknowledged.add((stats.path, stats.address, stats.mtime))
+
+    def upload(self, branch: BranchID) -> None:
+        path, body = self.random.choice(PATHS), self.process.world.new_body()
+        self.note(self.catalog.uploads.upload(REPOSITORY, branch, path, body))
+
+    def copy(self, branch: BranchID) -> None:
+        source, path = self.random.choice(PATHS), self.random.choice(PATHS)
+        ref = self.random.choice([MAIN, DEV])
+        self.note(
+            self.catalog.copies.copy(REPOSITORY, branch, path, source_ref=ref, source_path=source)
+        )
+
+    def set_metadata(self, branch: BranchID) -> None:
+        path = self.random.choice(PATHS)
+        value = str(self.random.random())
+        self.note(self.catalog.copies.set_metadata(REPOSITORY, branch, path, {"k": value}))
+
+    def link(self, branch: BranchID) -> None:
+        path = self.random.choice(PATHS)
+        given = self.catalog.links.get_physical_address(REPOSITORY, branch, path)
+        self.process.world.block.inner.put(given.address, self.process.world.new_body())
+        self.process.actor.runtime.sleep(self.random.random() * SETTINGS.link_life_seconds * 1.5)
+        for _ in range(3):
+            with suppress(LakebedError):
+                self.note(
+                    self.catalog.links.link(
+                        REPOSITORY, branch, path, given.address, checksum=given.address.path
+                    )
+                )
+                return
+
+    def delete(self, branch: BranchID) -> None:
+        self.catalog.objects.delete(REPOSITORY, branch, self.random.choice(PATHS))
+
+    def commit(self, branch: BranchID) -> None:
+        self.catalog.graveler.commit(REPOSITORY, branch, REQUEST)
+
+    def reset(self, branch: BranchID) -> None:
+        self.catalog.graveler.reset(REPOSITORY, branch)
+
+    def reset_key(self, branch: BranchID) -> None:
+        self.catalog.graveler.reset_key(REPOSITORY, branch, self.random.choice(PATHS))
+
+    def wait(self, _branch: BranchID) -> None:
+        self.process.actor.runtime.sleep(self.random.random() * SETTINGS.min_age_seconds)
+
+    def run(self) -> None:
+        names = ["upload", "copy", "set_metadata", "link", "delete", "commit", "reset", "reset_key"]
+        for name in self.random.choices([*names, "wait"], [5, 4, 1, 2, 3, 3, 1, 1, 3], k=8):
+            with suppress(LakebedError):
+                getattr(self, name)(self.random.choice([MAIN, MAIN, DEV]))
+
+
+class Collector:
+    """Collects garbage by the rules, as the job will: on a server's files and on the storage."""
+
+    def __init__(self, process: Process, check: Callable[[], None]) -> None:
+        self.process = process
+        self.runtime = process.actor.runtime
+        self.block = process.world.block.handle(process.actor)
+        self.repository = process.world.repository
+        self.check = check
+        self.candidates: dict[str, int] = {}
+        """When the preparation ended that first found each."""
+        self.deleted = 0
+
+    def run(self) -> None:
+        for _ in range(40):
+            with suppress(LakebedError):
+                self.look()
+            self.runtime.sleep(SETTINGS.gap_seconds * self.process.world.random.random() * 2)
+
+    def look(self) -> None:
+        manifest = self.prepare()
+        live = self.live(manifest)
+        found = self.garbage(manifest, live)
+        self.candidates = {text: at for text, at in self.candidates.items() if text in found}
+        for text, ended_us in list(self.candidates.items()):
+            if manifest.run.began_us >= ended_us + manifest.run.gap_us:
+                self.block.delete(Address.parse(text))
+                self.deleted += 1
+                del self.candidates[text]
+                self.check()
+        for text in found:
+            self.candidates.setdefault(text, manifest.ended_us)
+
+    def prepare(self) -> GCManifest:
+        gc = self.process.catalog.gc
+        one_by_one = self.process.world.random.random() < 0.2
+        limits = PageLimits(objects=1, branches=1) if one_by_one else PageLimits()
+        prepared = gc.prepare_uncommitted(REPOSITORY, limits=limits)
+        while prepared.continuation_token:
+            prepared = gc.prepare_uncommitted(
+                REPOSITORY, token=prepared.continuation_token, limits=limits
+            )
+        gc.prepare_commits(REPOSITORY, run_id=prepared.run_id)
+        files = RunFiles(self.block, self.runtime, self.repository, prepared.run_id)
+        manifest = files.find_manifest()
+        assert manifest is not None
+        return manifest
+
+    def live(self, manifest: GCManifest) -> set[str]:
+        live: set[str] = set()
+        namespace = self.repository.namespace
+        folder = namespace.folder(
+            f"_lakebed/gc/{self.repository.unique_id}/runs/{manifest.run.run_id}"
+        )
+        for file in manifest.files:
+            # The job's own reading is not at stake here: it goes past the faults.
+            data = self.process.world.block.inner.read(folder.address(file.name))
+            table = decode_gc_table(data, file, file=file.name)
+            if file.kind is GCFileKind.COMMITS:
+                for metarange in table.column("metarange_id").to_pylist():
+                    live |= self.named_by(MetaRangeID(metarange))
+            else:
+                live |= set(table.column("address").to_pylist())
+        return live
+
+    def named_by(self, metarange: MetaRangeID) -> set[str]:
+        committed = self.process.world.onlooker._committed_in(self.repository.namespace)
+        return {
+            str(physical_address(self.repository.namespace, entry))
+            for table in committed.scan(metarange)
+            for entry in entries_of(table)
+        }
+
+    def garbage(self, manifest: GCManifest, live: set[str]) -> set[str]:
+        namespace = self.repository.namespace
+        place = namespace.folder(f"repos/{self.repository.unique_id}/branches")
+        found: set[str] = set()
+        for batch in self.block.list_objects(place):
+            for row in batch.to_pylist():
+                issued = ObjectAddress.parse(namespace.relative(Address.parse(row["address"])))
+                assert issued is not None
+                written_us = max(issued.issued, row["mtime"].timestamp()) * 1e6
+                if row["address"] not in live and written_us < manifest.run.cutoff_us:
+                    found.add(row["address"])
+        return found
+
+
+COLLECT_FAULTS: Final = Faults(
+    fail_before=0.01, fail_after=0.02, kill=0.002, stall=0.02, stall_seconds=400, until_step=6000
+)
+
+
+def nothing_acknowledged_is_gone(world: World, acknowledged: Acknowledged) -> None:
+    """Every entry that is named, and was acknowledged as it is, has its bytes."""
+    entries = [*world.staged(MAIN), *world.staged(DEV), *world.committed()]
+    for entry in entries:
+        address = physical_address(world.repository.namespace, entry)
+        if (entry.key, address, entry.mtime) in acknowledged:
+            assert world.block.inner.exists(address), f"{entry.key!r} lost its bytes at {address}"
+
+
+class CollectorLives(Simulation):
+    """Faults for all but the collector, which may only be held up: one that fails does no harm."""
+
+    def call(
+        self,
+        actor: Actor,
+        label: tuple[object, ...],
+        apply: Callable[[], ResultT],
+        lost: Callable[[bool], Exception],
+    ) -> ResultT:
+        if actor.name != "collector":
+            return super().call(actor, label, apply, lost)
+        held_up = self.random.random() < 0.003
+        self.pause(actor, self.random.random() * (100 if held_up else 0.01))
+        result = apply()
+        self.pause(actor, self.random.random() * 0.01)
+        return result
+
+
+def collected_hold(seed: int, faults: Faults = COLLECT_FAULTS) -> int:
+    """Run it; return how many objects were deleted."""
+    world = World(CollectorLives(seed, faults, steps_max=200_000))
+    acknowledged: Acknowledged = set()
+    for number in range(3):
+        process = world.process(f"server{number}")
+        for _ in range(2):
+            process.actor.start(Writer(process, acknowledged).run)
+    check = partial(nothing_acknowledged_is_gone, world, acknowledged)
+    collector = Collector(world.process("collector"), check)
+    collector.process.actor.start(collector.run)
+    world.simulation.run()
+    check()
+    return collector.deleted
+
+
+def links(seed: int) -> None:
+    links_hold(seed)
+
+
+def collected(seed: int) -> None:
+    collected_hold(seed)
+
+
+SCENARIOS: Final = {"links": links, "collected": collected}

@@ -1,0 +1,197 @@
+"""Objects under the simulator: every seed holds, a death at any step, and broken rules show."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+import pytest
+from google.protobuf.message import Message
+
+from lakebed.catalog.addresses import ObjectAddress
+from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.gc_walk import StagedWalk
+from lakebed.catalog.links import Links
+from lakebed.errors import LakebedError
+from lakebed.formats.gc_files import GCManifest
+from lakebed.kv import Predicate, Version
+from lakebed.kv import entities_pb2 as pb
+from lakebed.kv.records import Records
+from lakebed.testing.explore import first_failure
+from lakebed.testing.scheduler import Actor
+from lakebed.testing.simulator import Simulation
+from tests.simulation import objects
+from tests.simulation.objects import (
+    Collector,
+    Race,
+    World,
+    check_link,
+    give_out,
+    link,
+)
+
+ResultT = TypeVar("ResultT")
+
+TIMES = 30 if os.environ.get("LAKEBED_TEST_LONG") else 1
+
+
+@pytest.mark.parametrize(("name", "seeds"), [("links", 200), ("collected", 40)])
+def test_every_seed_holds(name: str, seeds: int) -> None:
+    assert first_failure(f"tests.simulation.objects:{name}", range(seeds * TIMES)) is None
+
+
+def test_the_scenarios_reach_what_they_are_about() -> None:
+    races = [objects.links_hold(seed) for seed in range(30)]
+    assert sum(len(race.told) for race in races) > 20
+    assert sum(race.refused for race in races) > 10
+    assert sum(objects.collected_hold(seed) for seed in range(5)) > 10
+
+
+# One death at every step of a link
+
+
+class KillsAt(Simulation):
+    """Lets the actor called "victim" die at a certain call, before or after it is applied."""
+
+    def __init__(self, at: int, *, after: bool) -> None:
+        super().__init__(at)
+        self.calls = 0
+        self._at = at
+        self._after = after
+
+    def call(
+        self,
+        actor: Actor,
+        label: tuple[object, ...],
+        apply: Callable[[], ResultT],
+        lost: Callable[[bool], Exception],
+    ) -> ResultT:
+        if actor.name != "victim":
+            return super().call(actor, label, apply, lost)
+        self.calls += 1
+        if self.calls == self._at and self._after:
+            with suppress(LakebedError):
+                apply()
+        if self.calls == self._at:
+            self._die(actor, label, "killed")
+        return super().call(actor, label, apply, lost)
+
+
+def repeat_after_death(at: int, *, after: bool) -> tuple[Race, bool]:
+    """Let a link die at a call, and others come after it; return whether it was so."""
+    simulation = KillsAt(at, after=after)
+    world = World(simulation)
+    race = give_out(world)
+    for name, checksum in [("victim", "same"), ("repeat", "same"), ("rival", "other")]:
+        process = world.process(name)
+        process.actor.start(partial(link, race, process, checksum))
+        simulation.run()
+    check_link(world, race)
+    return race, simulation.calls >= at
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_link_that_dies_at_any_step_is_finished_by_a_repeat(*, after: bool) -> None:
+    deaths = 0
+    for at in range(1, 100):
+        race, died = repeat_after_death(at, after=after)
+        if not died:
+            break
+        deaths += 1
+        assert [stats.checksum for stats in race.told] == ["same"]
+        assert race.refused == 1
+    assert 8 < deaths < 99
+
+
+def test_a_rival_takes_over_before_the_link_is_consumed_and_not_after() -> None:
+    """Whoever consumes it first decides; a request that dies before has decided nothing."""
+    winners = []
+    for at in range(1, 100):
+        simulation = KillsAt(at, after=False)
+        world = World(simulation)
+        race = give_out(world)
+        for name, checksum in [("victim", "first"), ("rival", "other")]:
+            process = world.process(name)
+            process.actor.start(partial(link, race, process, checksum))
+            simulation.run()
+        if simulation.calls < at:
+            break
+        winners.append(race.told[0].checksum if race.told else "first")
+    decided = winners.index("first")
+    assert set(winners[:decided]) == {"other"}
+    assert set(winners[decided:]) == {"first"}
+
+
+# Broken rules
+
+
+def fails(scenario: str, *, seeds: int = 150) -> bool:
+    return first_failure(f"tests.simulation.objects:{scenario}", range(seeds)) is not None
+
+
+def test_a_link_that_is_consumed_by_everyone(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_if = Records.set_if
+
+    def overwrite(
+        self: Records[Message], name: bytes, message: Message, predicate: Predicate
+    ) -> Version:
+        if isinstance(message, pb.Link) and message.state == pb.LINK_STATE_CONSUMED:
+            return self.set(name, message)
+        return set_if(self, name, message, predicate)
+
+    monkeypatch.setattr(Records, "set_if", overwrite)
+    assert fails("links")
+
+
+def test_a_link_that_forgets_that_it_was_staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Links, "_note_staged", lambda _self, _request: None)
+    assert fails("links")
+
+
+def test_writers_that_do_not_look_at_the_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Freshness, "test", lambda _self, _address: lambda: True)
+    assert fails("collected")
+
+
+def test_writers_that_look_at_the_age_only_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_once(self: Freshness, address: ObjectAddress) -> Callable[[], bool]:
+        looks: list[bool] = []
+
+        def is_fresh() -> bool:
+            looks.append(self._age(address) < self._hold_seconds)
+            return looks[0]
+
+        return is_fresh
+
+    monkeypatch.setattr(Freshness, "test", test_once)
+    assert fails("collected")
+
+
+def test_copies_that_share_addresses_however_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Freshness, "may_share", lambda _self, _address: True)
+    monkeypatch.setattr(Freshness, "test", lambda _self, _address: lambda: True)
+    assert fails("collected")
+
+
+def test_a_preparation_of_the_newest_token_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = StagedWalk._read
+
+    def newest(self: StagedWalk, position: object, is_full: object) -> object:
+        object.__setattr__(position, "tokens", position.tokens[:1])  # type: ignore[attr-defined]
+        return pages(self, position, is_full)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(StagedWalk, "_read", newest)
+    assert fails("collected")
+
+
+def test_a_collector_that_takes_young_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = Collector.prepare
+
+    def without_age(self: Collector) -> GCManifest:
+        manifest = prepare(self)
+        object.__setattr__(manifest.run, "cutoff_us", 1 << 62)
+        return manifest
+
+    monkeypatch.setattr(Collector, "prepare", without_age)
+    assert fails("collected")

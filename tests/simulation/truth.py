@@ -1,0 +1,328 @@
+"""What branches, tags, commits and staged keys really were, at every step of a simulation.
+
+Actors are told things; this is what they are compared with. It sees every write to the store as it
+is applied, whoever made it, so it also judges what nobody was told of: each swap of a branch, by
+the rule of publishing, and each key that is deleted from a token.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from lakebed.graveler.commit import HELP
+from lakebed.graveler.keys import BRANCHES, COMMITS, STAGED_PREFIX, TAGS
+from lakebed.graveler.staging.values import decode
+from lakebed.kv import entities_pb2 as pb
+from lakebed.testing.history import ABSENT
+from lakebed.testing.simulator import Simulation
+
+PLAIN_COMMIT: Final = "a commit of what is staged"
+"""The message of all commits that actors make by `commit`."""
+
+Shown = Mapping[bytes, str]
+"""Values by key, without those that are not there."""
+
+Held = Callable[[bytes, str], Shown]
+"""What a commit of a partition holds."""
+
+
+@dataclass
+class Version:
+    """A ref, and from which step to which it was as it was."""
+
+    partition: bytes
+    name: str
+    unique_id: str
+    commit_id: str
+    tokens: tuple[str, ...]
+    """Of a branch, newest first; of a tag none."""
+    since: int
+    until: int = 1 << 60
+
+    def meets(self, began: int, ended: int) -> bool:
+        return self.since <= ended and self.until >= began
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWrite:
+    """A value that was written under a token, and by whom."""
+
+    step: int
+    value: str | None
+    task: object
+    version: Version | None
+    """The branch whose staging token it was then."""
+
+
+class Truth:
+    """Follows the writes to all partitions but those of repositories."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        violation: Callable[[str], None],
+        is_there: Callable[[bytes], bool],
+    ) -> None:
+        self.versions: dict[tuple[bytes, bytes], list[Version]] = defaultdict(list)
+        """All versions of each ref, by partition and key."""
+        self.commits: dict[bytes, dict[str, pb.Commit]] = defaultdict(dict)
+        """All commit records that ever were, by partition and id."""
+        self.disowned: dict[bytes, float] = {}
+        """When partitions became nobody's."""
+        self.written: dict[tuple[bytes, bytes], float] = {}
+        """When keys were written last."""
+        self._simulation = simulation
+        self._violation = violation
+        self._is_there = is_there
+        # Of tokens: who names them now, whose they are for ever, when they were sealed.
+        self._naming: dict[str, Version] = {}
+        self._home: dict[str, tuple[bytes, str, str]] = {}
+        self._sealed_at: dict[str, int] = {}
+        self._staged: dict[tuple[str, bytes], list[StagedWrite]] = defaultdict(list)
+        # The first version of any branch to have a certain head: the one whose writer made it.
+        self._first_heads: dict[tuple[bytes, str], Version] = {}
+        self._swaps: list[tuple[Version, Version]] = []
+
+    # Following
+
+    def applied(self, partition: bytes, key: bytes, value: bytes | None) -> None:
+        """Take note of a write, or of a deletion."""
+        if value is not None:
+            self.written[partition, key] = self._simulation.seconds
+        if b":" in partition:
+            self._follow_staged(partition.decode(), key, value)
+        elif key.startswith(BRANCHES.prefix):
+            branch = None if value is None else pb.Branch.FromString(value)
+            self._follow_branch(partition, key, branch)
+        elif key.startswith(TAGS.prefix):
+            tag = None if value is None else pb.Tag.FromString(value)
+            self._follow_tag(partition, key, tag)
+        elif key.startswith(COMMITS.prefix) and value is not None:
+            commit_id = key.removeprefix(COMMITS.prefix).decode()
+            self.commits[partition][commit_id] = pb.Commit.FromString(value)
+
+    def disown(self, partition: bytes) -> None:
+        """Take note that the repository of a partition is no more."""
+        self._disown(partition)
+        for version in list(self._naming.values()):
+            if version.partition == partition:
+                for token in version.tokens:
+                    self._disown(token.encode())
+
+    def _disown(self, partition: bytes) -> None:
+        self.disowned.setdefault(partition, self._simulation.seconds)
+
+    def _follow_staged(self, token: str, key: bytes, value: bytes | None) -> None:
+        naming = self._naming.get(token)
+        if value is not None:
+            path = key.removeprefix(STAGED_PREFIX)
+            entry = decode(path, value)
+            shown = ABSENT if entry is None else entry.address
+            task = self._simulation.current_task
+            current = naming if naming and naming.tokens[0] == token else None
+            write = StagedWrite(self._simulation.step, shown, task, current)
+            self._staged[token, path].append(write)
+        elif naming is not None and self._is_there(naming.partition):
+            self._violation(f"{key!r} was deleted from {token}, which {naming} names")
+
+    def _follow_tag(self, partition: bytes, key: bytes, tag: pb.Tag | None) -> None:
+        name = key.removeprefix(TAGS.prefix).decode()
+        after = None
+        if tag is not None:
+            after = Version(partition, name, "", tag.commit_id, (), self._simulation.step)
+        self._succeed(partition, key, after)
+
+    def _follow_branch(self, partition: bytes, key: bytes, branch: pb.Branch | None) -> None:
+        name = key.removeprefix(BRANCHES.prefix).decode()
+        after = None
+        if branch is not None:
+            tokens = (branch.staging_token, *branch.sealed_tokens)
+            after = Version(
+                partition, name, branch.unique_id, branch.commit_id, tokens, self._simulation.step
+            )
+        before = self._succeed(partition, key, after)
+        kept = set(after.tokens) if after else set()
+        for token in before.tokens if before else ():
+            if token not in kept:
+                del self._naming[token]
+                self._disown(token.encode())
+        if after is not None:
+            self._first_heads.setdefault((partition, after.commit_id), after)
+            self._name_tokens(after)
+            if before is not None:
+                self._swaps.append((before, after))
+
+    def _succeed(self, partition: bytes, key: bytes, after: Version | None) -> Version | None:
+        """End the current version of a ref and begin a new one; return the old one."""
+        versions = self.versions[partition, key]
+        before = versions[-1] if versions and versions[-1].until > self._simulation.step else None
+        if before is not None:
+            before.until = self._simulation.step
+        if after is not None:
+            versions.append(after)
+        return before
+
+    def _name_tokens(self, version: Version) -> None:
+        home = (version.partition, version.name, version.unique_id)
+        for token in version.tokens:
+            if self._home.setdefault(token, home) != home:
+                self._violation(f"{token} of {self._home[token]} is named by {version}")
+            if token.encode() in self.disowned and self._is_there(version.partition):
+                self._violation(f"{token}, which was dropped, is named again by {version}")
+            self._naming[token] = version
+            if not self._is_there(version.partition):
+                self._disown(token.encode())
+        for token in version.tokens[1:]:
+            self._sealed_at.setdefault(token, self._simulation.step)
+
+    # Judging
+
+    def branch_versions(self, partition: bytes, branch: str) -> list[Version]:
+        return self.versions.get((partition, BRANCHES.prefix + branch.encode()), [])
+
+    def of_partition(self, partition: bytes, prefix: bytes) -> Iterator[list[Version]]:
+        """Iterate over the versions of each ref of a kind that a repository ever had."""
+        for (where, key), versions in self.versions.items():
+            if where == partition and key.startswith(prefix):
+                yield versions
+
+    def became_head(
+        self, partitions: Iterable[bytes], branch: str, commit_id: str, began: int
+    ) -> bool:
+        """Whether a commit was made the head of a branch, after some step."""
+        return any(
+            before.commit_id != commit_id == after.commit_id and after.since >= began
+            for partition in partitions
+            for before, after in pairwise(self.branch_versions(partition, branch))
+        )
+
+    def allows(
+        self,
+        partition: bytes,
+        branch: str,
+        shown: Mapping[bytes, str | None],
+        span: tuple[int, int],
+        held: Held,
+    ) -> bool:
+        """Whether a read within a span of steps, of one record of a branch, may show all of this.
+
+        Args:
+            partition: Of the repository.
+            branch: Which branch.
+            shown: What keys were shown as.
+            span: When the read began and when it ended.
+            held: What commits hold.
+        """
+        return any(
+            all(self._may_show(version, version.tokens, each, span, held) for each in shown.items())
+            for version in self.branch_versions(partition, branch)
+            if version.meets(*span)
+        )
+
+    def _may_show(
+        self,
+        version: Version,
+        tokens: tuple[str, ...],
+        shown: tuple[bytes, str | None],
+        span: tuple[int, int],
+        held: Held,
+    ) -> bool:
+        """Whether a key may look so to one who reads some tokens, newest first, over a head.
+
+        What the Cleaner deletes counts as being there: who reads that has read for too long.
+        """
+        key, value = shown
+        began, ended = span
+        for token in tokens:
+            writes = self._staged.get((token, key), [])
+            before = [write.value for write in writes if write.step < began]
+            during = [write.value for write in writes if began <= write.step <= ended]
+            if value in before[-1:] + during:
+                return True
+            if before:
+                return False
+        return held(version.partition, version.commit_id).get(key) == value
+
+    def last_staged(self, key: bytes, task: object, began: int) -> StagedWrite | None:
+        """The last value that a task staged for a key, after some step."""
+        writes = [
+            write
+            for (_, path), writes in self._staged.items()
+            if path == key
+            for write in writes
+            if write.task is task and write.step >= began
+        ]
+        return max(writes, key=lambda write: write.step, default=None)
+
+    def stands(self, write: StagedWrite, key: bytes) -> bool:
+        """Whether the branch is as it was at a write, and nobody wrote the key again."""
+        version = write.version
+        if version is None or version.until <= self._simulation.step:
+            return False
+        return self._staged[version.tokens[0], key][-1] is write
+
+    def shown_before(self, write: StagedWrite, key: bytes, held: Held) -> set[str | None]:
+        """What a reader may have seen just before a write, to whom the same value is nothing.
+
+        A write that arrived in a sealed token, and that nobody acknowledges, may have come after
+        the writer looked there.
+        """
+        assert write.version is not None
+        seen: set[str | None] = set()
+        for token in write.version.tokens:
+            writes = self._staged.get((token, key), [])
+            for each in reversed([each for each in writes if each.step < write.step]):
+                if each.value == write.value:
+                    break
+                seen.add(each.value)
+                if each.version is not None:
+                    return seen
+        return seen | {self.shown_by_head(write, key, held)}
+
+    def shown_by_head(self, write: StagedWrite, key: bytes, held: Held) -> str | None:
+        """What the head of the branch had for a key when it was staged."""
+        assert write.version is not None
+        return held(write.version.partition, write.version.commit_id).get(key, ABSENT)
+
+    def check_swaps(self, keys: Iterable[bytes], held: Held) -> None:
+        """Check every swap of a branch by the rule of publishing.
+
+        What a commit holds is what the tokens that it removes make of the head that it replaces;
+        and whoever removes tokens otherwise (but by a reset, which takes a new staging token too)
+        removes only what changes nothing.
+        """
+        for before, after in self._swaps:
+            if before.unique_id != after.unique_id:
+                self._violation(f"{before} was replaced by {after}, which is another branch")
+            if before.tokens[0] == after.tokens[0]:
+                self._check_swap(before, after, keys, held)
+            elif after.commit_id != before.commit_id or after.tokens[1:] not in {
+                before.tokens,
+                (),
+            }:
+                self._violation(f"{before} became {after}: neither sealed nor reset")
+
+    def _check_swap(
+        self, before: Version, after: Version, keys: Iterable[bytes], held: Held
+    ) -> None:
+        left = len(after.tokens)
+        removed = before.tokens[left:]
+        if before.tokens[:left] != after.tokens:
+            self._violation(f"{before} became {after}: only the oldest tokens may go")
+        result = before.commit_id
+        made = self.commits[after.partition][after.commit_id]
+        if after is self._first_heads[after.partition, after.commit_id]:
+            if made.parents[:1] != [before.commit_id]:
+                self._violation(f"the first parent of {made} is not the head of {before}")
+            if made.message in {PLAIN_COMMIT, HELP.message}:
+                result = after.commit_id
+        if not removed:
+            return
+        span = (self._sealed_at[removed[0]], after.since)
+        contents = held(after.partition, result)
+        for key in keys:
+            shown = (key, contents.get(key, ABSENT))
+            if not self._may_show(before, removed, shown, span, held):
+                self._violation(f"{before} became {after}, and {key!r} became {shown[1]}")

@@ -1,0 +1,72 @@
+"""Dumps and uses of repositories with one rule broken each: the whole simulation must bite.
+
+Each function plants its mutant through a `pytest.MonkeyPatch`.
+"""
+
+import pytest
+
+from lakebed.block import BlockStore
+from lakebed.formats import DumpManifest
+from lakebed.graveler import graveler
+from lakebed.graveler.keys import COMMITS
+from lakebed.graveler.model import Repository, RepositoryID
+from lakebed.graveler.refs import dump
+from lakebed.graveler.repositories import Repositories
+from lakebed.kv import Entry, Store
+from lakebed.kv import entities_pb2 as pb
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.records import Record, Records
+from lakebed.kv.wrappers.faults import FaultyStore
+from lakebed.runtime import Runtime
+
+
+def remember_repositories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process reads the record of a repository once, and never again."""
+    get = Repositories.get
+
+    def remembered(self: Repositories, repository: RepositoryID) -> Repository:
+        known: dict[RepositoryID, Repository] = self.__dict__.setdefault("mutant", {})
+        if repository not in known:
+            known[repository] = get(self, repository)
+        return known[repository]
+
+    monkeypatch.setattr(Repositories, "get", remembered)
+
+
+class _CommitsFromBefore(FaultyStore):
+    """Shows the commits as they were when it was made."""
+
+    def __init__(self, inner: Store, repository: Repository, runtime: Runtime) -> None:
+        super().__init__(inner, lambda _call, apply: apply())
+        self._commits = MemoryStore(runtime)
+        for record in Records(inner, COMMITS, repository.partition).scan():
+            key = COMMITS.prefix + record.name
+            self._commits.set(repository.partition, key, record.message.SerializeToString())
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+        if start.startswith(COMMITS.prefix):
+            return self._commits.scan_page(partition, start, limit)
+        return super().scan_page(partition, start, limit)
+
+
+def dump_commits_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dump reads the commits before the branches that name them."""
+    dump_refs = dump.dump_refs
+
+    def commits_first(
+        store: Store, block: BlockStore, runtime: Runtime, repository: Repository
+    ) -> DumpManifest:
+        before = _CommitsFromBefore(store, repository, runtime)
+        return dump_refs(before, block, runtime, repository)
+
+    monkeypatch.setattr(graveler, "dump_refs", commits_first)
+
+
+def dump_what_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dump does not look whether its repository was deleted meanwhile."""
+
+    def unchecked(store: Store, repository: Repository) -> Record[pb.Repository]:
+        del store, repository
+        return Record(b"", pb.Repository(), b"")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dump, "active_record", unchecked)

@@ -1,0 +1,246 @@
+"""What actors do with the branches of repositories; each compares what it is told with the truth.
+
+All goes through the facade. An operation that writes is noted with its begin and its end, and how
+it ended, in the history of its branch (`lakebed.testing.history`), so that later reads and commits
+can be compared with it. What a read shows must also be what one record of the branch could show,
+and a commit that someone is told of must have been the head (`Truth`).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from lakebed.errors import LakebedError
+from lakebed.graveler.commit import CommitRequest
+from lakebed.graveler.committed import Query, Strategy
+from lakebed.graveler.errors import EntryNotFound, NoChanges
+from lakebed.graveler.model import BranchID, Commit, RepositoryID
+from lakebed.graveler.moves import MergeRequest
+from lakebed.graveler.staging.writer import if_absent
+from lakebed.testing.history import ABSENT, WILD, Operation
+from tests.simulation.truth import PLAIN_COMMIT
+from tests.simulation.world import DEV, KEYS, MAIN, Dump, Process, World, addresses, entry
+
+COMMIT: Final = CommitRequest(committer="", message=PLAIN_COMMIT)
+OTHER: Final = CommitRequest(committer="", message="something else")
+
+
+class Worker:
+    """One task of a process: works on a branch of a repository, and notes what it was told."""
+
+    def __init__(
+        self, world: World, process: Process, name: RepositoryID, branch: BranchID
+    ) -> None:
+        self.world = world
+        self.lake = process.lake
+        self.name = name
+        self.branch = branch
+        self.history = world.histories[name, branch]
+        self.random = world.random
+
+    @property
+    def step(self) -> int:
+        return self.world.simulation.step
+
+    def attempt(
+        self, name: str, key: bytes | None, value: str | None, act: Callable[[], object]
+    ) -> Operation:
+        """Do something that writes, noting when it began and ended, and how."""
+        operation = Operation(name, key, value, self.step)
+        self.history.writes.append(operation)
+        try:
+            act()
+            operation.succeeded = True
+            self.world.told[name] += 1
+        except LakebedError as error:
+            operation.name = f"{name}, which raised {type(error).__name__}"
+            self.world.told[type(error).__name__] += 1
+        operation.ended = self.step
+        return operation
+
+    # Keys
+
+    def put(self) -> None:
+        key, name = self.random.choice(KEYS), self.world.new_name()
+        act = partial(self.lake.put, self.name, self.branch, entry(key, name))
+        self.attempt("put", key, name, act)
+
+    def create(self) -> None:
+        key, name = self.random.choice(KEYS), self.world.new_name()
+        new = entry(key, name)
+        act = partial(self.lake.put, self.name, self.branch, new, condition=if_absent)
+        if (operation := self.attempt("create", key, name, act)).succeeded:
+            self.check_created(key, operation)
+
+    def check_created(self, key: bytes, operation: Operation) -> None:
+        """A create took effect under a record of the branch that showed nothing there."""
+        truth = self.world.truth
+        write = truth.last_staged(key, self.world.simulation.current_task, operation.begun)
+        assert write is not None, f"{operation} staged nothing"
+        assert write.version is not None, f"{operation} came too late"
+        there = truth.shown_before(write, key, self.world.held)
+        assert there & {ABSENT, operation.value}, f"{operation} took effect over {there}"
+
+    def delete(self) -> None:
+        key = self.random.choice(KEYS)
+        self.attempt("delete", key, ABSENT, partial(self.lake.delete, self.name, self.branch, key))
+
+    def read(self) -> None:
+        key, begun = self.random.choice(KEYS), self.step
+        try:
+            found = {key: self.lake.get(self.name, self.branch, key).address}
+        except EntryNotFound:
+            found = {}
+        except LakebedError:
+            return
+        self.check_read("a read", found, [key], begun)
+
+    def list_all(self) -> None:
+        begun = self.step
+        try:
+            page = self.lake.list_entries(self.name, self.branch, Query())
+        except LakebedError:
+            return
+        self.check_read("a listing", addresses(page), KEYS, begun)
+
+    def check_read(self, what: str, found: dict[bytes, str], keys: list[bytes], begun: int) -> None:
+        self.world.told[what] += 1
+        self.history.check_read(what, found, keys, begun, self.step)
+        shown = {key: found.get(key, ABSENT) for key in keys}
+        span = (begun, self.step)
+        assert any(
+            self.world.truth.allows(partition, self.branch, shown, span, self.world.held)
+            for partition in self.world.monitor.active_partitions(self.name, *span)
+        ), f"{what}, in steps {span}, shows {shown}, as no record of {self.branch} does"
+
+    # Commits
+
+    def commit(self) -> None:
+        begun = self.step
+        try:
+            request = replace(COMMIT, committer=self.world.new_name())
+            result = self.lake.commit(self.name, self.branch, request)
+        except NoChanges:
+            self.world.told["no changes"] += 1
+            self.check_head(begun)
+            return
+        except LakebedError:
+            return
+        self.world.told["taken along" if result.taken_along else "commit"] += 1
+        is_own = result.commit.committer == request.committer
+        assert is_own != result.taken_along, f"{result} is not whose it says"
+        self.check_told(result.commit, begun)
+        self.check_held(result.commit, begun)
+
+    def check_held(self, commit: Commit, begun: int) -> None:
+        """Everything that was acknowledged before a commit began is in it."""
+        partitions = self.world.monitor.active_partitions(self.name, begun, self.step)
+        (partition,) = [each for each in partitions if commit.id in self.world.truth.commits[each]]
+        contents = dict(self.world.held(partition, commit.id))
+        self.history.check_read("a commit", contents, KEYS, begun, self.step)
+
+    def check_told(self, commit: Commit, begun: int) -> None:
+        """Whoever is told of a commit can rely on it: it became the head meanwhile."""
+        partitions = self.world.monitor.active_partitions(self.name, begun, self.step)
+        assert self.world.truth.became_head(partitions, self.branch, commit.id, begun), (
+            f"{commit.id} was never made the head of {self.branch} after step {begun}"
+        )
+
+    def check_head(self, begun: int) -> None:
+        """Nothing to commit means that the head has all that was acknowledged before."""
+        now = self.step
+        for partition in self.world.monitor.active_partitions(self.name, now, now):
+            for version in self.world.truth.branch_versions(partition, self.branch):
+                if version.until > now:
+                    contents = dict(self.world.held(partition, version.commit_id))
+                    self.history.check_read("an unchanged head", contents, KEYS, begun, now)
+
+    def move(self, name: str, act: Callable[[], Commit]) -> None:
+        """Give the branch a new head that is no commit of what is staged."""
+        begun = self.step
+        self.attempt(name, None, WILD, lambda: self.check_told(act(), begun))
+
+    def merge(self) -> None:
+        source = DEV if self.branch == MAIN else MAIN
+        strategy = self.random.choice([None, Strategy.SOURCE_WINS, Strategy.DEST_WINS])
+        request = MergeRequest(committer="", message="", strategy=strategy)
+        self.move("merge", partial(self.lake.merge, self.name, source, self.branch, request))
+
+    def revert(self) -> None:
+        revert = partial(self.lake.revert, self.name, self.branch, self.branch, OTHER)
+        self.move("revert", partial(revert, parent_number=1))
+
+    def cherry_pick(self) -> None:
+        source = DEV if self.branch == MAIN else MAIN
+        pick = partial(self.lake.cherry_pick, self.name, self.branch, source, OTHER)
+        self.move("cherry-pick", partial(pick, parent_number=1))
+
+    def hard_reset(self) -> None:
+        target = f"{self.branch}~1"
+        act = partial(self.lake.hard_reset, self.name, self.branch, target)
+        self.attempt("hard reset", None, WILD, act)
+
+    # Resets
+
+    def reset(self) -> None:
+        self.attempt("reset", None, WILD, partial(self.lake.reset, self.name, self.branch))
+
+    def reset_key(self) -> None:
+        key = self.random.choice(KEYS)
+        act = partial(self.lake.reset_key, self.name, self.branch, key)
+        self.reset_some("reset of a key", key, act)
+
+    def reset_prefix(self) -> None:
+        act = partial(self.lake.reset_prefix, self.name, self.branch, b"dir/")
+        self.reset_some("reset of a prefix", b"dir/c", act)
+
+    def reset_some(self, name: str, key: bytes, act: Callable[[], None]) -> None:
+        """Reset a key; what that stages, if anything, is what the head had at the moment."""
+        operation = self.attempt(name, key, WILD, act)
+        truth = self.world.truth
+        write = truth.last_staged(key, self.world.simulation.current_task, operation.begun)
+        # Otherwise the reset looked again, and may have found nothing to do.
+        if operation.succeeded and write is not None and truth.stands(write, key):
+            there = truth.shown_by_head(write, key, self.world.held)
+            assert write.value == there, f"{operation} staged {write.value}, and not {there}"
+
+    # Branches and tags
+
+    def recreate(self) -> None:
+        """Delete a branch and make it again from the first commit: all of its keys are gone."""
+        act = partial(self.lake.delete_branch, self.name, self.branch)
+        if self.attempt("delete branch", None, ABSENT, act).succeeded:
+            try:
+                repository = self.lake.repositories.get(self.name)
+                first = min(self.lake.commits.list(repository), key=lambda c: c.generation)
+                self.lake.create_branch(self.name, self.branch, first.id)
+            except (LakebedError, ValueError):  # or there is no commit any more
+                return
+
+    def fork(self) -> None:
+        """Make the branch from the other one, if it is not there."""
+        act = partial(self.lake.create_branch, self.name, self.branch, MAIN)
+        self.attempt("create branch", None, WILD, act)
+
+    def tag(self) -> None:
+        """Make a tag, or delete it."""
+        tag = self.random.choice(["v1", "v2"])
+        try:
+            if self.random.random() < 0.7:
+                self.lake.create_tag(self.name, tag, self.branch)
+                self.world.told["create tag"] += 1
+            else:
+                self.lake.delete_tag(self.name, tag)  # type: ignore[arg-type]
+        except LakebedError:
+            return
+
+    def dump(self) -> None:
+        begun = self.step
+        try:
+            manifest = self.lake.dump_refs(self.name)
+        except LakebedError as error:
+            self.world.told[f"no dump: {type(error).__name__}"] += 1
+            return
+        self.world.told["dump"] += 1
+        self.world.dumps.append(Dump(manifest, begun, self.step))

@@ -1,0 +1,260 @@
+"""What all simulations of the engine are made of: processes, what they share, and the truth."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Final, TypeVar
+from unittest.mock import patch
+
+from lakebed.block import BlockStore, Namespace, StorageUnavailable
+from lakebed.formats import AddressType, DumpManifest, Entry, MetaRangeID
+from lakebed.graveler import graveler
+from lakebed.graveler.cleaner import Cleaner
+from lakebed.graveler.committed import Cache, Page, Query
+from lakebed.graveler.committed_for import CommittedFor, committed_for
+from lakebed.graveler.errors import GivenUp, TooManyTries
+from lakebed.graveler.graveler import Graveler
+from lakebed.graveler.model import BranchID, RepositoryID
+from lakebed.graveler.repositories import Repositories
+from lakebed.graveler.settings import EngineSettings
+from lakebed.kv import OutcomeUnknown, Store
+from lakebed.kv import store as kv_store
+from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.runtime import Runtime, ThreadRuntime
+from lakebed.testing.history import History
+from lakebed.testing.model_committed import ModelCommitted
+from lakebed.testing.scheduler import Actor
+from lakebed.testing.simulated_block import SimulatedBlock
+from lakebed.testing.simulated_runtime import EPOCH
+from lakebed.testing.simulated_store import SimulatedStore
+from lakebed.testing.simulator import Simulation
+from tests.simulation.monitor import Monitor
+from tests.simulation.truth import Shown, Truth
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+MAIN: Final = BranchID("main")
+DEV: Final = BranchID("dev")
+KEYS: Final = [b"a", b"b", b"dir/c"]
+
+GRACE_SECONDS: Final = 900.0
+# Less than the grace period even by a clock that runs fast: what comes later may be a stray.
+LONGEST_REQUEST_SECONDS: Final = GRACE_SECONDS * 0.8
+# More than it even by a clock that runs slow.
+SURELY_PAST_GRACE_SECONDS: Final = GRACE_SECONDS * 1.2
+
+SETTINGS: Final = EngineSettings(
+    grace_seconds=GRACE_SECONDS, scan_limit_seconds=100, sealed_tokens_max=3
+)
+
+
+def entry(key: bytes, name: str, content: str = "") -> Entry:
+    """An object with an address of its own; with the same content, the same identity."""
+    return Entry(
+        key=key,
+        identity=(content or name).encode(),
+        address=name,
+        address_type=AddressType.RELATIVE,
+        size=1,
+        checksum=content or name,
+        mtime=datetime(2026, 1, 1, tzinfo=UTC),
+        content_type="",
+        metadata={},
+    )
+
+
+class OnlookerRuntime(ThreadRuntime):
+    """For one who looks when all is over: alone, with a clock that goes on when told."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._slept = 0.0
+
+    def monotonic(self) -> float:
+        return self._simulation.seconds + self._slept
+
+    def now(self) -> float:
+        return EPOCH + self.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        self._slept += seconds
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._simulation.random.randbytes(count)
+
+    def map_parallel(
+        self, function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, limit: int = 16
+    ) -> list[ResultT]:
+        del limit
+        return [function(item) for item in items]
+
+
+def model_committed_for(block: BlockStore, _runtime: Runtime, _cache: Cache) -> CommittedFor:
+    """Open namespaces with plain dicts for metaranges."""
+    return lru_cache(partial(ModelCommitted, block))
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A simulated process and what it runs."""
+
+    name: str
+    runtime: Runtime
+    store: Store
+    lake: Graveler
+    cleaner: Cleaner
+
+
+Body = Callable[["World", Process], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What processes are made of."""
+
+    repositories: type[Repositories] = Repositories
+    cleaner: type[Cleaner] = Cleaner
+    grace_seconds: float = GRACE_SECONDS
+    break_rule: Callable[[Repositories, Cleaner], None] = lambda _repositories, _cleaner: None
+    """Puts something wrong in the place of a part inside."""
+    real_files: bool = False
+    """Whether committed entries are real Parquet files, and not a model of them."""
+
+    def build(self, name: str, runtime: Runtime, store: Store, block: BlockStore) -> Process:
+        """Put a process together."""
+        with patch.object(graveler, "committed_for", self.committed_for):
+            lake = Graveler(store, block, runtime=runtime, settings=SETTINGS)
+        lake.repositories = self.repositories(
+            store,
+            block,
+            runtime,
+            branches=lake.branches,
+            commits=lake.commits,
+            committed_in=lake._committed_in,
+        )
+        cleaner = self.cleaner(store, runtime, grace_seconds=self.grace_seconds)
+        self.break_rule(lake.repositories, cleaner)
+        return Process(name, runtime, store, lake, cleaner)
+
+    @property
+    def committed_for(self) -> Callable[[BlockStore, Runtime, Cache], CommittedFor]:
+        return committed_for if self.real_files else model_committed_for
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """A dump that an actor took, and when."""
+
+    manifest: DumpManifest
+    began: int
+    ended: int
+
+
+@dataclass
+class World:
+    """What one run shares: the truth, and what actors did and were told."""
+
+    simulation: Simulation
+    names: list[RepositoryID]
+    namespaces: list[Namespace]
+    parts: Parts = field(default_factory=Parts)
+    piecemeal: bool = False
+    """Whether scans and bulk calls take several steps, between which others write."""
+    retrying: float = 1.0
+    """How many of the processes retry; the others meet more uncertain outcomes."""
+
+    def __post_init__(self) -> None:
+        self.random = self.simulation.random
+        self.monitor = Monitor(self.simulation, self.simulation.actor("storage").runtime)
+        self.store = SimulatedStore(self.simulation, self.monitor.store, piecemeal=self.piecemeal)
+        self.block = SimulatedBlock(self.simulation, self.monitor.block)
+        self.told: Counter[str] = Counter()
+        """How often actors were told what."""
+        self.strays = 0
+        self.unpublished = 0
+        self.dumps: list[Dump] = []
+        self.histories: dict[tuple[RepositoryID, BranchID], History] = {}
+        for name in self.names:
+            main, dev = History(), History()
+            main.elsewhere, dev.elsewhere = dev.writes, main.writes
+            self.histories |= {(name, MAIN): main, (name, DEV): dev}
+        self._written = 0
+        self._held: dict[tuple[Namespace, str], Shown] = {}
+        self.onlooker = self._onlooker()
+
+    @property
+    def truth(self) -> Truth:
+        return self.monitor.truth
+
+    def process(self, actor: Actor) -> Process:
+        """What an actor runs."""
+        store = self.store.handle(actor)
+        if self.retrying == 1.0 or self.random.random() < self.retrying:
+            store = RetryingStore(store, actor.runtime)
+        return self.parts.build(actor.name, actor.runtime, store, self.block.handle(actor))
+
+    def _onlooker(self) -> Process:
+        """A process without faults, that sees everything, for when nobody else is at work."""
+        runtime = OnlookerRuntime(self.simulation)
+        return self.parts.build("onlooker", runtime, self.monitor.store, self.monitor.block)
+
+    def begin(self, count: int) -> None:
+        """Make some repositories, each with two branches, before anything goes wrong."""
+        lake = self.onlooker.lake
+        for name, namespace in islice(zip(self.names, self.namespaces, strict=False), count):
+            lake.repositories.create(name, namespace, committer="begin")
+            lake.create_branch(name, DEV, MAIN)
+
+    def run(self, bodies: Mapping[str, Iterable[Body]]) -> None:
+        """Let processes run until all their tasks have ended."""
+        for name, tasks in bodies.items():
+            actor = self.simulation.actor(name)
+            process = self.process(actor)
+            for task in tasks:
+                actor.start(partial(task, self, process))
+        with ExitStack() as stack:
+            if self.piecemeal:
+                stack.enter_context(patch.object(kv_store, "FIRST_PAGE", 2))
+            self.simulation.run()
+        self.check_no_violations()
+
+    def check_no_violations(self) -> None:
+        assert not self.monitor.violations, self.monitor.violations[0]
+
+    @contextmanager
+    def request(self) -> Iterator[int]:
+        """Give the step at which a request begins; one that gets no answer is over."""
+        try:
+            yield self.simulation.step
+        except (OutcomeUnknown, StorageUnavailable, TooManyTries, GivenUp) as error:
+            self.told[type(error).__name__] += 1
+
+    def check(self, what: str, *, holds: bool) -> None:
+        """Note a violation, unless something holds."""
+        if not holds:
+            self.monitor.violation(what)
+
+    def new_name(self) -> str:
+        """A value nobody wrote yet."""
+        self._written += 1
+        return f"w{self._written}"
+
+    def held(self, partition: bytes, commit_id: str) -> Shown:
+        """What a commit holds: values by key."""
+        namespace = self.monitor.namespaces[partition]
+        metarange_id = MetaRangeID(self.truth.commits[partition][commit_id].metarange_id)
+        found = self._held.get((namespace, metarange_id))
+        if found is None:
+            page = self.onlooker.lake._committed_in(namespace).list(metarange_id, Query())
+            found = self._held[namespace, metarange_id] = addresses(page)
+        return found
+
+
+def addresses(page: Page[Entry]) -> dict[bytes, str]:
+    """The values of all keys of a page."""
+    return {item.key: item.address for item in page.items if isinstance(item, Entry)}

@@ -1,0 +1,34 @@
+"""A server with an administrator and a repository, for S3 clients: the program that serves it."""
+
+import sys
+from pathlib import Path
+
+from lakebed.auth import KeyPair
+from lakebed.block import Namespace
+from lakebed.server.app import open_services
+from lakebed.server.config_files import load
+from lakebed.server.process import serve
+
+ADMIN = KeyPair(access_key_id="AKIAJADMIN", secret_access_key="admin-secret")
+REPOSITORY = "lake"
+
+
+def main(file: str) -> None:
+    settings = load(Path(file), environment={})
+    services = open_services(settings)
+    if not services.auth.is_set_up():
+        services.auth.setup("admin", ADMIN)
+        services.graveler.repositories.create(
+            REPOSITORY, Namespace.parse(f"local://lakes/{REPOSITORY}"), committer="admin"
+        )
+    services.close()
+    serve(settings, on_ready=_say_ready)
+
+
+def _say_ready(endpoint: str) -> None:
+    sys.stdout.write(f"ready {endpoint}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
