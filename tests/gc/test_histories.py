@@ -16,7 +16,7 @@ from tests.gc.collector import Collector, Preparation
 from tests.gc.histories import SCENARIOS
 from tests.gc.world import GAP, Entry, Pause, Process, Steps, World
 
-SEEDS = 20_000 if os.environ.get("LAKEBED_TEST_LONG") else 1_000
+SEEDS = 20_000 if os.environ.get("LAKEBED_TEST_LONG") else 400
 
 
 @pytest.mark.timeout(1200)

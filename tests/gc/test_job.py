@@ -1,14 +1,16 @@
 """Runs over a real storage: what goes, what stays, seen by looking at the storage."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
-from lakebed.formats.gc_files import GCRunID
-from lakebed.formats.gc_state import state_path
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID
+from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
+from lakebed.gc import rules
 from lakebed.gc.errors import (
     ExecutorFailed,
     InvalidOption,
@@ -100,7 +102,9 @@ def test_what_goes_and_what_stays(lake: GCLake) -> None:
     assert lake.lake.text("main", b"merged") == "4"
 
 
-def test_optimized_runs_read_and_list_what_is_new(lake: GCLake) -> None:
+def test_optimized_runs_read_and_list_what_is_new(
+    lake: GCLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = [lake.upload(f"old/{number}", str(number)) for number in range(20)]
     lake.commit()
     held = lake.upload("staged", "s")
@@ -115,9 +119,12 @@ def test_optimized_runs_read_and_list_what_is_new(lake: GCLake) -> None:
     # The new object, and the one that was staged when its partition was closed.
     assert (look.mode, look.looked_at, look.committed, look.waiting) == ("optimized", 2, 1, 1)
     lake.later()
-    assert lake.run().deleted == 1
+    monkeypatch.setattr(rules, "BRAKE_OBJECTS_MIN", 0)
+    with pytest.raises(TooMuchGarbage, match="1 of 22 objects"):
+        lake.run(Options(max_share=0.01))
+    assert held in lake.stored()
+    assert lake.run(Options(max_share=0.1)).deleted == 1
     assert lake.stored() == {*old, new}
-    assert held not in lake.stored()
     again = lake.run(Options(clean=True))
     assert (again.mode, again.looked_at, again.committed, again.waiting) == ("clean", 21, 21, 0)
 
@@ -184,29 +191,24 @@ def test_younger_objects_than_the_server_allows(lake: GCLake) -> None:
 def test_two_runs_at_once(lake: GCLake) -> None:
     storage = open_storage(LocalServer(lake.lake), lake.settings)
     before = SavedState.read(storage)
-    lake.run()
-    with pytest.raises(Overtaken):
-        before.check_latest()
-    state = SavedState.read(storage).state
-    assert state is not None
-    with pytest.raises(Overtaken):
-        before.replace(state)
-    assert storage.block.exists(storage.namespace.address(state_path(storage.repository_uid)))
-
-
-def test_the_brake_stops_a_run_before_it_deletes(
-    lake: GCLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lakebed.gc.rules.BRAKE_OBJECTS_MIN", 1)
-    for number in range(3):
-        lake.upload(str(number), str(number))
-        lake.delete(str(number))
-    lake.upload("kept", "kept")
-    before = lake.stored()
-    lake.later(24 * 9)
-    lake.run()
-    lake.later()
-    with pytest.raises(TooMuchGarbage, match="3 of 4 objects"):
-        lake.run()
-    assert lake.stored() == before
-    assert lake.run(Options(max_share=0.8)).deleted == 3
+    assert before.state is None
+    state = GCState(
+        run_id=GCRunID("run"),
+        repository_uids=(storage.repository_uid,),
+        began_us=1,
+        closed_before_us=2,
+        objects_closed=3,
+        objects_open=4,
+        commits=(GCFile("commits", GCFileKind.COMMITS, 5, "id"),),
+        files=(GCResultFile("objects", GCResultKind.OBJECTS, 6, 7, "id"),),
+    )
+    before.replace(state)
+    saved = SavedState.read(storage)
+    assert saved.state == state
+    saved.check_latest()
+    saved.replace(replace(state, began_us=9))
+    for stale in (before, saved):
+        with pytest.raises(Overtaken):
+            stale.check_latest()
+        with pytest.raises(Overtaken):
+            stale.replace(state)
