@@ -45,8 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         place = Path(folder)
         with lakebed_server(place, settings={"logging": {"level": "warning"}}) as server:
-            prepare(server, objects=20 if tiny else OBJECTS)
-            small = small_requests(server, seconds)
+            commit = prepare(server, objects=20 if tiny else OBJECTS)
+            small = small_requests(server, commit, seconds)
             large = large_transfers(server, large_bytes)
         (place / "floor").mkdir()
         with floor_server(place / "floor") as port:
@@ -130,8 +130,8 @@ def rate(port: int, make: Callable[[int], bytes], seconds: float) -> float:
 # Small requests
 
 
-def prepare(server: LakebedServer, *, objects: int) -> None:
-    """Make a repository with committed objects."""
+def prepare(server: LakebedServer, *, objects: int) -> str:
+    """Make a repository with committed objects; return their commit."""
     global _headers  # noqa: PLW0603 - one server, one user
     pair = f"{server.access_key_id}:{server.secret_access_key}"
     _headers = f"Authorization: Basic {base64.b64encode(pair.encode()).decode()}\r\n"
@@ -148,16 +148,20 @@ def prepare(server: LakebedServer, *, objects: int) -> None:
                 f"{BRANCH}/objects", params={"path": path_of(number)}, content=SMALL
             )
             answer.raise_for_status()
-        client.post(f"{BRANCH}/commits", json={"message": "all"}).raise_for_status()
+        made = client.post(f"{BRANCH}/commits", json={"message": "all"}).raise_for_status()
+        return str(made.json()["id"])
 
 
-def small_requests(server: LakebedServer, seconds: float) -> dict[str, float]:
+def small_requests(server: LakebedServer, commit: str, seconds: float) -> dict[str, float]:
     """Return requests per second of each operation."""
+    at_commit = f"{REPOSITORY}/refs/{commit}"
     objects = 20 if seconds < 1 else OBJECTS
     wanted = {
         "no-op, signed in": get("/api/v1/config/version"),
-        "stat, committed": get_some(f"{REF}/objects/stat?path={{}}", objects),
-        "get 1 KiB, committed": get_some(f"{REF}/objects?path={{}}", objects),
+        "stat, committed": get_some(f"{at_commit}/objects/stat?path={{}}", objects),
+        "get 1 KiB, committed": get_some(f"{at_commit}/objects?path={{}}", objects),
+        "  the same by branch: stat": get_some(f"{REF}/objects/stat?path={{}}", objects),
+        "  the same by branch: get": get_some(f"{REF}/objects?path={{}}", objects),
         "list 1,000 entries": get(f"{REF}/objects/ls?amount=1000"),
         "get a branch": get(BRANCH),
         "get a repository": get(REPOSITORY),
