@@ -30,6 +30,8 @@ from lakebed.server.logs import current_trace
 
 CHUNK_BYTES: Final = 1 << 18
 """How much is read at a time, at most."""
+PASSED_OVER_BYTES_MAX: Final = CHUNK_BYTES
+"""The largest body that is read although nobody wants it."""
 
 # The names are the public interface: they say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -162,6 +164,26 @@ class Body:
         if self.length is None:
             return CHUNK_BYTES
         return min(CHUNK_BYTES, self.length - self.received)
+
+
+def pass_over(environ: Mapping[str, Any]) -> bool:
+    """Read a body to its end that a refused request left unread; return whether that was done.
+
+    The HTTP server closes the connection behind an answer if the body of the request is not read,
+    and does not say so: the client's next request on that connection would fail. So a small body
+    is read, and for others the answer has to say it.
+    """
+    if "HTTP_TRANSFER_ENCODING" in environ or "HTTP_EXPECT" in environ:
+        return False
+    try:
+        length = _length(environ) or 0
+    except MalformedBody:
+        return False
+    if length > PASSED_OVER_BYTES_MAX:
+        return False
+    while length and environ["wsgi.input"].read(length):
+        pass
+    return True
 
 
 def _length(environ: Mapping[str, Any]) -> int | None:

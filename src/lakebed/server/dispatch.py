@@ -12,7 +12,7 @@ from lakebed.auth import AllOf, Permission, Requirement
 from lakebed.server.admission import Admission
 from lakebed.server.api.models import Error
 from lakebed.server.authentication import authenticate
-from lakebed.server.bodies import Body
+from lakebed.server.bodies import Body, pass_over
 from lakebed.server.call import Call
 from lakebed.server.errors import (
     RETRY_SECONDS,
@@ -58,6 +58,8 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             _answer(route, response, route.handler(**given))
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
             answer_error(error, route.operation, response)
+            if not pass_over(request.env):
+                response.set_header("Connection", "close")
 
     return respond
 
@@ -71,7 +73,8 @@ def requirement(route: Route, parts: dict[str, str], given: dict[str, Any]) -> R
     fields = {**parts, "query": given.get("query"), "body": given.get("body")}
     permissions = []
     for need in route.needs:
-        values = [""] if need.each is None else getattr(fields["body"], need.each)
+        # Of no values at all, too, something must be allowed: else the answer tells what is there.
+        values = [""] if need.each is None else getattr(fields["body"], need.each) or [""]
         permissions += [
             Permission(need.action, need.resource.format(**fields, each=value)) for value in values
         ]

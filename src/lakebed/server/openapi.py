@@ -53,7 +53,11 @@ def _operation(route: Route, by_type: dict[str, Any]) -> dict[str, Any]:
         "operationId": route.operation,
         "tags": [route.tag],
         "summary": route.summary,
-        "parameters": [*_path_parameters(route), *_query_parameters(route)],
+        "parameters": [
+            *_path_parameters(route),
+            *_query_parameters(route),
+            *_header_parameters(route),
+        ],
         "responses": _responses(route, by_type),
     }
     if route.needs is Access.ANYONE:
@@ -94,6 +98,13 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
     ]
 
 
+def _header_parameters(route: Route) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
+        for name in route.headers
+    ]
+
+
 def _responses(route: Route, by_type: dict[str, Any]) -> dict[str, Any]:
     error = {"application/json": {"schema": by_type[repr(Error)]}}
     statuses = {*_ALWAYS, *route.statuses}
@@ -103,12 +114,16 @@ def _responses(route: Route, by_type: dict[str, Any]) -> dict[str, Any]:
         statuses |= {*_ON_SOMETHING}
     if route.body is not None or route.uploads:
         statuses |= {411, 413}
-    answers = {str(status): _response(status, error) for status in sorted(statuses)}
-    content = {}
-    if route.answer is not None:
+    content: dict[str, Any] = {}
+    if route.media is not None:
+        content = {route.media: {"schema": {"type": "string"}}}
+    elif route.answer is not None:
         content = {"application/json": {"schema": by_type[repr(route.answer)]}}
-    answers[str(route.status)] = _response(route.status, content)
-    return answers
+    elif route.status >= HTTPStatus.BAD_REQUEST:
+        content = error
+    contents = {2: content, 3: {}, 4: error, 5: error}
+    statuses |= {route.status}
+    return {str(status): _response(status, contents[status // 100]) for status in sorted(statuses)}
 
 
 def _response(status: int, content: dict[str, Any]) -> dict[str, Any]:

@@ -88,6 +88,10 @@ class Route:
     body_optional: bool = False
     answer: Any = None
     """The type of the JSON answer, if it is one."""
+    media: str | None = None
+    """The type of an answer that is not JSON."""
+    headers: tuple[str, ...] = ()
+    """Headers that it looks at."""
     statuses: tuple[int, ...] = ()
     """Other statuses that it answers with."""
 
@@ -123,8 +127,14 @@ class Routes:
         transfer: bool = False,
         uploads: bool = False,
         statuses: tuple[int, ...] = (),
+        answer: Any = None,
+        media: str | None = None,
+        headers: tuple[str, ...] = (),
     ) -> Callable[[HandlerT], HandlerT]:
-        """Make a function the handler of an operation."""
+        """Make a function the handler of an operation.
+
+        A handler that returns a `Reply` does not say what is in it: `answer` or `media` does.
+        """
 
         def register(handler: HandlerT) -> HandlerT:
             hints = get_type_hints(handler)
@@ -142,7 +152,9 @@ class Routes:
                 query=hints.get("query"),
                 body=hints.get("body"),
                 body_optional=body is not None and body.default is not inspect.Parameter.empty,
-                answer=_answer(hints["return"]),
+                answer=answer or _answer(hints["return"]),
+                media=media,
+                headers=headers,
                 statuses=statuses,
             )
             taken = set(inspect.signature(handler).parameters) - _NOT_IN_PATH

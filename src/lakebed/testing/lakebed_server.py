@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 
 import yaml
 
-PATIENCE_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,3 +279,49 @@ def test_etag_lists(marks: list[str], data: st.DataObject) -> None:
     header = ", ".join(f'"{mark}"' for mark in marks)
     checksum = data.draw(st.sampled_from([*marks, "none"]))
     assert matches(header, checksum) == (checksum in marks)
+
+
+def test_no_paths_at_all_are_deleted(world: Server) -> None:
+    answer = world.call("POST", f"{ON_MAIN}/delete", json={"paths": []})
+    assert (answer.status_code, answer.json) == (200, {"errors": []})
+
+
+FIRST, LAST = -62_135_596_800, 253_402_300_799  # of the years 1 and 9999
+
+
+@pytest.mark.parametrize(
+    ("mtime", "size", "status"),
+    [
+        (FIRST, 0, 201),
+        (LAST, (1 << 63) - 1, 201),
+        (FIRST - 1, 0, 400),
+        (LAST + 1, 0, 400),
+        (1 << 80, 0, 400),
+        (0, -1, 400),
+        (0, 1 << 63, 400),
+    ],
+)
+def test_a_time_or_a_size_that_cannot_be_is_refused(
+    world: Server, mtime: int, size: int, status: int
+) -> None:
+    body = {"physical_address": "mem://aside/x", "checksum": "00", "size_bytes": size}
+    staged = world.call("PUT", ON_MAIN, params={"path": "at"}, json={**body, "mtime": mtime})
+    assert staged.status_code == status, staged.text
+    if status == 201:
+        stat = world.call("GET", f"{AT_MAIN}/stat", params={"path": "at"}).json
+        assert (stat["mtime"], stat.get("size_bytes")) == (mtime, size)
+
+
+@pytest.mark.parametrize(
+    ("date", "status"), [(FIRST, 201), (LAST, 201), (FIRST - 1, 400), (1 << 62, 400)]
+)
+def test_a_commit_of_a_time_that_cannot_be_is_refused(
+    world: Server, date: int, status: int
+) -> None:
+    at = f"/repositories/{REPOSITORY}/branches/main/commits"
+    body = {"message": "m", "date": date, "allow_empty": True}
+    made = world.call("POST", at, json=body)
+    assert made.status_code == status, made.text
+    if status == 201:
+        log = world.call("GET", f"/repositories/{REPOSITORY}/refs/main/commits").json
+        assert log["results"][0]["creation_date"] == date

@@ -66,6 +66,7 @@ def list_branches(call: Call, repository: str, query: BranchesQuery) -> Page[Ref
     fs("CreateBranch", "repository/{repository}/branch/{body.name}"),
     status=201,
     statuses=(403, 409),
+    media="text/html",
 )
 def create_branch(call: Call, repository: str, body: BranchCreation) -> Reply:
     """Make a branch; the answer is the id of its commit, as text."""

@@ -42,6 +42,7 @@ def wire(commit: model.Commit) -> Commit:
     fs("CreateCommit", _BRANCH),
     status=201,
     statuses=(403, 409, 412),
+    answer=Commit,
 )
 def commit(
     call: Call, repository: str, branch: str, query: CommitQuery, body: CommitCreation

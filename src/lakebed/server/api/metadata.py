@@ -13,6 +13,7 @@ from lakebed.server.routes import Reply, Routes, fs
 routes = Routes("metadata")
 
 _ALL: Final = "/repositories/{repository}/metadata"
+_PARQUET: Final = "application/vnd.apache.parquet"
 _READ: Final = (
     fs("ListObjects", "repository/{repository}"),
     fs("ReadRepository", "repository/{repository}"),
@@ -43,13 +44,13 @@ def _location(call: Call, repository: str, kind: str, object_id: str) -> Reply:
     return Reply(body=StorageURI(location=str(address)), headers={"Location": str(address)})
 
 
-@routes.add("getMetaRange", "GET", f"{_ALL}/meta_range/{{meta_range}}", _READ)
+@routes.add("getMetaRange", "GET", f"{_ALL}/meta_range/{{meta_range}}", _READ, answer=StorageURI)
 def get_metarange(call: Call, repository: str, meta_range: str) -> Reply:
     """Return where a metarange is."""
     return _location(call, repository, "metarange", meta_range)
 
 
-@routes.add("getRange", "GET", f"{_ALL}/range/{{range_id}}", _READ)
+@routes.add("getRange", "GET", f"{_ALL}/range/{{range_id}}", _READ, answer=StorageURI)
 def get_range(call: Call, repository: str, range_id: str) -> Reply:
     """Return where a range is."""
     return _location(call, repository, "range", range_id)
@@ -62,6 +63,7 @@ def get_range(call: Call, repository: str, range_id: str) -> Reply:
     _READ,
     transfer=True,
     statuses=(302,),
+    media=_PARQUET,
 )
 def get_metadata_object(
     call: Call, repository: str, kind: str, object_id: str, query: PresignQuery
@@ -80,7 +82,7 @@ def get_metadata_object(
         raise FileMissing(kind, object_id) from None
     return Reply(
         body=stream,
-        content_type="application/vnd.apache.parquet",
+        content_type=_PARQUET,
         content_length=found.size,
     )
 

@@ -15,6 +15,11 @@ WireT = TypeVar("WireT")
 PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 1000
 
+Seconds = Annotated[int, Meta(ge=-62_135_596_800, le=253_402_300_799)]
+"""Since 1970, within the years 1 to 9999: what times can be told of."""
+Size = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+"""In bytes, as storages count them."""
+
 
 class Wire(Struct, kw_only=True, omit_defaults=True):
     """A JSON object."""
@@ -208,7 +213,7 @@ class CherryPickCreation(Wire):
 class CommitCreation(Wire):
     message: str
     metadata: dict[str, str] = field(default_factory=dict)
-    date: int | None = None
+    date: Seconds | None = None
     allow_empty: bool = False
 
 
@@ -299,8 +304,8 @@ class ObjectCopyCreation(Wire):
 class ObjectStageCreation(Wire):
     physical_address: str
     checksum: str
-    size_bytes: int
-    mtime: int | None = None
+    size_bytes: Size
+    mtime: Seconds | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     content_type: str | None = None
 
@@ -322,10 +327,10 @@ class StagingLocation(Wire):
 class StagingMetadata(Wire):
     staging: StagingLocation
     checksum: str
-    size_bytes: int
+    size_bytes: Size
     user_metadata: dict[str, str] = field(default_factory=dict)
     content_type: str | None = None
-    mtime: int | None = None
+    mtime: Seconds | None = None
 
 
 # Users and permissions

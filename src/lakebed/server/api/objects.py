@@ -115,6 +115,8 @@ def _headers(found: Found) -> dict[str, str]:
     fs("ReadObject", _OBJECT),
     transfer=True,
     statuses=(206, 302, 304, 416),
+    media="*/*",
+    headers=("Range", "If-None-Match"),
 )
 def get_object(call: Call, repository: str, ref: str, query: ReadQuery) -> Reply:
     """Return the bytes of an object, or some of them (Range)."""
@@ -152,7 +154,15 @@ def _unsatisfiable(found: Found, error: RangeNotSatisfiable) -> Reply:
     )
 
 
-@routes.add("headObject", "HEAD", _AT_REF, fs("ReadObject", _OBJECT), statuses=(206, 416))
+@routes.add(
+    "headObject",
+    "HEAD",
+    _AT_REF,
+    fs("ReadObject", _OBJECT),
+    statuses=(206, 416),
+    media="*/*",
+    headers=("Range",),
+)
 def head_object(call: Call, repository: str, ref: str, query: PathQuery) -> Reply:
     """Return the headers that a download would have."""
     objects = call.services.catalog.objects
@@ -228,6 +238,7 @@ def _prefix(item: CommonPrefix) -> ObjectStats:
     transfer=True,
     uploads=True,
     statuses=(403, 408, 412),
+    headers=("If-Match", "If-None-Match"),
 )
 def upload_object(call: Call, repository: str, branch: str, query: PathQuery) -> ObjectStats:
     """Take an object in: the field `content` of a form, or the body as it is."""

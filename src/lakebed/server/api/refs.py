@@ -92,6 +92,7 @@ def _microseconds(moment: datetime) -> int:
     _MERGE,
     fs("CreateCommit", f"{_REPOSITORY}/branch/{{destination_branch}}"),
     statuses=(403, 409, 412),
+    answer=MergeResult,
 )
 def merge_into_branch(
     call: Call, repository: str, ref: str, destination_branch: str, body: Merge = _PLAIN

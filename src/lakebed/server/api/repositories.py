@@ -106,7 +106,14 @@ def get_repository(call: Call, repository: str) -> Repository:
     return wire(call.services.graveler.repositories.get(RepositoryID(repository)))
 
 
-@routes.add("deleteRepository", "DELETE", _ONE, fs("DeleteRepository", _ARN), status=204)
+@routes.add(
+    "deleteRepository",
+    "DELETE",
+    _ONE,
+    fs("DeleteRepository", _ARN),
+    status=204,
+    statuses=(403,),
+)
 def delete_repository(call: Call, repository: str, query: ForceQuery) -> None:
     """Delete a repository; its objects stay in the storage."""
     call.services.graveler.repositories.delete(RepositoryID(repository), force=query.force)
@@ -169,7 +176,13 @@ def _get_rules(call: Call, repository: str) -> Reply:
     return Reply(body=rules, headers={"ETag": f'"{_etag(found.predicate)}"'})
 
 
-@routes.add("getBranchProtectionRules", "GET", f"{_ONE}/settings/branch_protection", (_READ_RULES,))
+@routes.add(
+    "getBranchProtectionRules",
+    "GET",
+    f"{_ONE}/settings/branch_protection",
+    (_READ_RULES,),
+    answer=list[BranchProtectionRule],
+)
 def get_protection(call: Call, repository: str) -> Reply:
     """Return the patterns of protected branches; the ETag stands for this set of rules."""
     return _get_rules(call, repository)
@@ -182,6 +195,7 @@ def get_protection(call: Call, repository: str) -> Reply:
     (_SET_RULES,),
     status=204,
     statuses=(412,),
+    headers=("If-Match",),
 )
 def set_protection(call: Call, repository: str, body: list[BranchProtectionRule]) -> None:
     """Replace the patterns of protected branches, perhaps only if nobody else did (If-Match)."""
@@ -197,7 +211,13 @@ def set_protection(call: Call, repository: str, body: list[BranchProtectionRule]
 # The same in the words of older clients
 
 
-@routes.add("internalGetBranchProtectionRules", "GET", f"{_ONE}/branch_protection", (_READ_RULES,))
+@routes.add(
+    "internalGetBranchProtectionRules",
+    "GET",
+    f"{_ONE}/branch_protection",
+    (_READ_RULES,),
+    answer=list[BranchProtectionRule],
+)
 def old_get_protection(call: Call, repository: str) -> Reply:
     """Return the patterns of protected branches."""
     return _get_rules(call, repository)

@@ -56,7 +56,9 @@ def set_up_communication(call: Call, body: dict[str, Any]) -> Reply:  # noqa: AR
     return Reply()
 
 
-@routes.add("login", "POST", "/auth/login", Access.ANYONE)
+@routes.add(
+    "login", "POST", "/auth/login", Access.ANYONE, statuses=(401,), answer=AuthenticationToken
+)
 def login(call: Call, body: LoginInformation) -> Reply:
     """Exchange a key pair for a token, which is set as a cookie too."""
     token, expires_at = call.services.auth.login(body.access_key_id, body.secret_access_key)

@@ -44,7 +44,14 @@ def get_physical_address(
     )
 
 
-@routes.add("linkPhysicalAddress", "PUT", _BACKING, _WRITE, statuses=(403, 409, 412))
+@routes.add(
+    "linkPhysicalAddress",
+    "PUT",
+    _BACKING,
+    _WRITE,
+    statuses=(403, 409, 412),
+    headers=("If-Match", "If-None-Match"),
+)
 def link_physical_address(
     call: Call, repository: str, branch: str, query: PathQuery, body: StagingMetadata
 ) -> ObjectStats:

@@ -1,0 +1,230 @@
+"""What the operations of the API can be called with, so that they find something to work on."""
+
+import base64
+import io
+import uuid
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx
+import pyarrow.parquet as pq
+
+from lakebed.testing.lakebed_server import LakebedServer
+
+STATEMENT: Final = {"effect": "allow", "resource": "*", "action": ["fs:Read*"]}
+
+
+def authorization(server: LakebedServer) -> str:
+    """The header by which the administrator signs in."""
+    pair = f"{server.access_key_id}:{server.secret_access_key}"
+    return "Basic " + base64.b64encode(pair.encode()).decode()
+
+
+def api_of(server: LakebedServer) -> httpx.Client:
+    """A client of the API, as the administrator."""
+    return httpx.Client(
+        base_url=f"{server.endpoint}/api/v1",
+        headers={"Authorization": authorization(server)},
+        timeout=30,
+        trust_env=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A repository with something of everything in it, and people."""
+
+    server: LakebedServer
+    api: httpx.Client
+    repository: str = field(default_factory=lambda: f"repo-{uuid.uuid4().hex[:12]}")
+    known: dict[str, Any] = field(default_factory=dict)
+    """Things that are there, by the name of the parameter that asks for them."""
+
+    @property
+    def namespace(self) -> str:
+        return f"{self.server.namespace}/{self.repository}"
+
+    def post(self, path: str, body: Any = None, **query: Any) -> Any:
+        """Make something in the repository."""
+        at = f"/repositories/{self.repository}/{path}"
+        return self.api.post(at, json=body, params=query).raise_for_status().json()
+
+    def upload(self, branch: str, path: str) -> None:
+        at = f"/repositories/{self.repository}/branches/{branch}/objects"
+        self.api.post(at, params={"path": path}, content=b"content").raise_for_status()
+
+    def create(self, *, bare: bool = False) -> None:
+        body = {"name": self.repository, "storage_namespace": self.namespace}
+        self.api.post("/repositories", params={"bare": bare}, json=body).raise_for_status()
+
+    def branch(self, name: str) -> None:
+        body = {"name": name, "source": "main"}
+        at = f"/repositories/{self.repository}/branches"
+        self.api.post(at, json=body).raise_for_status()
+
+
+def make_world(server: LakebedServer, api: httpx.Client, kinds: Collection[str]) -> World:
+    """Make a world of its own for operations on a repository, a user, a group or a policy."""
+    world = World(server, api)
+    if "repository" in kinds:
+        _add_repository(world)
+    if not {"user", "group", "policy"}.isdisjoint(kinds):
+        _add_people(world)
+    return world
+
+
+def _add_repository(world: World) -> None:
+    world.create()
+    world.upload("main", "folder/object")
+    first = world.post("branches/main/commits", {"message": "first"})
+    world.branch("dev")
+    world.upload("dev", "of-dev")
+    picked = world.post("branches/dev/commits", {"message": "picked"})
+    world.post("tags", {"id": "v1", "ref": "main"})
+    world.branch("dirty")
+    world.upload("dirty", "staged")
+    world.known.update(
+        repository=world.repository,
+        branch="dirty",
+        destination_branch="main",
+        ref="dev",
+        right_ref="main",
+        tag="v1",
+        commit_id=first["id"],
+        picked=picked["id"],
+        meta_range=first["meta_range_id"],
+        kind="meta_range",
+        object_id=first["meta_range_id"],
+        range_id=_range_of(world, first["meta_range_id"]),
+        path="folder/object",
+        dest_path="copied",
+    )
+
+
+def _add_people(world: World) -> None:
+    """Make a user, in a group, with a policy and an access key."""
+    user, group, policy = (f"{kind}-{world.repository}" for kind in ("user", "group", "policy"))
+    for path, body in (
+        ("users", {"id": user}),
+        ("groups", {"id": group}),
+        ("policies", {"id": policy, "statement": [STATEMENT]}),
+    ):
+        world.api.post(f"/auth/{path}", json=body).raise_for_status()
+    for path in (
+        f"users/{user}/policies/{policy}",
+        f"groups/{group}/policies/{policy}",
+        f"groups/{group}/members/{user}",
+    ):
+        world.api.put(f"/auth/{path}").raise_for_status()
+    # A word for what the group may do, too.
+    world.api.post(f"/auth/groups/{group}/acl", json={"permission": "Read"}).raise_for_status()
+    made = world.api.post(f"/auth/users/{user}/credentials").raise_for_status().json()
+    world.known.update(user=user, group=group, policy=policy, access_key_id=made["access_key_id"])
+
+
+def _range_of(world: World, metarange: str) -> str:
+    at = f"/repositories/{world.repository}/metadata/object/meta_range/{metarange}"
+    table = pq.read_table(io.BytesIO(world.api.get(at).raise_for_status().content))
+    return str(table.column("range_id")[0].as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """What an operation succeeds with, beyond what is known."""
+
+    path: dict[str, str] = field(default_factory=dict)
+    query: dict[str, Any] = field(default_factory=dict)
+    body: Any = None
+
+
+def good(operation: str, world: World) -> Good:
+    """Return what makes an operation succeed; for some, something is made for it."""
+    prepare = _PREPARED.get(operation)
+    if prepare is not None:
+        return prepare(world)
+    query = {"hardResetBranch": {"ref": "main"}}.get(operation, {})
+    branch = {"hardResetBranch": "dev", "revertBranch": "main", "cherryPick": "main"}
+    path = {"branch": branch[operation]} if operation in branch else {}
+    return Good(path=path, query=query, body=_bodies(world).get(operation))
+
+
+def _bodies(world: World) -> dict[str, Any]:
+    name = uuid.uuid4().hex[:12]
+    rule = {"pattern": "release-*"}
+    return {
+        "setup": {"username": "another"},
+        "setupCommPrefs": {},
+        "postStatsEvents": {"events": []},
+        "login": {
+            "access_key_id": world.server.access_key_id,
+            "secret_access_key": world.server.secret_access_key,
+        },
+        "createRepository": {
+            "name": f"new-{name}",
+            "storage_namespace": f"{world.server.namespace}/new-{name}",
+        },
+        "setRepositoryMetadata": {"metadata": {"key": "value"}},
+        "deleteRepositoryMetadata": {"keys": ["key"]},
+        "setBranchProtectionRules": [rule],
+        "internalCreateBranchProtectionRule": rule,
+        "internalDeleteBranchProtectionRule": rule,
+        "createBranch": {"name": name, "source": "main"},
+        "createTag": {"id": name, "ref": "main"},
+        "resetBranch": {"type": "reset"},
+        "revertBranch": {"ref": "main", "parent_number": 0},
+        "cherryPick": {"ref": world.known.get("picked")},
+        "commit": {"message": "a message"},
+        "mergeIntoBranch": {"message": "a message"},
+        "deleteObjects": {"paths": ["staged", "none"]},
+        "copyObject": {"src_path": "folder/object"},
+        "updateObjectUserMetadata": {"set": {"key": "value"}},
+        "stageObject": {
+            "physical_address": "local://elsewhere/object",
+            "checksum": "00ff",
+            "size_bytes": 7,
+        },
+        "createUser": {"id": name},
+        "createGroup": {"id": name},
+        "createPolicy": {"id": name, "statement": [STATEMENT]},
+        "updatePolicy": {"id": world.known.get("policy"), "statement": [STATEMENT]},
+        "setGroupACL": {"permission": "Write"},
+    }
+
+
+def _link(world: World) -> Good:
+    at = f"/repositories/{world.repository}/branches/dirty/staging/backing"
+    given = world.api.get(at, params={"path": "linked"}).raise_for_status().json()
+    file = world.server.folder / "objects" / given["physical_address"].removeprefix("local://")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"content")
+    body = {"staging": given, "checksum": "00ff", "size_bytes": 7}
+    return Good(query={"path": "linked"}, body=body)
+
+
+def _restorable(world: World) -> Good:
+    other = World(world.server, world.api)
+    other.create()
+    dump = world.api.put(f"/repositories/{other.repository}/refs/dump").raise_for_status().json()
+    world.api.delete(f"/repositories/{other.repository}").raise_for_status()
+    other.create(bare=True)
+    return Good(path={"repository": other.repository}, body=dump)
+
+
+def _restored(world: World) -> Good:
+    there = _restorable(world)
+    at = f"/repositories/{there.path['repository']}/restore"
+    task = world.api.post(at, json=there.body).raise_for_status().json()
+    return Good(path=there.path, query={"task_id": task["id"]})
+
+
+_PREPARED: Final[dict[str, Callable[[World], Good]]] = {
+    "linkPhysicalAddress": _link,
+    "restoreRefs": _restorable,
+    "restoreSubmit": _restorable,
+    "restoreStatus": _restored,
+    "dumpStatus": lambda world: Good(query={"task_id": world.post("dump")["id"]}),
+    "prepareGarbageCollectionCommitsStatus": lambda world: Good(
+        query={"id": world.post("gc/prepare_commits/async")["id"]}
+    ),
+}
