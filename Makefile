@@ -64,12 +64,12 @@ layers: install ## import-linter: nothing imports what lies above it
 check: lint typecheck layers ## all that needs no test to run
 
 tests: install ## all tests, in parallel
-	pytest -n $(WORKERS) --dist worksteal
+	pytest -n $(WORKERS) --dist loadgroup
 
 test: check tests ## what CI runs: every check and every test
 
 test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep)
-	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest -n $(WORKERS) --dist worksteal --timeout 3600
+	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest -n $(WORKERS) --dist loadgroup --timeout 3600
 
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.explore --seeds $(SEEDS) \
