@@ -235,7 +235,7 @@ def _signed_headers(environ: Environ, names: str, malformed: ErrorCode) -> list[
     if "host" not in signed:
         raise S3Error(malformed, "the host header must be signed")
     keys = {environ_key(name) for name in signed}
-    if any(key.startswith("HTTP_X_AMZ_") and key not in keys for key in environ):
+    if any(key not in keys for key in environ if key.startswith("HTTP_X_AMZ_")):
         raise S3Error(ErrorCode.ACCESS_DENIED, "there are x-amz- headers that were not signed")
     return signed
 
