@@ -13,7 +13,7 @@ SEEDS ?= 10000
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart format lint typecheck layers check tests test test-long simulate bench-kv bench-committed bench-engine bench-api bench-s3 proto lock clean
+.PHONY: help install quickstart format lint typecheck layers check tests test test-long simulate bench-kv bench-committed bench-engine bench-api bench-s3 bench-gc proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -90,6 +90,9 @@ bench-api: install ## the same for the REST API
 
 bench-s3: install ## the same for the S3 gateway
 	$(BIN)/python -m benchmarks.s3
+
+bench-gc: install ## the same for a first look of garbage collection
+	$(BIN)/python -m benchmarks.garbage
 
 proto: install ## generate the protobuf code from the .proto files
 	$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \

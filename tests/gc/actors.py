@@ -27,9 +27,8 @@ class IsFresh(Protocol):
 def write(world: World, name: str, key: str, entry: Entry, is_fresh: IsFresh) -> Steps:
     """Stage an entry as the server's writers do; true if it was acknowledged.
 
-    The age is looked at before the entry is written and when that is done. Who finds it too old
-    then puts back what was there, but only soon after: by then, what was overwritten may have been
-    found to be garbage.
+    The age is looked at before the entry is written and before it is acknowledged. Who finds it too
+    old then puts back what was there. That may be long after, so the entry names what it replaced.
     """
     repository_uid = world.repository_uid if entry.path is None else uid_of(entry.path)
     for _ in range(TRIES):
@@ -40,20 +39,20 @@ def write(world: World, name: str, key: str, entry: Entry, is_fresh: IsFresh) ->
         token = world.staged.setdefault(before.staging, {})
         replaced = token.get(key)
         yield
-        asked = world.now
         if not is_fresh():
             return False
         yield
         if token.get(key) is not replaced:
             continue
-        mine = token[key] = replace(entry, late=not is_fresh())
-        yield
-        if not is_fresh():
-            if token.get(key) is mine and may_put_back(world, asked):
-                _put_back(token, key, replaced)
-            return False
+        old = replaced.path if replaced is not None else None
+        mine = token[key] = replace(entry, late=not is_fresh(), replaced=old)
         yield
         after = world.branch(repository_uid, name)
+        if not is_fresh():
+            yield
+            if token.get(key) is mine:
+                _put_back(token, key, replaced)
+            return False
         if after is None or after.uid != before.uid:
             return False
         if after.staging == before.staging:
@@ -67,15 +66,11 @@ def uid_of(path: str) -> str:
     return path.split("/")[1]
 
 
-def may_put_back(world: World, asked: int) -> bool:
-    return world.now - asked < SCAN_LIMIT
-
-
 def _put_back(token: dict[str, Entry], key: str, replaced: Entry | None) -> None:
     if replaced is None:
         del token[key]
     else:
-        token[key] = replaced
+        token[key] = replace(replaced)
 
 
 def upload(world: World, process: Process, name: str, key: str) -> Steps:

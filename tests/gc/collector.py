@@ -84,7 +84,8 @@ def read_staging(world: World) -> Generator[Pause, None, set[str]]:
 
 
 def staged_paths(world: World, token: int) -> set[str]:
-    paths = map(path_of, world.staged.get(token, {}).values())
+    entries = list(world.staged.get(token, {}).values())
+    paths = {*map(path_of, entries), *(entry.replaced for entry in entries)}
     return {path for path in paths if path is not None}
 
 

@@ -112,7 +112,11 @@ def test_writers_without_regard_for_age(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_sleeper_that_puts_back_what_has_become_garbage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(actors, "may_put_back", lambda _world, _asked: True)
+    def staged_paths(world: World, token: int) -> set[str]:
+        paths = map(collector.path_of, world.staged.get(token, {}).values())
+        return {path for path in paths if path is not None}
+
+    monkeypatch.setattr(collector, "staged_paths", staged_paths)
     assert finding("sleepers") == "DataLossError"
 
 

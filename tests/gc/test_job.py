@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from lakebed.block import Address
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
@@ -37,6 +38,16 @@ def lake(tmp_path: Path, spark: SparkSession) -> Iterator[GCLake]:
         yield lake
 
 
+def put_strangers(lake: GCLake) -> list[Address]:
+    """Put files of others into the namespace."""
+    namespace, uid = lake.lake.repository.namespace, lake.lake.repository.unique_id
+    paths = (f"repos/{uid}/branches/main/notes.txt", f"repos/{uid}0/branches/x/y/z", "mine")
+    addresses = [namespace.address(path) for path in paths]
+    for address in addresses:
+        lake.lake.block.put(address, [b"mine"])
+    return addresses
+
+
 def test_what_goes_and_what_stays(lake: GCLake) -> None:
     graveler, catalog = lake.lake.graveler, lake.lake.catalog
     graveler.create_branch(REPOSITORY, DEV_2, MAIN)
@@ -54,9 +65,12 @@ def test_what_goes_and_what_stays(lake: GCLake) -> None:
     graveler.merge(REPOSITORY, WORK, MAIN, MergeRequest(committer="ann", message="m"))
     goes.add(lake.upload("never committed", "5", WORK))
     graveler.delete_branch(REPOSITORY, WORK)
-    # Staged; overwritten; identical to what is committed; deleted but shared by a copy.
+    # Overwritten before it was committed; staged, and what that replaced, for its writer may put it
+    # back; deleted; deleted but shared by a copy; identical to what is committed.
     goes.add(lake.upload("d", "6", DEV))
     stays.add(lake.upload("d", "7", DEV))
+    lake.commit(DEV)
+    stays |= {lake.upload("g", "11", DEV), lake.upload("g", "12", DEV)}
     goes.add(lake.upload("e", "8", DEV_2))
     lake.delete("e", DEV_2)
     stays.add(lake.upload("shared", "9", DEV_2))
@@ -65,15 +79,7 @@ def test_what_goes_and_what_stays(lake: GCLake) -> None:
     goes.add(lake.upload("b", "2"))
     stays.add(lake.upload("f", "10"))
     lake.commit()
-    # Files of others in the namespace.
-    namespace = lake.lake.repository.namespace
-    uid = lake.lake.repository.unique_id
-    strangers = [
-        namespace.address(path)
-        for path in (f"repos/{uid}/branches/main/notes.txt", f"repos/{uid}0/branches/x/y/z", "mine")
-    ]
-    for address in strangers:
-        lake.lake.block.put(address, [b"mine"])
+    strangers = put_strangers(lake)
     everything = lake.stored()
 
     assert lake.run().waiting == 0  # all is young
@@ -158,6 +164,29 @@ def test_a_repository_that_is_not_quiet(lake: GCLake) -> None:
     with pytest.raises(NotQuiet, match="somebody writes"):
         job.run(Options(assume_quiet=True))
     assert before < lake.stored()
+
+
+def test_refs_restored_into_a_new_repository(lake: GCLake) -> None:
+    graveler, namespace = lake.lake.graveler, lake.lake.repository.namespace
+    kept = {lake.upload("a", "1"), lake.upload("b", "2")}
+    lake.commit()
+    never_committed = lake.upload("c", "3")
+    dump = graveler.dump_refs(REPOSITORY)
+    former = lake.lake.repository.unique_id
+    graveler.repositories.delete(REPOSITORY)
+    graveler.repositories.create_bare(REPOSITORY, namespace)
+    lake.later(24 * 9)
+    assert lake.run().looked_at == 0  # a repository with nothing in it
+    graveler.restore_refs(REPOSITORY, dump.dump_id)
+    assert lake.lake.repository.unique_id != former
+    lake.later()
+    look = lake.run()
+    assert (look.mode, look.committed, look.waiting) == ("clean", 2, 1)
+    lake.later()
+    assert lake.run().deleted == 1
+    assert lake.stored() == kept
+    assert never_committed not in kept
+    assert lake.lake.text("main", b"a") == "1"
 
 
 def test_a_repository_made_again_while_a_run_is_under_way(lake: GCLake) -> None:

@@ -85,10 +85,12 @@ def test_the_command_line(
     client.upload("a", "committed")
     client.commit()
     client.upload("b", "overwritten")
-    client.upload("b", "staged")
+    client.upload("b", "committed over it")
+    client.commit()
+    client.upload("c", "staged")
     uri = f"lakefs://{client.repository}"
     place = ["--local-root", str(root(sqlite_lakebed)), "--json"]
-    assert len(files(sqlite_lakebed, client.repository)) == 3
+    assert len(files(sqlite_lakebed, client.repository)) == 4
 
     assert run(cli.app, ["gc", "check", uri, *place]) == 0
     checks = json.loads(capsys.readouterr().out)
@@ -98,9 +100,9 @@ def test_the_command_line(
 
     assert run(cli.app, ["gc", "run", uri, "--assume-quiet", *place]) == 0
     summary = json.loads(capsys.readouterr().out)
-    assert (summary["deleted"], summary["committed"], summary["held"]) == (1, 1, 1)
-    assert len(files(sqlite_lakebed, client.repository)) == 2
-    assert (client.read("a"), client.read("b")) == ("committed", "staged")
+    assert (summary["deleted"], summary["committed"], summary["held"]) == (1, 2, 1)
+    assert len(files(sqlite_lakebed, client.repository)) == 3
+    assert (client.read("a"), client.read("c")) == ("committed", "staged")
 
     assert run(cli.app, ["gc", "run", uri, *place]) == 0
     assert json.loads(capsys.readouterr().out)["mode"] == "optimized"
@@ -111,7 +113,7 @@ def test_the_command_line(
     assert run(cli.app, ["gc", "show", uri, summary["run_id"], *place]) == 0
     branches = json.loads(capsys.readouterr().out)["branches"]
     assert {(each["branch"], each["verdict"], each["objects"]) for each in branches} == {
-        ("main", "committed", 1),
+        ("main", "committed", 2),
         ("main", "held", 1),
         ("main", "due", 1),
     }

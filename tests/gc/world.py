@@ -47,6 +47,8 @@ class Entry:
     """Written by someone who slept past the limit, and will not acknowledge it."""
     whole: bool = False
     """Whether the entry spells the address out, with the namespace."""
+    replaced: str | None = None
+    """Of a staged entry: what it wrote over, which its writer may yet put back."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,12 +211,13 @@ class World:
                     self.check_entry(entry, f"{key} of commit {number}")
 
     def reachable(self) -> set[str]:
-        staged = (
+        staged = [
             entry
             for branch in self.branches.values()
             for token in branch.tokens
             for entry in self.staged.get(token, {}).values()
-        )
+        ]
         committed = (entry for commit in self.commits.values() for entry in commit.entries.values())
         paths = {entry.path for entry in (*staged, *committed) if entry.path is not None}
-        return paths | set(self.links) | set(self.multiparts)
+        replaced = {entry.replaced for entry in staged if entry.replaced is not None}
+        return paths | replaced | set(self.links) | set(self.multiparts)

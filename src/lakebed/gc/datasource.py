@@ -131,9 +131,10 @@ class LakebedReader(DataSourceReader):
                 "path": entries.column("key").cast(pa.string()),
                 "address": pc.if_else(is_relative, whole, entries.column("address")),
                 **{name: entries.column(name) for name in _SAME},
+                "metadata": entries.column("metadata").cast(pa.map_(pa.string(), pa.string())),
             }
         )
 
 
 _NEEDED: Final = ("endpoint", "access_key_id", "secret_access_key")
-_SAME: Final = ("size", "checksum", "mtime", "content_type", "metadata")
+_SAME: Final = ("size", "checksum", "mtime", "content_type")
