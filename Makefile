@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 .PHONY: help install quickstart format lint typecheck layers check tests test test-long simulate bench-kv bench-committed bench-engine bench-api bench-s3 bench-gc proto lock clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 install: $(VENV)/.installed node_modules/.installed ## create .venv with the locked dependencies and the test servers
 
