@@ -32,6 +32,7 @@ from lakebed.formats import (
     range_path,
 )
 from lakebed.formats.gc_files import (
+    GC_SCHEMAS,
     MANIFEST_NAME,
     GCFile,
     GCFileKind,
@@ -155,7 +156,7 @@ class Lake:
 
     def _make_gc_file(self, kind: GCFileKind, columns: dict[str, list[str]]) -> GCFile:
         name = f"{kind}-0.parquet"
-        data, file = encode_gc_table(kind, pa.table(columns), name)
+        data, file = encode_gc_table(kind, pa.table(columns, schema=GC_SCHEMAS[kind]), name)
         self._write(gc_path(_UID, _RUN, name), data)
         return file
 

@@ -230,8 +230,7 @@ def _publish(
     if entries == world.entries(current.head):
         kept = current.sealed[: len(current.sealed) - len(mine)]
         return world.swap(name, current, replace(current, sealed=kept))
-    late = not scan_is_young(world, process, scanned)
-    number = world.new_commit(current.head, entries, late=late)
+    number = world.new_commit(current.head, entries)
     yield
     if not scan_is_young(world, process, scanned):
         return False

@@ -97,6 +97,11 @@ def test_every_object_has_a_result(storage: Storage, monkeypatch: pytest.MonkeyP
     # The next run must know of them.
     assert [row["path"] for row in found[GCResultKind.OBJECTS]] == ["b", "d"]
     assert {row["found_us"] for row in found[GCResultKind.OBJECTS]} == {4}
+    folder = NAMESPACE.folder(f"_lakebed/gc/a0/runs/{RUN}")
+    listed = [text for batch in storage.block.list_objects(folder) for text in batch[0].to_pylist()]
+    (report,) = [text for text in listed if text.endswith(".txt")]
+    lines = storage.block.read(Address.parse(report)).decode().splitlines()
+    assert lines[:2] == ["a\t3\tdeleted", "b\t3\thands off"]
     assert calls["b"] == 1
     assert calls["c"] == 3
     assert calls["d"] == 4

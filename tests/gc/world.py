@@ -68,8 +68,6 @@ class Commit:
     parent: int | None
     entries: dict[str, Entry]
     published: bool = False
-    late: bool = False
-    """Stored by a committer that slept past the limit, and will not publish it."""
 
 
 @dataclass(slots=True)
@@ -140,10 +138,9 @@ class World:
         entries: dict[str, Entry],
         *,
         published: bool = False,
-        late: bool = False,
     ) -> int:
         commit = self.number()
-        self.commits[commit] = Commit(parent, entries, published, late)
+        self.commits[commit] = Commit(parent, entries, published)
         return commit
 
     def swap(self, name: str, before: Branch, after: Branch) -> bool:
@@ -153,6 +150,8 @@ class World:
         if after.head != before.head and after.head in self.commits:
             head = self.commits[after.head]
             self.commits[after.head] = replace(head, published=True)
+            for key, entry in head.entries.items():
+                self.check_entry(entry, f"{key} of commit {after.head}, which was just published,")
         return True
 
     def entries(self, commit: int) -> dict[str, Entry]:
@@ -194,7 +193,8 @@ class World:
                         raise DataLossError(f"{path} is staged on {name} as {key}")
         for number, commit in self.commits.items():
             for key, entry in commit.entries.items():
-                if entry.path == path and not entry.late and not commit.late:
+                # Of a record that is not published nobody knows: `swap` looks when it is.
+                if commit.published and entry.path == path and not entry.late:
                     raise DataLossError(f"{path} is {key} of commit {number}")
         self.objects.pop(path, None)
         self.deleted.add(path)

@@ -172,7 +172,12 @@ class Job:
                 f"the server has written {address}, and it is not here: this is not the storage"
                 " that it writes to"
             ) from error
-        return decode_gc_manifest(data, run_id, file=str(address))
+        manifest = decode_gc_manifest(data, run_id, file=str(address))
+        if not manifest.run.with_uploads:
+            raise WrongStorage(
+                f"{address} does not tell what is staged: nothing can be judged by it"
+            )
+        return manifest
 
     def _sweep(
         self, findings: Findings, summary: Summary

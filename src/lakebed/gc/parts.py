@@ -75,9 +75,20 @@ class PartWriter:
         data, content_id = encode_result(self._kind, table)
         name = f"{self._kind}-{ThreadRuntime().random_bytes(8).hex()}.parquet"
         self._storage.block.create(self._storage.file(self._run_id, name), data)
+        if self._kind is GCResultKind.SWEPT:
+            self._write_text(name.replace(".parquet", ".txt"), table)
         has_size = "size" in table.column_names
         size = (pc.sum(table.column("size")).as_py() or 0) if has_size else 0
         return GCResultFile(name, self._kind, table.num_rows, size, content_id)
+
+    def _write_text(self, name: str, table: pa.Table) -> None:
+        """Write the report for people, too: a line for each object."""
+        columns = (table.column(each).to_pylist() for each in ("path", "size", "error"))
+        lines = (
+            f"{path}\t{size}\t{error or 'deleted'}\n"
+            for path, size, error in zip(*columns, strict=True)
+        )
+        self._storage.block.put(self._storage.file(self._run_id, name), ["".join(lines).encode()])
 
 
 def as_row(file: GCResultFile) -> pa.RecordBatch:
