@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +100,24 @@ def authorization(server: LakebedServer) -> str:
     """The header by which the administrator signs in."""
     pair = f"{server.access_key_id}:{server.secret_access_key}"
     return "Basic " + base64.b64encode(pair.encode()).decode()
+
+
+def head_of(server: LakebedServer, at: str, path: str, headers: list[str]) -> bytes:
+    """The head of an upload."""
+    lines = [
+        f"POST {BASE_PATH}{at}?path={path} HTTP/1.1",
+        "Host: 127.0.0.1",
+        f"Authorization: {authorization(server)}",
+        *headers,
+    ]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+def begin(server: LakebedServer, at: str, path: str, headers: list[str]) -> socket.socket:
+    """Open a connection, and send the head of an upload."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    connection.sendall(head_of(server, at, path, headers))
+    return connection
 
 
 def create_repository(client: RawClient, name: str) -> None:

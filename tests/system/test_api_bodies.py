@@ -17,8 +17,10 @@ from tests.system.api_kit import (
     BASE_PATH,
     RawClient,
     authorization,
+    begin,
     create_repository,
     drafts,
+    head_of,
     workers,
 )
 
@@ -57,24 +59,6 @@ def lake(client: RawClient, repository_name: str) -> str:
     """Where the objects of a repository of its own are put."""
     create_repository(client, repository_name)
     return f"/repositories/{repository_name}/branches/main/objects"
-
-
-def head_of(server: LakebedServer, lake: str, path: str, headers: list[str]) -> bytes:
-    """The head of an upload."""
-    lines = [
-        f"POST {BASE_PATH}{lake}?path={path} HTTP/1.1",
-        "Host: 127.0.0.1",
-        f"Authorization: {authorization(server)}",
-        *headers,
-    ]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n"
-
-
-def begin(server: LakebedServer, lake: str, path: str, headers: list[str]) -> socket.socket:
-    """Send the head of an upload."""
-    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
-    connection.sendall(head_of(server, lake, path, headers))
-    return connection
 
 
 def status_of(connection: socket.socket) -> int:

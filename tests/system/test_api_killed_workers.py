@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import psutil
 import pytest
 
 from lakebed.block.drivers.local.files import ABANDONED_SECONDS
 from lakebed.testing.lakebed_server import LakebedServer, lakebed_server
 from lakebed.testing.servers import PostgreSQLServer
 from tests.fixtures.served import eventually
-from tests.system.api_kit import Answer, RawClient, create_repository, drafts, workers
+from tests.system.api_kit import Answer, RawClient, begin, create_repository, drafts, workers
 
 LONG: Final = "LAKEBED_TEST_LONG" in os.environ
 CLIENTS: Final = 32
@@ -202,6 +203,18 @@ def kill_one(server: LakebedServer, chance: random.Random) -> None:
     """Kill a process that answers, and wait until there is another one."""
     before = eventually(lambda: workers(server))
     chance.choice(before).kill()
+    wait_for_another(server, before)
+
+
+def kill_all(server: LakebedServer) -> None:
+    """Kill all processes that answer, and wait until there is another one."""
+    before = workers(server)
+    for process in before:
+        process.kill()
+    wait_for_another(server, before)
+
+
+def wait_for_another(server: LakebedServer, before: list[psutil.Process]) -> None:
     others = {process.pid for process in before}
     eventually(lambda: any(process.pid not in others for process in workers(server)))
 
@@ -281,12 +294,19 @@ def log_of(admin: RawClient, ref: str) -> set[str]:
 
 def check_drafts(server: LakebedServer, admin: RawClient, unanswered: int) -> None:
     """What the killed ones were writing is all that is left, and goes when its time is over."""
-    left = drafts(server)
-    assert len(left) <= unanswered
-    past = time.time() - ABANDONED_SECONDS - 1
-    for path in left:
-        os.utime(path, (past, past))
+    left = len(drafts(server))
+    assert left <= unanswered
+    with begin(server, f"{ON_MAIN}/objects", "half", ["Content-Length: 2000000"]) as upload:
+        upload.sendall(b"x" * 1_000_000)
+        eventually(lambda: len(drafts(server)) > left)
+        kill_all(server)
     admin.close()
-    kill_one(server, random.Random(2))
+    assert read(admin, "main", "half") is None
+    assert len(drafts(server)) > left
+    past = time.time() - ABANDONED_SECONDS - 1
+    for path in drafts(server):
+        os.utime(path, (past, past))
+    kill_all(server)
     eventually(lambda: not drafts(server))
+    admin.close()
     assert admin.call("GET", "/config").status == 200

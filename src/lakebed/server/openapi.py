@@ -113,7 +113,7 @@ def _responses(route: Route, by_type: dict[str, Any]) -> dict[str, Any]:
     if route.parameters:
         statuses |= {*_ON_SOMETHING}
     if route.body is not None or route.uploads:
-        statuses |= {411, 413}
+        statuses |= {408, 411, 413}
     content: dict[str, Any] = {}
     if route.media is not None:
         content = {route.media: {"schema": {"type": "string"}}}

@@ -237,7 +237,7 @@ def _prefix(item: CommonPrefix) -> ObjectStats:
     status=201,
     transfer=True,
     uploads=True,
-    statuses=(403, 408, 412),
+    statuses=(403, 412),
     headers=("If-Match", "If-None-Match"),
 )
 def upload_object(call: Call, repository: str, branch: str, query: PathQuery) -> ObjectStats:
