@@ -13,10 +13,10 @@ SEEDS ?= 10000
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart format lint typecheck layers check tests test test-long simulate bench-kv bench-committed bench-engine proto lock clean
+.PHONY: help install quickstart format lint typecheck layers check tests test test-long simulate bench-kv bench-committed bench-engine bench-api bench-s3 bench-gc proto lock clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 install: $(VENV)/.installed node_modules/.installed ## create .venv with the locked dependencies and the test servers
 
@@ -64,17 +64,17 @@ layers: install ## import-linter: nothing imports what lies above it
 check: lint typecheck layers ## all that needs no test to run
 
 tests: install ## all tests, in parallel
-	pytest -n $(WORKERS) --dist worksteal
+	pytest -n $(WORKERS) --dist loadgroup
 
 test: check tests ## what CI runs: every check and every test
 
 test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep)
-	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest -n $(WORKERS) --dist worksteal --timeout 3600
+	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest -n $(WORKERS) --dist loadgroup --timeout 3600
 
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.explore --seeds $(SEEDS) \
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
-		tests.simulation.scenarios
+		tests.simulation.scenarios tests.simulation.objects tests.unit.auth.scenarios
 
 bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
 	$(BIN)/python -m benchmarks.kv
@@ -84,6 +84,15 @@ bench-committed: install ## the same for committed metadata
 
 bench-engine: install ## the same for the engine: commits, writers beside them, listings
 	$(BIN)/python -m benchmarks.engine
+
+bench-api: install ## the same for the REST API
+	$(BIN)/python -m benchmarks.api
+
+bench-s3: install ## the same for the S3 gateway
+	$(BIN)/python -m benchmarks.s3
+
+bench-gc: install ## the same for a first look of garbage collection
+	$(BIN)/python -m benchmarks.garbage
 
 proto: install ## generate the protobuf code from the .proto files
 	$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \

@@ -25,9 +25,17 @@ class _Connection:
 
 
 def requests_per_second(
-    port: int, requests: Iterator[bytes], *, connections: int, seconds: float
+    port: int,
+    requests: Iterator[bytes],
+    *,
+    connections: int,
+    seconds: float,
+    with_bodies: bool = True,
 ) -> float:
-    """Return how many requests a server answers, with a success each, in a second."""
+    """Return how many requests a server answers, with a success each, in a second.
+
+    Answers to HEAD tell a length and have no body: `with_bodies` is false for them.
+    """
     selector = selectors.DefaultSelector()
     for _ in range(connections):
         connection = _Connection(socket.create_connection(("127.0.0.1", port)))
@@ -38,7 +46,7 @@ def requests_per_second(
     answered = 0
     while time.perf_counter() - begun < seconds:
         for key, _ in selector.select(timeout=5):
-            if _receive(key.data):
+            if _receive(key.data, with_bodies=with_bodies):
                 answered += 1
                 key.data.socket.sendall(next(requests))
     elapsed = time.perf_counter() - begun
@@ -48,7 +56,7 @@ def requests_per_second(
     return answered / elapsed
 
 
-def _receive(connection: _Connection) -> bool:
+def _receive(connection: _Connection, *, with_bodies: bool) -> bool:
     """Take what came; return whether an answer is complete."""
     chunk = connection.socket.recv(RECEIVE_BYTES)
     if not chunk:
@@ -58,7 +66,8 @@ def _receive(connection: _Connection) -> bool:
         head_end = connection.received.find(b"\r\n\r\n")
         if head_end < 0:
             return False
-        connection.expected = head_end + 4 + _body_length(bytes(connection.received[:head_end]))
+        length = _body_length(bytes(connection.received[:head_end]))
+        connection.expected = head_end + 4 + (length if with_bodies else 0)
     if len(connection.received) < connection.expected:
         return False
     connection.received.clear()

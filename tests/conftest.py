@@ -15,4 +15,5 @@ pytest_plugins = [
     "tests.fixtures.postgresql",
     "tests.fixtures.served",
     "tests.fixtures.s3_gateway",  # which imports the one before
+    "tests.fixtures.spark",
 ]

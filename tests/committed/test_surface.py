@@ -39,6 +39,7 @@ def test_the_public_names_of_formats() -> None:
         "DumpManifest",
         "ENTRY_SCHEMA",
         "Entry",
+        "EntryRows",
         "FORMAT_VERSION",
         "ForeignFile",
         "FormatError",
@@ -68,7 +69,6 @@ def test_the_public_names_of_formats() -> None:
         "encode_refs",
         "entries_of",
         "entries_table",
-        "entry_at",
         "metarange_id",
         "metarange_path",
         "metarange_table",
@@ -98,6 +98,7 @@ def test_the_errors() -> None:
     assert kinds(lakebed.graveler.errors) == {
         "BranchNotFound": ("branch_not_found", "NotFound"),
         "DefaultBranch": ("default_branch", "GravelerError"),
+        "Stale": ("stale", "GravelerError"),
         "ParentNumberMissing": ("parent_number_missing", "Invalid"),
         "CommitNotFound": ("commit_not_found", "NotFound"),
         "Deleting": ("deleting", "GravelerError"),

@@ -4,11 +4,8 @@ In strict mixes every value can be told; where heads move and resets bring value
 said of each key, and the rule of publishing says it instead.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 from lakebed.testing.simulator import Faults
-from tests.simulation.play import Mix, play
+from tests.simulation.play import Mix, scenarios
 
 FAULTY = Faults(
     fail_before=0.01,
@@ -21,7 +18,7 @@ FAULTY = Faults(
 )
 CALM = Faults(skew_seconds=200)
 # Replies that hang for a while, in processes with many tasks: what reads may be shared shows.
-SLOW_REPLIES = Faults(stall=0.1, stall_seconds=0.3)
+SLOW_REPLIES = Faults(stall=0.3, stall_seconds=0.6)
 # Calls that hang for so long that the Cleaner's grace period passes during operations.
 LONG_STALLS = Faults(stall=0.03, stall_seconds=2000, kill=0.002, skew_seconds=200, until_step=4000)
 
@@ -43,7 +40,9 @@ MOVING = {
 MIXES = {
     "writes": Mix(requests=WRITES, faults=FAULTY),
     "writes_calm": Mix(requests=WRITES, faults=CALM),
-    "shared_reads": Mix(requests={"put": 8, "commit": 5}, faults=SLOW_REPLIES, tasks=4),
+    "shared_reads": Mix(
+        requests={"put": 8, "commit": 5}, faults=SLOW_REPLIES, processes=(2, 2), tasks=4
+    ),
     "conditional": Mix(requests=CONDITIONAL, faults=FAULTY),
     "creates_only": Mix(requests=CREATES, faults=FAULTY),
     "recreated": Mix(requests=RECREATED, faults=FAULTY),
@@ -52,9 +51,4 @@ MIXES = {
     "everything": Mix(requests=EVERYTHING, faults=FAULTY, cleaners=1),
 }
 
-
-def scenario(name: str, seed: int) -> None:
-    play(seed, MIXES[name])
-
-
-SCENARIOS: dict[str, Callable[[int], None]] = {name: partial(scenario, name) for name in MIXES}
+SCENARIOS = scenarios(MIXES)

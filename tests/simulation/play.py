@@ -5,7 +5,7 @@ answer is compared with them and with what others were told; and when all is ove
 be in order (`checks`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Final
 from lakebed.block import Namespace
 from lakebed.errors import LakebedError
 from lakebed.graveler.model import RepositoryID
+from lakebed.testing.explore import Scenario
 from lakebed.testing.simulator import NO_FAULTS, Faults, Simulation
 from tests.simulation.checks import check_end
 from tests.simulation.requests import REQUESTS
@@ -75,7 +76,7 @@ def begin(simulation: Simulation, mix: Mix, parts: Parts) -> World:
         [RepositoryID(name) for name in mix.names],
         [Namespace.parse(f"mem://bucket/{path}") for path in mix.namespaces],
         parts,
-        small_pages=simulation.random.random() < 0.25,
+        piecemeal=simulation.random.random() < 0.25,
         retrying=mix.retrying,
     )
     world.begin(mix.begin_with)
@@ -106,3 +107,14 @@ def clean(mix: Mix, world: World, process: Process) -> None:
         process.runtime.sleep(world.random.random() * world.parts.grace_seconds / 2)
         with suppress(LakebedError):
             process.cleaner.run_once()
+
+
+def scenarios(
+    mixes: Mapping[str, Mix], parts: Callable[[int], Parts] = lambda _seed: Parts()
+) -> dict[str, Scenario]:
+    """Make a scenario of each mix; the parts may depend on the seed."""
+
+    def scenario(mix: Mix, seed: int) -> None:
+        play(seed, mix, parts(seed))
+
+    return {name: partial(scenario, mix) for name, mix in mixes.items()}

@@ -3,13 +3,12 @@
 `SCENARIOS` holds the real thing, `BROKEN` the same with one rule broken each.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from lakebed.testing.simulator import Faults
 from tests.simulation import repository_mutants as mutants
-from tests.simulation.play import Mix, play
+from tests.simulation.play import Mix, scenarios
 from tests.simulation.world import Parts
 
 UNCERTAIN = Faults(
@@ -68,12 +67,7 @@ TOKENS = repositories(
 
 MIXES = {"names": NAMES, "sleepers": SLEEPERS, "places": PLACES, "tokens": TOKENS}
 
-
-def scenario(name: str, seed: int) -> None:
-    play(seed, MIXES[name])
-
-
-SCENARIOS: dict[str, Callable[[int], None]] = {name: partial(scenario, name) for name in MIXES}
+SCENARIOS = scenarios(MIXES)
 
 BROKEN = {
     "claim_before_record": (PLACES, Parts(repositories=mutants.ClaimsBeforeRecord)),

@@ -76,7 +76,7 @@ def delete_repository(world: World, process: Process, name: RepositoryID) -> Non
 
 
 def recreate(world: World, process: Process) -> None:
-    """Delete a repository and make it again at once, in the same place, with its two branches."""
+    """Delete a repository and make it again at once, perhaps in another place."""
     name, namespace = world.random.choice(world.names), world.random.choice(world.namespaces)
     delete_repository(world, process, name)
     with world.request(), suppress(NotUnique):

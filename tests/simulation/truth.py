@@ -76,6 +76,7 @@ class Truth:
         self._simulation = simulation
         self._violation = violation
         self._is_there = is_there
+        # Of tokens: who names them now, whose they are for ever, when they were sealed.
         self._naming: dict[str, Version] = {}
         self._home: dict[str, tuple[bytes, str, str]] = {}
         self._sealed_at: dict[str, int] = {}

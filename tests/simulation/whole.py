@@ -4,23 +4,13 @@ Writers, readers and committers work on repositories that are deleted and made a
 the same places, while dumps are taken and Cleaners run.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
-from lakebed.testing.simulator import Faults
-from tests.simulation.play import Mix, play
+from tests.simulation import engine
+from tests.simulation.play import Mix, scenarios
 from tests.simulation.world import Parts
 
-FAULTY = Faults(
-    fail_before=0.01,
-    fail_after=0.02,
-    kill=0.002,
-    stall=0.01,
-    stall_seconds=400,
-    skew_seconds=200,
-    until_step=4000,
-)
+FAULTY = replace(engine.FAULTY, stall=0.01)
 
 ALL = Mix(
     requests={
@@ -61,11 +51,6 @@ DUMPS = replace(
 
 MIXES = {"all": ALL, "sleepers": SLEEPERS, "dumps": DUMPS}
 
-
-def scenario(name: str, seed: int) -> None:
-    # The model of committed entries is ten times as fast as real files; some runs use those.
-    play(seed, MIXES[name], Parts(real_files=seed % 16 == 0))
-
-
-SCENARIOS: dict[str, Callable[[int], None]] = {name: partial(scenario, name) for name in MIXES}
+# The model of committed entries is several times as fast as real files; some runs use those.
+SCENARIOS = scenarios(MIXES, lambda seed: Parts(real_files=seed % 16 == 0))
 SHARES = {"all": 4, "sleepers": 2}

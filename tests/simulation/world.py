@@ -163,15 +163,15 @@ class World:
     names: list[RepositoryID]
     namespaces: list[Namespace]
     parts: Parts = field(default_factory=Parts)
-    small_pages: bool = False
-    """Whether scans take several calls, between which others write."""
+    piecemeal: bool = False
+    """Whether scans and bulk calls take several steps, between which others write."""
     retrying: float = 1.0
     """How many of the processes retry; the others meet more uncertain outcomes."""
 
     def __post_init__(self) -> None:
         self.random = self.simulation.random
         self.monitor = Monitor(self.simulation, self.simulation.actor("storage").runtime)
-        self.store = SimulatedStore(self.simulation, self.monitor.store)
+        self.store = SimulatedStore(self.simulation, self.monitor.store, piecemeal=self.piecemeal)
         self.block = SimulatedBlock(self.simulation, self.monitor.block)
         self.told: Counter[str] = Counter()
         """How often actors were told what."""
@@ -218,7 +218,7 @@ class World:
             for task in tasks:
                 actor.start(partial(task, self, process))
         with ExitStack() as stack:
-            if self.small_pages:
+            if self.piecemeal:
                 stack.enter_context(patch.object(kv_store, "FIRST_PAGE", 2))
             self.simulation.run()
         self.check_no_violations()

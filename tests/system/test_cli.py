@@ -1,8 +1,10 @@
 """The client commands, from an empty server to a merged branch and back, on a real one."""
 
 import json
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from lakebed.testing.lakebed_server import LakebedServer
@@ -385,7 +387,10 @@ def test_wrong_credentials_are_said_to_be(
     assert run.error("repo", "list") == "error authenticating request (401)"
 
 
-def test_the_address_of_an_object(run: CommandLine, repo: str, files: Files) -> None:
+def test_the_address_of_an_object_opens_it_to_anyone(
+    run: CommandLine, repo: str, files: Files
+) -> None:
     files.put("one")
-    said = run.error("fs", "presign", f"{repo}/main/one")
-    assert said.startswith("local storage signs no requests")
+    address = run("fs", "presign", f"{repo}/main/one").rstrip("\n")
+    assert httpx.get(address, trust_env=False).text == "content"
+    assert run.json("fs", "presign", f"{repo}/main/one")["expiry"] > time.time()

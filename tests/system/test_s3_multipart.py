@@ -168,6 +168,7 @@ def test_a_large_file_in_parts_with_little_memory(
     assert largest < 400 << 20
 
 
+@pytest.mark.timeout(300)  # two servers are started
 def test_an_upload_outlives_the_server(servers: Servers) -> None:
     first = start(servers)
     upload = begin(first.client(), "main/outlives")

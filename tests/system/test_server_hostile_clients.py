@@ -79,7 +79,7 @@ def test_a_body_that_stops_anywhere_leaves_nothing(served: Served, framing: str,
     before = completed(served, kind)
     cuts = range(0, len(body) - len(b"--\r\n0\r\n\r\n"), 5)
     for cut in cuts:
-        connection = served.connect(request(f"{kind}/cut", *headers, body=body[:cut]))
+        connection = served.connect(request(f"{kind}/cut{cut}", *headers, body=body[:cut]))
         if how == "half-closed":
             connection.shutdown(socket.SHUT_WR)
             assert answer_of(connection) == (400, b"body_cut")
@@ -89,8 +89,8 @@ def test_a_body_that_stops_anywhere_leaves_nothing(served: Served, framing: str,
             connection.close()
     if how == "half-closed":
         eventually(lambda: completed(served, kind) >= before + len(cuts))
-    eventually(lambda: in_progress(served) == 1)
-    assert list(served.objects.iterdir()) == []
+    # Drafts are there for as long as requests are under way; what became visible would stay.
+    eventually(lambda: in_progress(served) == 1 and not list(served.objects.iterdir()))
 
 
 def metric(served: Served, name: str) -> float:
@@ -177,8 +177,7 @@ def test_slow_clients_do_not_keep_others_waiting(served: Served) -> None:
             answers = list(pool.map(lambda _: served.get("slow/0.01").status_code, range(64)))
         assert answers == [200] * 64
         assert time.monotonic() - begun < 20
-    eventually(lambda: in_progress(served) == 1)
-    assert list(served.objects.iterdir()) == []
+    eventually(lambda: in_progress(served) == 1 and not list(served.objects.iterdir()))
 
 
 def test_idle_connections_do_not_keep_others_out(served: Served) -> None:
@@ -260,7 +259,7 @@ def test_an_answer_carries_the_id_of_the_log(served: Served) -> None:
     insane = served.get("pid", headers={"X-Request-ID": 'a "b"'}).headers["X-Request-ID"]
     assert given == "mine-1"
     assert len({drawn, given, insane}) == 3
-    wanted = [f'"request_id": "{request_id}"' for request_id in (drawn, given, insane)]
+    wanted = [f'"request_id":"{request_id}"' for request_id in (drawn, given, insane)]
     eventually(lambda: all(each in served.log() for each in wanted))
 
 

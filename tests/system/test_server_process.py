@@ -70,14 +70,27 @@ def test_a_second_server_at_the_same_port_is_refused(served: Served, servers: Se
 
 def test_a_worker_that_is_killed_comes_back_every_time(servers: Servers) -> None:
     served = servers.serve()
-    for _ in range(2):  # within seconds, and both at once
-        workers = served.worker_pids(2)
-        for pid in workers:
-            os.kill(pid, signal.SIGKILL)
-        eventually(lambda: _answers(served))
-        assert not served.worker_pids(2) & workers
-    assert "lakebed_http_requests_in_progress 1.0" in served.get("metrics").text
+    workers = served.worker_pids(2)
+    lost = served.connect(b"GET /slow/60 HTTP/1.1\r\nHost: x\r\n\r\n")
+    eventually(lambda: "in_progress 2.0" in served.get("metrics").text)
+    for pid in workers:  # both at once
+        os.kill(pid, signal.SIGKILL)
+    lost.close()
+    eventually(lambda: _answers(served))
+    assert "in_progress 1.0" in served.get("metrics").text  # the dead do not count
+    victim = min(served.worker_pids(2))
+    assert victim not in workers
+    known = {process.pid for process in served.processes()}
+    for _ in range(3):  # and each as soon as it is there
+        os.kill(victim, signal.SIGKILL)
+        victim = eventually(lambda: _child_besides(served, known))
+        known.add(victim)
+    assert len(served.worker_pids(2)) == 2
     assert served.process.poll() is None
+
+
+def _child_besides(served: Served, known: set[int]) -> int | None:
+    return next((each.pid for each in served.processes() if each.pid not in known), None)
 
 
 def _answers(served: Served) -> bool:

@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "run": ("lakebed.cli.server:run", "Run a server."),
     "config": ("lakebed.cli.config:app", "Check the settings of a server."),
     "cleaner": ("lakebed.cli.cleaner:app", "Remove what nothing names any more."),
+    "gc": ("lakebed.cli.gc:app", "Find and delete objects that nothing refers to."),
     "repo": ("lakebed.cli.repo:app", "Create, list and delete repositories."),
     "branch": ("lakebed.cli.branch:app", "Create, list, reset, revert and delete branches."),
     "branch-protect": ("lakebed.cli.branch_protect:app", "Protect branches from direct changes."),

@@ -39,7 +39,7 @@ class Misuse(CommandError):
 class SettingsError(CommandError):
     """The settings of the client are missing or wrong."""
 
-    kind = "settings"
+    kind = "client_settings"
 
 
 class Unreachable(CommandError):
@@ -51,7 +51,7 @@ class Unreachable(CommandError):
 class Refused(CommandError):
     """The server answered, and the answer is no."""
 
-    kind = "refused"
+    kind = "server_refused"
 
     def __init__(self, status: int, message: str, body: Any = None) -> None:
         super().__init__(f"{message} ({status})")

@@ -23,10 +23,10 @@ from lakebed.formats.entries import (
     ENTRY_SCHEMA,
     AddressType,
     Entry,
+    EntryRows,
     conform_entries,
     entries_of,
     entries_table,
-    entry_at,
 )
 from lakebed.formats.errors import (
     DamagedFile,
@@ -84,6 +84,7 @@ __all__ = [
     "DumpID",
     "DumpManifest",
     "Entry",
+    "EntryRows",
     "ForeignFile",
     "FormatError",
     "FormatTooNew",
@@ -108,7 +109,6 @@ __all__ = [
     "encode_refs",
     "entries_of",
     "entries_table",
-    "entry_at",
     "metarange_id",
     "metarange_path",
     "metarange_table",

@@ -52,6 +52,10 @@ class AddressType(IntEnum):
     """The whole address, anywhere."""
 
 
+# To call the type would take as long as to read the number.
+_ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One object of a commit."""
@@ -72,20 +76,40 @@ class Entry:
     """The user's own; in order of its keys when read from a range."""
 
 
-def entry_at(table: pa.Table, row: int) -> Entry:
-    """Return a row of a table with the columns of `ENTRY_SCHEMA`, among others."""
-    column = table.column
-    return Entry(
-        key=column("key")[row].as_py(),
-        identity=column("identity")[row].as_py(),
-        address=column("address")[row].as_py(),
-        address_type=AddressType(column("address_type")[row].as_py()),
-        size=column("size")[row].as_py(),
-        checksum=column("checksum")[row].as_py(),
-        mtime=_EPOCH + timedelta(microseconds=column("mtime")[row].value),
-        content_type=column("content_type")[row].as_py(),
-        metadata=dict(column("metadata")[row].as_py()),
-    )
+class EntryRows:
+    """A table with the columns of `ENTRY_SCHEMA`, ready to have single rows taken out.
+
+    Its columns are looked up once: that takes longer than to read a row.
+    """
+
+    __slots__ = ("_columns", "_metadata_ends")
+
+    def __init__(self, table: pa.Table) -> None:
+        """Take the columns of a table; those in several chunks are joined."""
+        self._columns = [_one_array(table.column(name)) for name in ENTRY_SCHEMA.names]
+        self._metadata_ends = self._columns[-1].offsets
+
+    def __getitem__(self, row: int) -> Entry:
+        key, identity, address, address_type, size, checksum, mtime, content_type, metadata = (
+            self._columns
+        )
+        ends = self._metadata_ends
+        return Entry(
+            key=key[row].as_py(),
+            identity=identity[row].as_py(),
+            address=address[row].as_py(),
+            address_type=_ADDRESS_TYPES[address_type[row].as_py()],
+            size=size[row].as_py(),
+            checksum=checksum[row].as_py(),
+            mtime=_EPOCH + timedelta(microseconds=mtime[row].value),
+            content_type=content_type[row].as_py(),
+            # Most have none, and to read a map takes as long as all the rest.
+            metadata={} if ends[row] == ends[row + 1] else dict(metadata[row].as_py()),
+        )
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def entries_of(table: pa.Table) -> list[Entry]:

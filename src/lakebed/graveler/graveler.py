@@ -124,7 +124,7 @@ class Graveler:
         if resolved.branch is None or resolved.view is View.COMMITTED:
             found = reader.committed(repository, resolved.commit_id, key)
         elif resolved.view is View.COMBINED:
-            return reader.get(repository, resolved.branch.id, key)
+            return reader.get(repository, resolved.branch.id, key, record=resolved.branch)
         else:
             staged = [record for record in reader.staged(resolved.branch, key) if record]
             found = decode(key, staged[0].value) if staged else None
@@ -142,7 +142,8 @@ class Graveler:
         if resolved.view is View.STAGED:
             raise Invalid(f"{ref} lists nothing: ask for the changes of the branch instead")
         if resolved.branch is not None and resolved.view is View.COMBINED:
-            return self._engine.reader.list_entries(repository, resolved.branch.id, query)
+            record = resolved.branch
+            return self._engine.reader.list_entries(repository, record.id, query, record=record)
         commit = self.commits.get(repository, resolved.commit_id)
         return self._committed_in(repository.namespace).list(
             MetaRangeID(commit.metarange_id), query

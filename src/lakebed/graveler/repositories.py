@@ -60,13 +60,14 @@ from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.refs.commits import Commits
 from lakebed.graveler.refs.shared_reads import SharedReads
 from lakebed.graveler.removal import ACTIVE, DELETING, INITIAL, Removal, claimant_of
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
+from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable, Version
 from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 
 FIRST_COMMIT_MESSAGE: Final = "Repository created"
 _TRIES: Final = 10
+_KNOWN_MAX: Final = 1024
 
 RepositoryRecord = Record[pb.Repository]
 
@@ -94,6 +95,8 @@ class Repositories:
         self._removal = Removal(store, runtime, self._claims)
         self._owners = Owners(store, block, runtime)
         self._reads: SharedReads[RepositoryID, Repository] = SharedReads(runtime, self._read)
+        # What was made of records that were read last: a version stands for one content.
+        self._known: dict[RepositoryID, tuple[Version, Repository]] = {}
 
     # Looking
 
@@ -365,7 +368,15 @@ class Repositories:
         raise TooManyTries(f"deleting repository {repository}", _TRIES)
 
     def _read(self, repository: RepositoryID) -> Repository:
-        return _repository(self._find_active(repository))
+        record = self._find_active(repository)
+        known = self._known.get(repository)
+        if known is not None and known[0] == record.predicate:
+            return known[1]
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        found = _repository(record)
+        self._known[repository] = record.predicate, found
+        return found
 
     def _find_active(self, repository: RepositoryID) -> RepositoryRecord:
         record = self._records.find(repository.encode())

@@ -91,11 +91,9 @@ class _Answer:
             chunk = next(self._iterator)
         except StopIteration:
             raise
-        except BaseException:
-            # The status is out: all that can be done is to break off. The server does not close an
-            # iterator that raised.
+        except Exception:
+            # The status is out: all that can be done is to break off, which the server does.
             _LOGGER.exception("an answer broke off")
-            self.close()
             raise
         self._trace.bytes_sent += len(chunk)
         return chunk

@@ -74,6 +74,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (graveler.DefaultBranch, 403),
     (graveler.Deleting, 410),
     (graveler.MissingFile, 410),
+    (graveler.Stale, 408),
     (graveler.TooManyTries, 429),
     (graveler.GivenUp, 503),
     (WorkerDied, 503),

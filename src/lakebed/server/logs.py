@@ -6,7 +6,6 @@ there. Of a request nothing else is logged: not its environment, which holds tha
 not its headers, not its query, where signatures and tokens may be.
 """
 
-import json
 import logging
 import re
 import secrets
@@ -17,6 +16,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
+
+import msgspec
 
 from lakebed.server.settings import LoggingSettings
 
@@ -88,25 +89,25 @@ def unbind_trace() -> None:
 
 def log_access(trace: Trace) -> None:
     """Log that a request has ended, and how."""
-    if ACCESS.isEnabledFor(logging.INFO):
-        ACCESS.info(
-            "%s %s %d",
-            trace.method,
-            trace.path,
-            trace.status,
-            extra={
-                "fields": {
-                    "method": trace.method,
-                    "path": trace.path,
-                    "status": trace.status,
-                    "milliseconds": round((time.monotonic() - trace.begun) * 1000, 3),
-                    "bytes": trace.bytes_sent,
-                    "operation": trace.operation,
-                    "user": trace.user,
-                    "request_id": trace.request_id,
-                }
-            },
-        )
+    if not ACCESS.isEnabledFor(logging.INFO):
+        return
+    # Made here: the logger would look through the stack for who calls it, which costs more than
+    # all the rest.
+    arguments = (trace.method, trace.path, trace.status)
+    record = logging.LogRecord(
+        ACCESS.name, logging.INFO, __file__, 0, "%s %s %d", arguments, exc_info=None
+    )
+    record.fields = {
+        "method": trace.method,
+        "path": trace.path,
+        "status": trace.status,
+        "milliseconds": round((time.monotonic() - trace.begun) * 1000, 3),
+        "bytes": trace.bytes_sent,
+        "operation": trace.operation,
+        "user": trace.user,
+        "request_id": trace.request_id,
+    }
+    ACCESS.handle(record)
 
 
 def configure(settings: LoggingSettings) -> None:
@@ -134,7 +135,7 @@ class JSONFormatter(logging.Formatter):
         } | _fields(record)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return msgspec.json.encode(line, enc_hook=str).decode()
 
 
 class TextFormatter(logging.Formatter):

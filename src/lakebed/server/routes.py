@@ -60,6 +60,7 @@ class Reply:
     """Bytes, text, an iterator over bytes, or a value to answer as JSON."""
     content_type: str | None = None
     content_length: int | None = None
+    """Of an iterator; others have no need for it."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 

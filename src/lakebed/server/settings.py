@@ -278,7 +278,7 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
 
 def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
     """Numbers that are negative, or zero where that makes no sense."""
-    may_be_zero = {"limits.queue_seconds", "gc.skew_seconds", "processes.shutdown_seconds"}
+    may_be_zero = {"limits.queue_seconds", "processes.shutdown_seconds"}
     for section in fields(settings):
         for name, value in masked(getattr(settings, section.name)).items():
             key = f"{section.name}.{name}"
@@ -309,4 +309,10 @@ def _time_problems(settings: ServerSettings) -> Iterator[str]:
         yield (
             f"gc.longest_request_seconds ({longest:g}) must not be less than"
             f" limits.request_seconds ({settings.limits.request_seconds:g})"
+        )
+    transfer, min_age = settings.limits.transfer_seconds, settings.gc.min_age_seconds
+    if min_age < 2 * transfer:
+        yield (
+            f"gc.min_age_seconds ({min_age:g}) must be at least twice limits.transfer_seconds"
+            f" ({transfer:g})"
         )

@@ -13,6 +13,7 @@ it is imported. Without the variable, as in tests, metrics are those of the proc
 
 import os
 import time
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -54,8 +55,18 @@ _SECONDS: Final = Histogram(
 def count(trace: Trace) -> None:
     """Count a request that has ended."""
     operation = trace.operation or NO_OPERATION
-    _REQUESTS.labels(operation, str(trace.status)).inc()
-    _SECONDS.labels(operation).observe(time.monotonic() - trace.begun)
+    _requests(operation, trace.status).inc()
+    _seconds(operation).observe(time.monotonic() - trace.begun)
+
+
+@cache
+def _requests(operation: str, status: int) -> Counter:
+    return _REQUESTS.labels(operation, str(status))
+
+
+@cache
+def _seconds(operation: str) -> Histogram:
+    return _SECONDS.labels(operation)
 
 
 def render() -> bytes:

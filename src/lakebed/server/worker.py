@@ -14,6 +14,7 @@ from lakebed.errors import LakebedError
 from lakebed.server import logs
 from lakebed.server.children import (
     allow_many_connections,
+    do_without_pandas,
     end_with_parent,
     hide_settings,
     load_by_name,
@@ -37,6 +38,7 @@ class Worker:
 
     def __call__(self) -> WSGIApplication:
         """Return the application; a method `close` of it is called when the process ends well."""
+        do_without_pandas()
         end_with_parent(self.link)
         hide_settings()
         allow_many_connections()

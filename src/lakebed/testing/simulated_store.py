@@ -23,12 +23,26 @@ class Applied:
     version: Version | None
 
 
-class SimulatedStore:
-    """Shares one store among actors; each call of theirs may meet any fault."""
+class _PiecemealStore(FaultyStore):
+    """Makes a call for each key of a bulk call, as a driver may that knows no better."""
 
-    def __init__(self, simulation: Simulation, inner: Store) -> None:
+    get_many = Store.get_many
+    set_many = Store.set_many
+
+
+class SimulatedStore:
+    """Shares one store among actors; each call of theirs may meet any fault.
+
+    Args:
+        simulation: Whose actors share it.
+        inner: The store.
+        piecemeal: Whether bulk calls are made key by key, with others in between.
+    """
+
+    def __init__(self, simulation: Simulation, inner: Store, *, piecemeal: bool = False) -> None:
         self.inner = inner
         self._simulation = simulation
+        self._handle = _PiecemealStore if piecemeal else FaultyStore
         self.applied: list[Applied] = []
         """Every write that took effect, in order: what checkers compare answers with."""
 
@@ -49,4 +63,4 @@ class SimulatedStore:
                 actor, label, apply_and_record, lambda known: lost(call, known=known)
             )
 
-        return FaultyStore(self.inner, intercept)
+        return self._handle(self.inner, intercept)

@@ -504,14 +504,19 @@ def test_a_dump_that_missed_the_parent_of_a_new_commit_fetches_it() -> None:
     assert world.branches.get(bare, BranchID("main")).commit_id == made[0].parents[0]
 
 
-def test_a_repository_deleted_while_it_is_dumped_leaves_no_dump() -> None:
+@pytest.mark.parametrize("cleaned", ["all", "the first commit"])
+def test_a_repository_deleted_while_it_is_dumped_leaves_no_dump(cleaned: str) -> None:
     store = BusyStore(RUNTIME)
     world = Dumps(store)
-    world.branches.create(world.repository, BranchID("main"), world.commit().id)
+    first = world.commit()
+    world.branches.create(world.repository, BranchID("main"), world.commit(first).id)
 
     def delete_and_clean_up() -> None:
         store.delete(GRAVELER, REPOSITORIES.prefix + b"repo")
-        store.drop_partition(world.repository.partition)
+        if cleaned == "all":
+            store.drop_partition(world.repository.partition)
+        else:
+            store.delete(world.repository.partition, COMMITS.prefix + first.id.encode())
 
     store.interrupt = delete_and_clean_up
     with pytest.raises(RepositoryNotFound):

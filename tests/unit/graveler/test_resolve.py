@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.graveler.errors import InvalidRef, RefNotFound
+from lakebed.graveler.errors import InvalidName, InvalidRef, RefNotFound
 from lakebed.graveler.keys import COMMITS
 from lakebed.graveler.model import BranchID, Commit, CommitID, TagID
+from lakebed.graveler.names import check_branch_name, check_tag_name
 from lakebed.graveler.refs.resolve import Resolver, View
 from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Records
@@ -95,13 +96,23 @@ def test_an_ambiguous_beginning_lists_some(refs: Refs, count: int, others: bool)
     assert refs.commit_id("0" * 63 + "1") == ids[1]
 
 
-def test_a_branch_wins_over_a_tag_and_both_over_a_commit(refs: Refs) -> None:
-    for name in (refs.side.id, refs.side.id[:8]):
-        refs.tags.create(refs.repository, TagID(name), refs.second.id)
-        assert refs.commit_id(name) == refs.second.id
-        refs.branches.create(refs.repository, BranchID(name), refs.root.id)
-        assert refs.commit_id(name) == refs.root.id
-        assert refs.commit_id(name + "~0") == refs.root.id
+def test_a_branch_wins_over_a_tag_and_both_over_the_beginning_of_an_id(refs: Refs) -> None:
+    name = refs.side.id[:8]
+    refs.tags.create(refs.repository, TagID(name), refs.second.id)
+    assert refs.commit_id(name) == refs.second.id
+    refs.branches.create(refs.repository, BranchID(name), refs.root.id)
+    assert refs.commit_id(name) == refs.root.id
+    assert refs.commit_id(name + "~0") == refs.root.id
+
+
+def test_an_id_means_its_commit_and_nothing_else_may_be_called_so(refs: Refs) -> None:
+    # As a Lakebed that did not know this rule may have left it.
+    refs.tags.create(refs.repository, TagID(refs.side.id), refs.second.id)
+    refs.branches.create(refs.repository, BranchID(refs.side.id), refs.root.id)
+    assert refs.commit_id(refs.side.id) == refs.side.id
+    for check in (check_branch_name, check_tag_name):
+        with pytest.raises(InvalidName, match="id of a commit"):
+            check(refs.side.id)
 
 
 @pytest.mark.parametrize("expression", ["other", "other~1", "other@", "other$", "v2.0"])

@@ -31,7 +31,8 @@ def environ_of(method: str, url: str, headers: Mapping[str, str]) -> Environ:
     }
     for name, value in headers.items():
         key = name.upper().replace("-", "_")
-        environ[key if key in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{key}"] = value
+        on_the_wire = value.encode().decode("latin-1")
+        environ[key if key in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{key}"] = on_the_wire
     return environ
 
 

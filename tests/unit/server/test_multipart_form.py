@@ -138,7 +138,7 @@ def test_blanks_after_a_boundary_are_allowed_and_nothing_else() -> None:
         form(b"x").replace(b"Content-Type:", b" Content-Type:"),
         form(b"x", head=b'name="content"; filename="\xff"'),
         form(b"x", head=b'name="content"; filename="' + b"a" * 20_000 + b'"'),
-        form(b"x")[:-4] + b"\r\n" + form(b"y"),
+        form(b"x").replace(b"--b--\r\n", form(b"y")),
         form(b"x") + b"y" * 20_000,
         b"--b\r\nContent-Disposition: form-data; name=a\r\n\r\nx\r\n" * (FIELDS_MAX + 1) + b"--b--",
     ],

@@ -36,6 +36,7 @@ QUERIES = {
     "dest_path": "folder/copy",
     "ref": BRANCH,
     "task_id": "unknown",
+    "id": "unknown",
     "bare": "false",
 }
 STATEMENT = {"effect": "allow", "resource": "*", "action": ["fs:ReadObject"]}
@@ -73,6 +74,7 @@ BODIES: dict[str, Any] = {
         "checksum": "0",
         "size_bytes": 1,
     },
+    "prepareGarbageCollectionUncommitted": {},
     "createUser": {"id": "another"},
     "createGroup": {"id": "another"},
     "setGroupACL": {"permission": "Write"},
@@ -159,7 +161,8 @@ def test_without_the_permission_nothing_happens(world: Server, route: Route) -> 
 def resources(route: Route, need: Need, kwargs: dict[str, Any]) -> list[str]:
     """What the permission must be on: the template, filled by hand from the request."""
     body = SimpleNamespace(**kwargs["json"]) if isinstance(kwargs.get("json"), dict) else None
-    query = SimpleNamespace(**kwargs.get("params", {}))
+    params = kwargs.get("params", {})
+    query = None if route.query is None else msgspec.convert(params, route.query, strict=False)
     parts = {name: PARTS.get(name, "unknown") for name in route.parameters}
     each = [""] if need.each is None else getattr(body, need.each)
     return [need.resource.format(**parts, query=query, body=body, each=value) for value in each]

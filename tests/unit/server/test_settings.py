@@ -127,10 +127,11 @@ def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> 
         ("limits.stall_seconds", math.inf, "limits.stall_seconds is inf"),
         ("limits.work_slots", 80, "left to refuse"),
         ("limits.transfer_slots", 64, "left to refuse"),
-        ("limits.request_seconds", 900.0, "engine.grace_seconds (900) must be more"),
-        ("gc.gap_seconds", 1199.0, "at least twice engine.scan_limit_seconds"),
-        ("gc.min_age_seconds", 43199.0, "at least twice gc.link_seconds"),
-        ("gc.copy_window_seconds", 43201.0, "at least twice gc.copy_window_seconds"),
+        ("limits.request_seconds", 900.0, "longest_request_seconds (600) must not be less"),
+        ("gc.longest_request_seconds", 900.0, "grace_seconds (900) must be above"),
+        ("gc.gap_seconds", 1199.0, "at least twice scan_limit_seconds"),
+        ("gc.min_age_seconds", 43199.0, "at least twice link_life_seconds"),
+        ("gc.copy_window_seconds", 43201.0, "at least twice copy_window_seconds"),
         ("limits.transfer_seconds", 43201.0, "at least twice limits.transfer_seconds"),
         ("auth.secret_key", "short", "16 characters"),
         ("auth.secret_key_file", Path("/nowhere/key"), "No such file"),
@@ -147,8 +148,8 @@ def test_times_of_seconds_are_possible(tmp_path: Path) -> None:
     text = """
     engine: {grace_seconds: 2, scan_limit_seconds: 1}
     limits: {request_seconds: 1, transfer_seconds: 1}
-    gc: {gap_seconds: 2, min_age_seconds: 2, link_seconds: 1, presign_seconds: 1,
-         copy_window_seconds: 1, skew_seconds: 0}
+    gc: {gap_seconds: 2, min_age_seconds: 2, link_life_seconds: 1, presign_life_seconds: 1,
+         copy_window_seconds: 1, longest_request_seconds: 1, skew_seconds: 1}
     """
     assert from_yaml(tmp_path, text).gc.min_age_seconds == 2
 

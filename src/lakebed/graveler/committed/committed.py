@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakebed.block import BlockStore, Namespace
-from lakebed.formats import Entry, MetaRange, MetaRangeID, entry_at
+from lakebed.formats import Entry, MetaRange, MetaRangeID
 from lakebed.graveler.committed.align import map_ahead, window
 from lakebed.graveler.committed.apply import Applied, apply
 from lakebed.graveler.committed.batches import Batch, entry_windows
@@ -154,7 +154,7 @@ class Committed:
         row = found.keys.find(key)
         if found.keys[row] != key:
             raise EntryNotFound(key)
-        return entry_at(found.table, row)
+        return found.rows[row]
 
     def scan(
         self, metarange_id: MetaRangeID, *, start: bytes = b"", prefix: bytes = b""

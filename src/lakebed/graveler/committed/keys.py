@@ -5,6 +5,7 @@ from bisect import bisect_left
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.formats import EntryRows
 from lakebed.graveler.errors import UnsortedEntries
 
 
@@ -35,11 +36,12 @@ class SortedKeys:
 class Range:
     """A decoded range: its rows, and its keys ready to search in."""
 
-    __slots__ = ("keys", "table")
+    __slots__ = ("keys", "rows", "table")
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
         self.keys = SortedKeys(one_array(table, "key"))
+        self.rows = EntryRows(table)
 
     def between(self, start: bytes, end: bytes | None) -> pa.Table:
         """Return the rows with keys from `start` up to, not including, `end`."""

@@ -67,11 +67,16 @@ def dump_refs(
     dump_id = DumpID(f"{moment:%Y%m%dT%H%M%SZ}-{runtime.random_bytes(8).hex()}")
     writer = _Writer(block, repository, dump_id)
     partition = repository.partition
+    commits = Records(store, COMMITS, partition)
     files = [
         *writer.write(RefKind.BRANCHES, map(_branch, Records(store, BRANCHES, partition).scan())),
         *writer.write(RefKind.TAGS, map(_tag, Records(store, TAGS, partition).scan())),
-        *writer.write(RefKind.COMMITS, map(_commit, _closed(Records(store, COMMITS, partition)))),
     ]
+    try:
+        files += writer.write(RefKind.COMMITS, map(_commit, _closed(commits)))
+    except CommitNotFound:
+        active_record(store, repository)  # or it is the repository that is not there
+        raise
     manifest = DumpManifest(
         dump_id=dump_id,
         repository=repository.id,

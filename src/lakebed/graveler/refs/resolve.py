@@ -9,14 +9,16 @@
     main^2          its second parent; ^ alone is ^1, and ^0 the commit itself
     v1.0~2^2~1      and so on, from left to right
 
-A name is looked up as a branch, then as a tag, then as a commit: the first that is there wins. So a
-branch can hide a tag of the same name, and either of them a commit.
+The whole id of a commit always means that commit: no branch or tag may be called so. Any other
+name is looked up as a branch, then as a tag, then as the beginning of an id: the first that is
+there wins.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -29,7 +31,7 @@ from lakebed.graveler.errors import (
     TagNotFound,
 )
 from lakebed.graveler.model import Branch, Commit, CommitID, Repository, Tag, TagID
-from lakebed.graveler.names import check_branch_name, check_tag_name
+from lakebed.graveler.names import COMMIT_ID, check_branch_name, check_tag_name
 from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.refs.commits import Commits
 from lakebed.graveler.refs.tags import Tags
@@ -82,10 +84,11 @@ class Resolver:
             RefNotFound: There is no branch, tag or commit of this name.
         """
         base, steps, view = _parse(expression)
-        branch = self._find_branch(repository, base)
+        is_id = COMMIT_ID.fullmatch(base) is not None
+        branch = None if is_id else self._find_branch(repository, base)
         if branch is not None and not steps:
             return ResolvedRef(commit_id=branch.commit_id, branch=branch, view=view)
-        named = branch or self._find_tag(repository, base)
+        named = branch or (None if is_id else self._find_tag(repository, base))
         commit_id = named.commit_id if named else self._find_commit(repository, base)
         if view is not View.COMBINED:
             raise InvalidRef(f"{expression}: @ and $ go with the name of a branch alone")
@@ -120,7 +123,7 @@ class Resolver:
     def _find_commit(self, repository: Repository, name: str) -> CommitID:
         if not _COMMIT.fullmatch(name):
             raise RefNotFound(name)
-        if len(name) == _ID_LENGTH:
+        if COMMIT_ID.fullmatch(name):
             try:
                 return self._commits.get(repository, CommitID(name)).id
             except CommitNotFound:
@@ -154,7 +157,8 @@ class Resolver:
         return commit_id
 
 
-def _parse(expression: str) -> tuple[str, list[tuple[str, int]], View]:
+@lru_cache(maxsize=1024)
+def _parse(expression: str) -> tuple[str, tuple[tuple[str, int], ...], View]:
     match = _EXPRESSION.fullmatch(expression)
     if match is None:
         raise InvalidRef(
@@ -163,11 +167,12 @@ def _parse(expression: str) -> tuple[str, list[tuple[str, int]], View]:
         )
     base, steps, view = match.groups()
     try:
-        # Whatever can be a branch or the id of a commit can also be a tag.
-        check_tag_name(base)
+        # Whatever can be a branch or the beginning of an id can also be a tag.
+        if not COMMIT_ID.fullmatch(base):
+            check_tag_name(base)
     except InvalidName:
         raise InvalidRef(f"{base!r} cannot be a branch, a tag or a commit") from None
-    numbers = [(kind, int(number or 1)) for kind, number in _STEP.findall(steps)]
+    numbers = tuple((kind, int(number or 1)) for kind, number in _STEP.findall(steps))
     return base, numbers, _VIEWS[view]
 
 

@@ -49,8 +49,12 @@ class Reader:
         self._runtime = runtime
         self._patience = settings.grace_seconds / 2
 
-    def get(self, repository: Repository, branch: BranchID, key: bytes) -> Entry:
+    def get(
+        self, repository: Repository, branch: BranchID, key: bytes, *, record: Branch | None = None
+    ) -> Entry:
         """Return the entry of a key on a branch, staged or committed.
+
+        Whoever has just read the branch's record passes it on: it need not be read again.
 
         Raises:
             BranchNotFound: There is no such branch.
@@ -69,15 +73,22 @@ class Reader:
                 raise EntryNotFound(key)
             return found
 
-        return self.consistently(repository, branch, read)
+        return self.consistently(repository, branch, read, record=record)
 
-    def list_entries(self, repository: Repository, branch: BranchID, query: Query) -> Page[Entry]:
-        """Return a page of the entries of a branch, staged and committed.
+    def list_entries(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        query: Query,
+        *,
+        record: Branch | None = None,
+    ) -> Page[Entry]:
+        """Return a page of the entries of a branch, staged and committed; `record` as in `get`.
 
         Raises:
             BranchNotFound: There is no such branch.
         """
-        return self._page(repository, branch, query, list_entries)
+        return self._page(repository, branch, query, list_entries, record)
 
     def list_changes(
         self, repository: Repository, branch: BranchID, query: Query
@@ -95,6 +106,7 @@ class Reader:
         branch: BranchID,
         query: Query,
         list_page: Callable[..., Page[ResultT]],
+        record: Branch | None = None,
     ) -> Page[ResultT]:
         def read(record: Branch) -> Page[ResultT]:
             commit = self._commits.get(repository, record.commit_id)
@@ -102,12 +114,23 @@ class Reader:
             metarange_id = MetaRangeID(commit.metarange_id)
             return list_page(self._store, record.tokens, committed, metarange_id, query)
 
-        return self.consistently(repository, branch, read)
+        return self.consistently(repository, branch, read, record=record)
 
     def consistently(
-        self, repository: Repository, branch: BranchID, read: Callable[[Branch], ResultT]
+        self,
+        repository: Repository,
+        branch: BranchID,
+        read: Callable[[Branch], ResultT],
+        *,
+        record: Branch | None = None,
     ) -> ResultT:
         """Read from the state of one record of a branch, soon enough that its tokens are there.
+
+        Args:
+            repository: Where.
+            branch: Which branch.
+            read: What to read, given its record.
+            record: The record to begin with, if it was just read.
 
         Raises:
             BranchNotFound: There is no such branch.
@@ -115,7 +138,7 @@ class Reader:
         """
         for _ in range(_TRIES):
             begun = self._runtime.monotonic()
-            record = self._branches.get(repository, branch)
+            record = record or self._branches.get(repository, branch)
             try:
                 result = read(record)
             except EntryNotFound:
@@ -124,6 +147,7 @@ class Reader:
             else:
                 if self._runtime.monotonic() - begun < self._patience:
                     return result
+            record = None
         raise TooManyTries(f"a read of branch {branch}", _TRIES)
 
     def staged(self, branch: Branch, key: bytes) -> list[Record | None]:

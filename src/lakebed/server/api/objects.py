@@ -1,6 +1,8 @@
 """Objects: upload, download, stat, list, delete, copy."""
 
+from datetime import UTC, datetime
 from email.utils import format_datetime
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -90,11 +92,16 @@ def wire(
 # Reading
 
 
+@lru_cache(maxsize=1024)
+def _http_date(seconds: int) -> str:
+    return format_datetime(datetime.fromtimestamp(seconds, UTC), usegmt=True)
+
+
 def _headers(found: Found) -> dict[str, str]:
     name = as_text(found.path).rpartition("/")[2]
     return {
         "ETag": etag(found.checksum),
-        "Last-Modified": format_datetime(found.mtime, usegmt=True),
+        "Last-Modified": _http_date(int(found.mtime.timestamp())),
         "Accept-Ranges": "bytes",
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
         "X-Content-Type-Options": "nosniff",

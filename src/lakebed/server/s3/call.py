@@ -15,7 +15,7 @@ from lakebed.server.bodies import Body as RawBody
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Body, open_body
 from lakebed.server.s3.router import Route
-from lakebed.server.s3.sigv4 import Environ, Verified
+from lakebed.server.s3.sigv4 import Environ, Verified, environ_key
 from lakebed.server.services import Services
 
 XML_TYPE: Final = "application/xml"
@@ -68,6 +68,12 @@ class Call:
         return place_of(self.route.key)
 
     @property
+    def is_branch_itself(self) -> bool:
+        """Whether the key is that of a branch as a folder: ``main/``."""
+        ref, slash, path = self.route.key.partition("/")
+        return bool(ref and slash and not path)
+
+    @property
     def upload(self) -> Target:
         """The multipart upload that the request is about."""
         branch, path = self.place
@@ -87,10 +93,7 @@ class Call:
 
     def header(self, name: str) -> str | None:
         """Return a header of the request."""
-        key = name.upper().replace("-", "_")
-        value: str | None = self.environ.get(
-            key if key in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{key}"
-        )
+        value: str | None = self.environ.get(environ_key(name.lower()))
         return value
 
     def headers(self, prefix: str) -> Iterator[tuple[str, str]]:

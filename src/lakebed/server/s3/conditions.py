@@ -40,8 +40,10 @@ def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> Ve
 
 def _time(text: str | None) -> datetime | None:
     """The time in a header; one that cannot be read is no condition."""
+    if text is None:
+        return None
     try:
-        time = parsedate_to_datetime(text or "")
-    except ValueError:
+        time = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
         return None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

@@ -7,14 +7,16 @@ from typing import Final
 from urllib.parse import quote
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from lakebed.auth import Identity
 from lakebed.server.admission import Admission
 from lakebed.server.errors import RETRY_SECONDS
 from lakebed.server.logs import Trace, current_trace
+from lakebed.server.s3 import sigv2, sigv4
 from lakebed.server.s3.call import XML_TYPE, Call, Reply
 from lakebed.server.s3.errors import ErrorCode, error_body
 from lakebed.server.s3.operations import OPERATIONS
-from lakebed.server.s3.router import is_s3_request, route
-from lakebed.server.s3.sigv4 import verify
+from lakebed.server.s3.router import Route, is_s3_request, route
+from lakebed.server.s3.sigv4 import Verified
 from lakebed.server.s3.translation import as_s3_error
 from lakebed.server.services import Services
 
@@ -51,10 +53,16 @@ class Gateway:
             self._admission.admit_transfer(trace)
         else:
             self._admission.admit_work(trace)
-        now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
-        verified = verify(environ, self._services.auth.secret_for, now=now)
+        verified = self._verify(environ, asked)
         trace.user = verified.identity.user_id
         return operation.handle(Call(self._services, environ, asked, verified))
+
+    def _verify(self, environ: WSGIEnvironment, asked: Route) -> Verified[Identity]:
+        now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
+        secret_for = self._services.auth.secret_for
+        if sigv2.is_signed_so(asked):
+            return sigv2.verify(environ, asked, secret_for, now=now)
+        return sigv4.verify(environ, secret_for, now=now)
 
 
 def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> Reply:

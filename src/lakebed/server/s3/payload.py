@@ -84,7 +84,9 @@ class Body(Iterable[bytes]):
         return b"".join(self)
 
 
-def open_body(environ: Environ, raw: Iterable[bytes], *, payload: str, scope: SigningScope) -> Body:
+def open_body(
+    environ: Environ, raw: Iterable[bytes], *, payload: str, scope: SigningScope | None
+) -> Body:
     """Return the body of a request whose signature was verified.
 
     Args:
@@ -112,10 +114,11 @@ def _chunked_body(
     environ: Environ,
     raw: Iterable[bytes],
     mode: _Mode,
-    scope: SigningScope,
+    scope: SigningScope | None,
     expected: list[Expected],
 ) -> Body:
     size = _length(environ, "HTTP_X_AMZ_DECODED_CONTENT_LENGTH")
+    assert scope is not None, "a request says that its body is in chunks by version 4 only"
     decoder = ChunkDecoder(raw, scope=scope if mode.signed else None, has_trailers=mode.trailers)
     pieces = _checked(_counted(decoder, size), expected)
     checksums = _echo(environ)

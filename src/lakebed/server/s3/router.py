@@ -59,6 +59,8 @@ class Route:
     """Empty: about the bucket itself."""
     query: Mapping[str, str]
     """The parameters, decoded."""
+    is_path_style: bool
+    """Whether the bucket stands in the path; else it stands in the host."""
 
 
 _BUCKET: Final[Mapping[tuple[str, str], Operation]] = {
@@ -162,9 +164,11 @@ def route(environ: Environ, *, domain: str) -> Route:
     Raises:
         S3Error: It is no operation that Lakebed has, or its path or query cannot be read.
     """
+    is_path_style = not _host(environ).endswith(f".{domain}")
     bucket, key = _place(environ, domain)
     query = _query(environ.get("QUERY_STRING", ""))
-    return Route(_operation(environ, bucket, key, query), bucket, key, query)
+    operation = _operation(environ, bucket, key, query)
+    return Route(operation, bucket, key, query, is_path_style)
 
 
 def _operation(environ: Environ, bucket: str, key: str, query: Mapping[str, str]) -> Operation:

@@ -76,7 +76,8 @@ class Verified(Generic[IdentityT]):
     identity: IdentityT
     payload: str
     """The SHA-256 that the body must have, or the word that says how it proves itself."""
-    scope: SigningScope
+    scope: SigningScope | None
+    """Where the signatures of chunks go on from; None: chunks cannot be signed."""
 
 
 def verify(
@@ -127,8 +128,6 @@ def _claim(environ: Environ) -> _Claim:
         raise S3Error(ErrorCode.INVALID_ARGUMENT, "a request is signed in one place, not in two")
     if presigned:
         return _query_claim(environ, query)
-    if any(name == b"AWSAccessKeyId" for name, _ in query):
-        raise _other_algorithm()
     if not header:
         raise S3Error(ErrorCode.ACCESS_DENIED, "the request is not signed")
     return _header_claim(environ, header, query)
@@ -235,8 +234,8 @@ def _signed_headers(environ: Environ, names: str, malformed: ErrorCode) -> list[
         raise S3Error(malformed, "SignedHeaders must be in ascending order")
     if "host" not in signed:
         raise S3Error(malformed, "the host header must be signed")
-    keys = {_environ_key(name) for name in signed}
-    if any(key.startswith("HTTP_X_AMZ_") and key not in keys for key in environ):
+    keys = {environ_key(name) for name in signed}
+    if any(key not in keys for key in environ if key.startswith("HTTP_X_AMZ_")):
         raise S3Error(ErrorCode.ACCESS_DENIED, "there are x-amz- headers that were not signed")
     return signed
 
@@ -273,7 +272,9 @@ def _canonical_request(environ: Environ, claim: _Claim) -> bytes:
         (quote_from_bytes(name, safe=_UNRESERVED), quote_from_bytes(value, safe=_UNRESERVED))
         for name, value in claim.query
     )
-    headers = "".join(f"{name}:{_header(environ, name)}\n" for name in claim.signed_headers)
+    headers = "".join(
+        f"{name}:{folded_header(environ, environ_key(name))}\n" for name in claim.signed_headers
+    )
     lines = (
         environ["REQUEST_METHOD"],
         quote_from_bytes(path, safe="/" + _UNRESERVED),
@@ -285,17 +286,18 @@ def _canonical_request(environ: Environ, claim: _Claim) -> bytes:
     return "\n".join(lines).encode("latin-1")
 
 
-def _header(environ: Environ, name: str) -> str:
-    """The value of a header, its spaces folded; one that did not arrive is empty.
+def folded_header(environ: Environ, key: str) -> str:
+    """Return the value of a header, its spaces folded; one that did not arrive is empty.
 
     Folded as bytes: among the characters of Latin-1 there are more spaces than in ASCII.
     """
-    value: str = environ.get(_environ_key(name), "")
+    value: str = environ.get(key, "")
     return b" ".join(value.encode("latin-1").split()).decode("latin-1")
 
 
 @lru_cache(maxsize=1024)
-def _environ_key(name: str) -> str:
+def environ_key(name: str) -> str:
+    """Return where WSGI keeps a header."""
     if name in {"content-type", "content-length"}:
         return name.upper().replace("-", "_")
     return f"HTTP_{name.upper().replace('-', '_')}"

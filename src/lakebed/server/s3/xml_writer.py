@@ -23,7 +23,7 @@ class Markup(str):
 
 def element(name: str, *content: str | int) -> Markup:
     """Return an element with texts, numbers and elements inside."""
-    inside = "".join(part if isinstance(part, Markup) else _escaped(str(part)) for part in content)
+    inside = "".join(part if isinstance(part, Markup) else escaped(str(part)) for part in content)
     return Markup(f"<{name}>{inside}</{name}>")
 
 
@@ -42,7 +42,8 @@ def boolean(value: bool) -> str:
 
 def timestamp(time: datetime) -> str:
     """Return a time as answers spell it: in UTC, to the millisecond."""
-    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03d}Z"
+    in_utc = time.astimezone(UTC).replace(tzinfo=None)
+    return f"{in_utc.isoformat(timespec='milliseconds')}Z"
 
 
 def owner(user_id: str) -> Markup:
@@ -55,7 +56,8 @@ def url_encoded(text: str) -> str:
     return quote(text, safe="/-_.~*")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return a text as it stands inside an element."""
     return _NOT_PLAIN.sub(_reference, escape(text))
 
 

@@ -20,6 +20,7 @@ from lakebed.server.s3.xml_writer import (
     boolean,
     document,
     element,
+    escaped,
     owner,
     timestamp,
     url_encoded,
@@ -122,9 +123,7 @@ def _list(call: Call, asked: _Asked, after: str) -> _Listing:
         delimiter=asked.delimiter.encode(),
         amount=asked.amount,
     )
-    page = call.services.catalog.objects.list_objects(
-        call.repository, ref, query, user_metadata=False
-    )
+    page = call.services.catalog.objects.list_objects(call.repository, ref, query)
     items = [_item(folder, item) for item in page.items]
     return _Listing(items, has_more=page.has_more and bool(items))
 
@@ -165,7 +164,7 @@ def _echo(call: Call, asked: _Asked, listing: _Listing) -> list[Markup]:
 
 def _items(asked: _Asked, listing: _Listing, *, owner_id: str | None) -> list[Markup]:
     """Objects, with their owner if there is one to tell; then common prefixes."""
-    owned = [owner(owner_id)] if owner_id else []
+    owned = owner(owner_id) if owner_id else ""
     objects = [_contents(asked, item, owned) for item in listing.items if not isinstance(item, str)]
     prefixes = [
         element("CommonPrefixes", element("Prefix", asked.text(item)))
@@ -175,15 +174,14 @@ def _items(asked: _Asked, listing: _Listing, *, owner_id: str | None) -> list[Ma
     return objects + prefixes
 
 
-def _contents(asked: _Asked, item: _Object, owned: list[Markup]) -> Markup:
-    return element(
-        "Contents",
-        element("Key", asked.text(item.key)),
-        element("LastModified", timestamp(item.stats.mtime)),
-        element("ETag", etag(item.stats.checksum)),
-        element("Size", item.stats.size),
-        element("StorageClass", "STANDARD"),
-        *owned,
+def _contents(asked: _Asked, item: _Object, owned: str) -> Markup:
+    # Written out: an answer has a thousand of them, and `element` takes three times as long.
+    stats = item.stats
+    return Markup(
+        f"<Contents><Key>{escaped(asked.text(item.key))}</Key>"
+        f"<LastModified>{timestamp(stats.mtime)}</LastModified>"
+        f"<ETag>{escaped(etag(stats.checksum))}</ETag><Size>{stats.size}</Size>"
+        f"<StorageClass>STANDARD</StorageClass>{owned}</Contents>"
     )
 
 

@@ -1,5 +1,8 @@
 """PutObject."""
 
+from hashlib import md5
+from typing import Final
+
 from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.graveler.model import BranchID
@@ -7,11 +10,15 @@ from lakebed.server.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.metadata import user_metadata
 
+_MD5_OF_NOTHING: Final = md5(usedforsecurity=False).hexdigest()
+
 
 def handle(call: Call) -> Reply:
     """Answer the request."""
     branch, path = call.place
     call.authorize_object(Action.WRITE_OBJECT, path)
+    if call.is_branch_itself:
+        return _mark_branch(call, BranchID(branch))
     body = call.body()
     stored = call.services.catalog.uploads.upload(
         call.repository,
@@ -23,3 +30,10 @@ def handle(call: Call) -> Reply:
         condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
     )
     return Reply(headers={"ETag": etag(stored.checksum), **body.checksums})
+
+
+def _mark_branch(call: Call, branch: BranchID) -> Reply:
+    """Some clients make a folder before they write to it; that of a branch is always there."""
+    call.services.graveler.check_writable(call.repository, branch)
+    call.body().read(size_max=0)
+    return Reply(headers={"ETag": etag(_MD5_OF_NOTHING)})

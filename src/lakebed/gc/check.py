@@ -1,0 +1,83 @@
+"""Can garbage collection do its work here? Without touching anything of the user's."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from lakebed.errors import LakebedError
+from lakebed.gc.listing import folders
+from lakebed.gc.paths import branches_folder
+from lakebed.gc.server import Server
+from lakebed.gc.storage import Storage
+from lakebed.runtime import Runtime
+
+_SKEW_SECONDS_MAX: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found."""
+
+    check: str
+    ok: bool
+    found: str
+
+
+def examine(server: Server, storage: Storage, runtime: Runtime) -> Iterator[Finding]:
+    """Yield what each check found; a failure does not end the examination."""
+    yield _attempt("server", lambda: _ask(server))
+    yield _attempt("list", lambda: _list(storage))
+    yield _attempt("read", lambda: _read(storage))
+    yield _attempt("write and delete", lambda: _write_and_delete(storage, runtime))
+    yield _clocks(server, storage, runtime)
+
+
+def _attempt(check: str, attempt: Callable[[], str]) -> Finding:
+    try:
+        return Finding(check, ok=True, found=attempt())
+    except LakebedError as error:
+        return Finding(check, ok=False, found=str(error))
+
+
+def _ask(server: Server) -> str:
+    return f"it spares objects younger than {server.min_age_seconds()} seconds"
+
+
+def _list(storage: Storage) -> str:
+    parent = storage.namespace.folder(branches_folder(storage.repository_uid))
+    name = next(folders(storage.block, parent), None)
+    return "no objects yet" if name is None else f"objects of the branch {name}, among others"
+
+
+def _read(storage: Storage) -> str:
+    storage.check_owner()
+    return f"the namespace belongs to {storage.repository_uid}"
+
+
+def _write_and_delete(storage: Storage, runtime: Runtime) -> str:
+    _write_nonce(storage, runtime)
+    return "in the folder of garbage collection"
+
+
+def _write_nonce(storage: Storage, runtime: Runtime) -> float:
+    """Write a file and delete it; return when the storage says that it was written."""
+    name = f"_lakebed/gc/{storage.repository_uid}/checks/{runtime.random_bytes(8).hex()}"
+    address = storage.namespace.address(name)
+    storage.block.put(address, [b"Written by lakebed gc check; delete it if you find it.\n"])
+    try:
+        return storage.block.head(address).mtime.timestamp()
+    finally:
+        storage.block.delete(address)
+
+
+def _clocks(server: Server, storage: Storage, runtime: Runtime) -> Finding:
+    try:
+        apart = {
+            "server": server.now() - runtime.now(),
+            "storage": _write_nonce(storage, runtime) - runtime.now(),
+        }
+    except LakebedError as error:
+        return Finding("clocks", ok=False, found=str(error))
+    found = ", ".join(f"{name} {seconds:+.0f} s" for name, seconds in apart.items())
+    spread = max(0.0, *apart.values()) - min(0.0, *apart.values())
+    return Finding("clocks", ok=spread < _SKEW_SECONDS_MAX, found=f"{found} from this machine's")

@@ -1,0 +1,114 @@
+"""What garbage is, on Spark: functions from frames to frames, and nothing else.
+
+They mean what `lakebed.gc.rules` says, function by function. All of it is one shuffle by path: what
+was looked at, what commits name, what staging and uploads name and what earlier runs found are put
+together and grouped, so that nothing needs to be unique beforehand or to fit into memory.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from lakebed.gc.rules import Look, Verdict
+
+PATHS: Final = StructType([StructField("path", StringType(), nullable=False)])
+"""Paths of objects that something names; a path may come more than once."""
+
+STORED: Final = StructType(
+    [
+        StructField("path", StringType(), nullable=False),
+        StructField("size", LongType(), nullable=False),
+        StructField("born_us", LongType(), nullable=False),
+        StructField("made_us", LongType(), nullable=False),
+    ]
+)
+"""Objects as a listing shows them: `lakebed.gc.rules.StoredObject`."""
+
+JUDGED: Final = StructType(
+    [
+        *STORED.fields,
+        StructField("verdict", StringType(), nullable=False),
+        StructField("found_us", LongType(), nullable=False),
+    ]
+)
+"""Objects and what a look found them to be: `lakebed.gc.rules.Judged`, with 0 for no time."""
+
+_FACTS: Final = ("size", "born_us", "made_us", "committed", "held", "found_us")
+
+
+def unknown(found: DataFrame, known: DataFrame, key: str) -> DataFrame:
+    """Return what is found and not known yet, each once."""
+    return found.select(key).distinct().join(known.select(key), key, "left_anti")
+
+
+def looked_at(saved: DataFrame, listed: DataFrame, closed_before_us: int) -> DataFrame:
+    """Return the objects that an optimized run judges: see `lakebed.gc.rules.looked_at`."""
+    closed = saved.where(f.col("made_us") < closed_before_us)
+    return listed.unionByName(closed.select(*STORED.names))
+
+
+def saved_commit_named(saved: DataFrame) -> DataFrame:
+    """Return the paths that known commits name: see `lakebed.gc.rules.saved_commit_named`."""
+    return saved.where(f.col("verdict") == Verdict.COMMITTED.value).select("path")
+
+
+def judge(
+    looked: DataFrame, *, committed: DataFrame, held: DataFrame, saved: DataFrame, look: Look
+) -> DataFrame:
+    """Return objects with what they are found to be: see `lakebed.gc.rules.judge`.
+
+    Args:
+        looked: The objects, as `STORED`.
+        committed: What commit records name, as `PATHS`.
+        held: What staging, links and open uploads name, as `PATHS`.
+        saved: What the run before left, as `JUDGED`.
+        look: The times of this look.
+    """
+    found = saved.where(f.col("found_us") > 0)
+    together = (
+        _facts(looked, size=f.col("size"), born_us=f.col("born_us"), made_us=f.col("made_us"))
+        .unionByName(_facts(committed, committed=f.lit(1)))
+        .unionByName(_facts(held, held=f.lit(1)))
+        .unionByName(_facts(found, found_us=f.col("found_us")))
+    )
+    grouped = together.groupBy("path").agg(*(f.max(name).alias(name) for name in _FACTS))
+    verdict = (
+        f.when(f.col("committed").isNotNull(), Verdict.COMMITTED.value)
+        .when(f.col("held").isNotNull(), Verdict.HELD.value)
+        .when(f.col("born_us") >= look.cutoff_us, Verdict.YOUNG.value)
+        .otherwise(Verdict.CANDIDATE.value)
+    )
+    found_us = f.when(
+        f.col("verdict") == Verdict.CANDIDATE.value,
+        f.coalesce(f.col("found_us"), f.lit(look.ended_us)),
+    ).otherwise(0)
+    return (
+        grouped.where(f.col("born_us").isNotNull())
+        .withColumn("verdict", verdict)
+        .withColumn("found_us", found_us)
+        .select(*JUDGED.names)
+    )
+
+
+def _facts(frame: DataFrame, **facts: Column) -> DataFrame:
+    columns = [facts.get(name, f.lit(None)).cast(LongType()).alias(name) for name in _FACTS]
+    return frame.select("path", *columns)
+
+
+def is_due(look: Look) -> Column:
+    """Whether this run deletes an object of `JUDGED`: see `lakebed.gc.rules.due`."""
+    return (f.col("found_us") > 0) & (f.col("found_us") <= look.began_us - look.gap_us)
+
+
+def is_remembered(closed_before_us: int) -> Column:
+    """Whether the next run must know of an object: see `lakebed.gc.rules.remembered`."""
+    is_closed = f.col("made_us") < closed_before_us
+    is_committed = f.col("verdict") == Verdict.COMMITTED.value
+    return (f.col("verdict") == Verdict.CANDIDATE.value) | (is_closed != is_committed)

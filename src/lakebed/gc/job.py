@@ -1,0 +1,282 @@
+"""A run of garbage collection, from the server's preparation to the report.
+
+Only this module owns a Spark session. Its steps:
+
+1. Read what the run before left, then let the server prepare.
+2. Judge every object (`lakebed.gc.judging`).
+3. Unless it is a dry run: delete what is due, with a result for each object.
+4. Replace the state. A run that dies before has deleted garbage, and nothing else has happened.
+
+What is in the driver's memory grows with the number of files, not with objects.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from lakebed.block import ObjectNotFound
+from lakebed.formats.gc_files import MANIFEST_NAME, GCFileKind, GCManifest, decode_gc_manifest
+from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCResultKind, GCState
+from lakebed.gc import rules, sweep
+from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
+from lakebed.gc.explain import explained
+from lakebed.gc.judging import Findings, Judging, as_files, of_kind
+from lakebed.gc.parts import DUE_LABEL, WRITTEN
+from lakebed.gc.rules import Look, Verdict
+from lakebed.gc.server import Server
+from lakebed.gc.sources import Sources
+from lakebed.gc.states import SavedState
+from lakebed.gc.storage import Storage
+from lakebed.gc.summary import Summary
+
+MAX_SHARE: Final = 0.5
+"""How large a share of all objects a run deletes, unless it is told otherwise."""
+
+_NEVER_US: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a run is asked to do."""
+
+    dry_run: bool = False
+    """Delete nothing, and leave the state as it is."""
+    clean: bool = False
+    """Read all commits and list all objects, whatever the run before knew."""
+    assume_quiet: bool = False
+    """Find and delete in one run, whatever the age: for a repository that nobody writes to."""
+    min_age_seconds: float | None = None
+    """Leave alone what is younger; not less than the server allows."""
+    max_share: float = MAX_SHARE
+
+
+def new_session(master: str | None = None) -> SparkSession:
+    """Start Spark, or return the session that is there.
+
+    On this machine alone, it listens on loopback only and has no web page.
+
+    Args:
+        master: The Spark to run on; None: as ``spark-submit`` was told, else this machine.
+    """
+    # Executors would take whatever Python comes first in PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("lakebed gc").config(
+        "spark.ui.showConsoleProgress", "false"
+    )
+    told = SparkConf().get("spark.master") if master is None else master
+    master = told or "local[*]"
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        for name in ("spark.driver.host", "spark.driver.bindAddress"):
+            builder = builder.config(name, "127.0.0.1")
+        builder = builder.config("spark.ui.enabled", "false")
+    return builder.master(master).getOrCreate()
+
+
+class Job:
+    """Runs of one repository's garbage collection."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        server: Server,
+        storage: Storage,
+        *,
+        say: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        self._server = server
+        self._storage = storage
+        self._sources = Sources(spark, storage)
+        self._say = say
+
+    def run(self, options: Options) -> Summary:
+        """Make one run.
+
+        Raises:
+            GCError: It ended early; see `lakebed.gc.errors`.
+            LakebedError: The storage failed, or a file is damaged.
+        """
+        saved = SavedState.read(self._storage)
+        self._say("The server writes down what is in use.")
+        manifest = self._prepare()
+        look = _look(manifest, options)
+        optimized = not options.clean and _may_optimize(saved.state, manifest)
+        if options.assume_quiet:
+            self._check_nothing_open(manifest)
+        judging = Judging(
+            self._sources,
+            manifest,
+            saved.state,
+            look,
+            optimized=optimized,
+            quiet=options.assume_quiet,
+        )
+        self._say("Reading commits and listing objects.")
+        with explained():
+            findings = judging.run()
+        summary = _summary(manifest, look, options, findings, optimized=optimized)
+        self._say(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
+        if not options.dry_run:
+            summary = self._act(saved, manifest, judging, findings, summary, options)
+        self._storage.block.put(
+            self._storage.file(summary.run_id, SUMMARY_NAME), [summary.encode()]
+        )
+        return summary
+
+    def _act(
+        self,
+        saved: SavedState,
+        manifest: GCManifest,
+        judging: Judging,
+        findings: Findings,
+        summary: Summary,
+        options: Options,
+    ) -> Summary:
+        """Delete, and leave a state to the next run."""
+        known = saved.state if summary.mode == "optimized" else None
+        count = known.objects if known is not None else summary.looked_at
+        rules.check_share(summary.due, count, max_share=options.max_share)
+        saved.check_latest()
+        if options.assume_quiet:
+            self._check_unchanged(manifest)
+        with explained():
+            summary, failed = self._sweep(findings, summary)
+        closed = (known.objects_closed if known is not None else 0) - findings.going("closed")
+        saved.replace(
+            GCState(
+                run_id=summary.run_id,
+                repository_uids=(manifest.run.unique_id, *manifest.run.adopted_unique_ids),
+                began_us=manifest.run.began_us,
+                closed_before_us=judging.closed_before_us,
+                objects_closed=closed + findings.staying("closing"),
+                objects_open=findings.staying("open"),
+                commits=tuple(manifest.of_kind(GCFileKind.COMMITS)),
+                files=(*findings.objects, *findings.ranges, *failed),
+            )
+        )
+        return summary
+
+    def _prepare(self) -> GCManifest:
+        run_id = self._server.prepare(self._storage.repository_uid)
+        address = self._storage.file(run_id, MANIFEST_NAME)
+        try:
+            data = self._storage.block.read(address)
+        except ObjectNotFound as error:
+            raise WrongStorage(
+                f"the server has written {address}, and it is not here: this is not the storage"
+                " that it writes to"
+            ) from error
+        manifest = decode_gc_manifest(data, run_id, file=str(address))
+        if not manifest.run.with_uploads:
+            raise WrongStorage(
+                f"{address} does not tell what is staged: nothing can be judged by it"
+            )
+        return manifest
+
+    def _sweep(
+        self, findings: Findings, summary: Summary
+    ) -> tuple[Summary, tuple[GCResultFile, ...]]:
+        """Delete what is due; return what could not be deleted, for the next run."""
+        run_id, sources = summary.run_id, self._sources
+        if not findings.due:
+            return summary, ()
+        due = sources.results(run_id, findings.due, GCResultKind.DUE)
+        transform = sweep.sweep(self._storage, run_id)
+        written = due.repartition(sources.width).mapInArrow(transform, WRITTEN).collect()
+        files = as_files(written)
+        failed = of_kind(files, GCResultKind.OBJECTS)
+        failures = sum(file.rows for file in failed)
+        summary = replace(
+            summary,
+            deleted=summary.due - failures,
+            deleted_bytes=summary.due_bytes - sum(file.bytes for file in failed),
+            failed=failures,
+            success=failures == 0,
+            swept=of_kind(files, GCResultKind.SWEPT),
+        )
+        self._say(f"{summary.deleted} objects were deleted, {failures} could not be.")
+        return summary, failed
+
+    # A repository that nobody writes to
+
+    def _check_nothing_open(self, manifest: GCManifest) -> None:
+        uploads = self._sources.uploads(manifest)
+        with explained():
+            count = uploads.where(f.col("open")).count()
+        if count:
+            raise NotQuiet(
+                f"{count} uploads are open: finish or abort them, or wait until they expire"
+            )
+
+    def _check_unchanged(self, manifest: GCManifest) -> None:
+        again = self._prepare()
+        if _contents(again) != _contents(manifest):
+            raise NotQuiet("somebody writes to the repository: nothing was deleted")
+
+
+def _contents(manifest: GCManifest) -> list[tuple[str, int, str]]:
+    return [(file.kind, file.rows, file.content_id) for file in manifest.files]
+
+
+def _may_optimize(state: GCState | None, manifest: GCManifest) -> bool:
+    known = frozenset(state.repository_uids) if state is not None else None
+    return rules.may_optimize(known, {manifest.run.unique_id, *manifest.run.adopted_unique_ids})
+
+
+def _look(manifest: GCManifest, options: Options) -> Look:
+    """Return the times that a run goes by.
+
+    Raises:
+        InvalidOption: Younger objects were asked for than the server allows.
+    """
+    run = manifest.run
+    cutoff_us = run.cutoff_us
+    if options.min_age_seconds is not None:
+        cutoff_us = run.began_us - int(options.min_age_seconds * 1e6)
+        if cutoff_us > run.cutoff_us:
+            least = (run.began_us - run.cutoff_us) / 1e6
+            raise InvalidOption(f"the server allows a least age of {least:g} seconds, and not less")
+    return Look(
+        began_us=run.began_us,
+        ended_us=manifest.ended_us,
+        cutoff_us=_NEVER_US if options.assume_quiet else cutoff_us,
+        closed_before_us=cutoff_us - run.partition_open_us,
+        gap_us=run.gap_us,
+    )
+
+
+def _summary(
+    manifest: GCManifest, look: Look, options: Options, findings: Findings, *, optimized: bool
+) -> Summary:
+    due, due_bytes = findings.of(DUE_LABEL)
+    waiting, waiting_bytes = findings.of(Verdict.CANDIDATE)
+    return Summary(
+        run_id=manifest.run.run_id,
+        repository=manifest.run.repository,
+        mode="optimized" if optimized else "clean",
+        dry_run=options.dry_run,
+        assume_quiet=options.assume_quiet,
+        began_us=look.began_us,
+        cutoff_us=min(look.cutoff_us, look.began_us),
+        looked_at=sum(count.objects for count in findings.totals),
+        ranges_read=findings.ranges_read,
+        committed=findings.of(Verdict.COMMITTED)[0],
+        held=findings.of(Verdict.HELD)[0],
+        young=findings.of(Verdict.YOUNG)[0],
+        waiting=waiting,
+        waiting_bytes=waiting_bytes,
+        next_us=look.ended_us + look.gap_us,
+        due=due,
+        due_bytes=due_bytes,
+        deleted=0,
+        deleted_bytes=0,
+        failed=0,
+        success=True,
+        counts=findings.counts,
+    )

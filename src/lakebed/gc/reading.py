@@ -1,0 +1,141 @@
+"""Reading files in executors: what is named, as paths.
+
+Each function here returns one for `DataFrame.mapInArrow`: from rows that name files to what they
+hold. The storage is read by Lakebed's own drivers, so Spark needs no connectors.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.block import Namespace
+from lakebed.formats import (
+    AddressType,
+    MetaRangeID,
+    RangeID,
+    decode_metarange,
+    decode_range,
+    metarange_path,
+    range_path,
+)
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID, decode_gc_table
+from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind, decode_result
+from lakebed.gc.paths import REPOSITORIES, canonical
+from lakebed.gc.storage import Storage
+
+Batches = Iterator[pa.RecordBatch]
+Transform = Callable[[Batches], Batches]
+
+FILES: Final = "name string, kind string, rows long, content_id string"
+"""Rows that name files of a run."""
+
+_PATHS: Final = pa.schema([pa.field("path", pa.string())])
+_ROWS_MAX: Final = 10_000
+
+
+def prepared_paths(storage: Storage, run_id: GCRunID) -> Transform:
+    """From files of uploads and staged entries to the paths that they name."""
+
+    def read(batches: Batches) -> Batches:
+        for table in _prepared(storage, run_id, batches):
+            yield from _as_batches(relative(table.column("address"), storage.namespace))
+
+    return read
+
+
+def prepared_rows(storage: Storage, run_id: GCRunID) -> Transform:
+    """From files of one kind that the server wrote to what they hold."""
+
+    def read(batches: Batches) -> Batches:
+        for table in _prepared(storage, run_id, batches):
+            yield from table.to_batches(max_chunksize=_ROWS_MAX)
+
+    return read
+
+
+def _prepared(storage: Storage, run_id: GCRunID, batches: Batches) -> Iterator[pa.Table]:
+    for row in rows(batches):
+        file = GCFile(row["name"], GCFileKind(row["kind"]), row["rows"], row["content_id"])
+        address = storage.file(run_id, file.name)
+        yield decode_gc_table(storage.block.read(address), file, file=str(address))
+
+
+def results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transform:
+    """From files that a run wrote to what they hold."""
+
+    def read(batches: Batches) -> Batches:
+        for row in rows(batches):
+            address = storage.file(run_id, row["name"])
+            table = decode_result(
+                storage.block.read(address), kind, row["content_id"], file=str(address)
+            )
+            yield from table.cast(GC_RESULT_SCHEMAS[kind]).to_batches(max_chunksize=_ROWS_MAX)
+
+    return read
+
+
+def ranges_of(storage: Storage) -> Transform:
+    """From ids of metaranges to the ids of their ranges."""
+
+    def read(batches: Batches) -> Batches:
+        for row in rows(batches):
+            found = MetaRangeID(row["metarange_id"])
+            address = storage.namespace.address(metarange_path(found))
+            data = storage.block.read(address)
+            refs = decode_metarange(data, found, file=str(address)).refs
+            yield texts("range_id", [ref.range_id for ref in refs])
+
+    return read
+
+
+def paths_of_ranges(storage: Storage) -> Transform:
+    """From ids of ranges to the paths that their entries name."""
+
+    def read(batches: Batches) -> Batches:
+        for row in rows(batches):
+            found = RangeID(row["range_id"])
+            address = storage.namespace.address(range_path(found))
+            table = decode_range(storage.block.read(address), found, file=str(address))
+            yield from _as_batches(entry_paths(table, storage.namespace))
+
+    return read
+
+
+def entry_paths(entries: pa.Table, namespace: Namespace) -> pa.ChunkedArray:
+    """Return the paths that entries name, of objects that may be the repository's own."""
+    is_relative = pc.equal(entries.column("address_type"), int(AddressType.RELATIVE))
+    addresses = entries.column("address")
+    own = addresses.filter(is_relative)
+    others = relative(addresses.filter(pc.invert(is_relative)), namespace)
+    return pa.chunked_array([*own.chunks, *others.chunks], pa.string())
+
+
+def relative(addresses: pa.ChunkedArray, namespace: Namespace) -> pa.ChunkedArray:
+    """Return the paths of whole addresses in a namespace, of those that lie in it."""
+    prefix = str(namespace)
+    is_inside = pc.starts_with(addresses, prefix)
+    inside = pc.utf8_slice_codeunits(addresses.filter(is_inside), len(prefix))
+    others = pc.unique(addresses.filter(pc.invert(is_inside))).to_pylist()
+    # Another spelling of an address inside would look like a foreign one.
+    respelled = [canonical(each, AddressType.FULL, namespace) for each in others]
+    more = pa.array([path for path in respelled if path is not None], pa.string())
+    return pa.chunked_array([*inside.chunks, more], pa.string())
+
+
+def _as_batches(paths: pa.ChunkedArray) -> Batches:
+    """Yield paths in batches, but those of imported objects, which nobody lists."""
+    own = paths.filter(pc.starts_with(paths, REPOSITORIES))
+    yield from pa.table([own], schema=_PATHS).to_batches(max_chunksize=_ROWS_MAX)
+
+
+def texts(name: str, values: Sequence[str]) -> pa.RecordBatch:
+    """Return a batch of one column; also where it is empty, its type is known."""
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=[name])
+
+
+def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Iterate over rows; there is one for each file or folder, not for each object."""
+    for batch in batches:
+        yield from batch.to_pylist()

@@ -1,0 +1,232 @@
+"""What garbage is, in plain Python: the meaning of `lakebed.gc.frames`, which does it on Spark.
+
+**Two looks.** A run takes a look at the repository: the server *prepares*, that is, tells what is
+staged, open or committed, and the job finds in the storage what is not among it. Such an object is
+a *candidate*. It is deleted by a later run whose preparation began at least the gap after the one
+that found it had ended, if every look from then on agreed.
+
+**Why that is safe.** An object that is old enough to be a candidate is too old to be staged, for
+writers look at its age. So whoever names it named it before the first look began, and things only
+move in the direction in which a preparation reads: from open uploads to staging to commit records.
+What can hide an object from one look is a commit under way that has read an entry which was then
+overwritten. Its commit record is there before the second look begins, or it reads again.
+
+**Optimized runs.** A run saves what it found out as `State`, so that the next one need not read all
+commits and list all objects again. Partitions that can get no more objects are *closed*; of them
+only those objects are remembered that may still become garbage. For the same history both kinds of
+runs find the same candidates and delete the same objects.
+
+Times are microseconds since 1970 by the server's clock.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from lakebed.gc.errors import TooMuchGarbage
+from lakebed.gc.paths import ObjectPath
+
+BRAKE_OBJECTS_MIN: Final = 1000
+"""Up to so many objects are deleted whatever their share is."""
+
+
+class Verdict(StrEnum):
+    """What a look found an object to be."""
+
+    COMMITTED = "committed"
+    """A commit record names it: it stays, for good."""
+
+    HELD = "held"
+    """Only staging, a link or an upload names it: it may become garbage."""
+
+    YOUNG = "young"
+    """Nothing names it, but something may yet."""
+
+    CANDIDATE = "candidate"
+    """Garbage, unless a later look disagrees."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The times of one preparation; the server fixed them."""
+
+    began_us: int
+    ended_us: int
+    cutoff_us: int
+    """What came to be later is young."""
+    closed_before_us: int
+    """Partitions made earlier can get no more objects."""
+    gap_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object as a listing of the storage shows it."""
+
+    path: str
+    size: int
+    born_us: int
+    """The later of when it was issued and when it was written: it is no older than that."""
+    made_us: int
+    """When its partition was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An object and what a look found it to be."""
+
+    stored: StoredObject
+    verdict: Verdict
+    found_us: int | None = None
+    """Of a candidate: when the first preparation ended that found it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What a run leaves to the next."""
+
+    repository_uids: frozenset[str]
+    """Whose objects were looked at: the repository's own, and those of earlier ones whose refs it
+    restored."""
+    closed_before_us: int
+    """Partitions made earlier are closed."""
+    commits: frozenset[str]
+    """The commit records whose addresses the run knew."""
+    objects: Mapping[str, Judged]
+    """By path; see `remembered`."""
+
+
+def stored_object(path: str, *, size: int, mtime_us: int) -> StoredObject | None:
+    """Return an object of a listing; None if it is none that garbage collection may touch."""
+    parts = ObjectPath.parse(path)
+    if parts is None:
+        return None
+    return StoredObject(path, size, max(parts.issued_us, mtime_us), parts.made_us)
+
+
+def may_optimize(known_uids: AbstractSet[str] | None, repository_uids: AbstractSet[str]) -> bool:
+    """Whether a run may go by what the state tells, and not read all commits again.
+
+    Refs that were restored brought commits along that name objects of an earlier repository. The
+    state may know those commits, from before their objects counted as this repository's.
+
+    Args:
+        known_uids: Whose objects the run before looked at; None: there was none.
+        repository_uids: Whose objects this one looks at.
+    """
+    return known_uids is not None and repository_uids <= known_uids
+
+
+def is_closed(stored: StoredObject, state: State) -> bool:
+    """Whether the run that left a state has seen all that the object's partition will ever hold."""
+    return stored.made_us < state.closed_before_us
+
+
+def due(judged: Iterable[Judged], look: Look) -> list[Judged]:
+    """Return the candidates that this run deletes: those that an earlier one found, long ago."""
+    return [
+        one
+        for one in judged
+        if one.found_us is not None and look.began_us - one.found_us >= look.gap_us
+    ]
+
+
+def check_share(due_count: int, known_count: int, *, max_share: float) -> None:
+    """Stop a run that would delete a suspiciously large part of a repository.
+
+    Raises:
+        TooMuchGarbage: It would; nothing was deleted.
+    """
+    if due_count > BRAKE_OBJECTS_MIN and due_count > max_share * known_count:
+        raise TooMuchGarbage(due_count, known_count, max_share)
+
+
+def looked_at(state: State, listed: Iterable[StoredObject]) -> Iterator[StoredObject]:
+    """Iterate over the objects that an optimized run judges.
+
+    These are what it lists, all but closed partitions, and what the state remembers of those.
+    """
+    yield from listed
+    for judged in state.objects.values():
+        if is_closed(judged.stored, state):
+            yield judged.stored
+
+
+def saved_commit_named(state: State) -> set[str]:
+    """Return the paths that the commits known to the state name, as far as they are listed."""
+    objects = state.objects.values()
+    return {judged.stored.path for judged in objects if judged.verdict is Verdict.COMMITTED}
+
+
+def judge(
+    looked: Iterable[StoredObject],
+    *,
+    committed: AbstractSet[str],
+    held: AbstractSet[str],
+    state: State | None,
+    look: Look,
+) -> Iterator[Judged]:
+    """Iterate over objects with what they are found to be.
+
+    Args:
+        looked: The objects.
+        committed: The paths that commit records name.
+        held: The paths that staging, links and open uploads name.
+        state: What the run before left; candidates keep the time at which they were found.
+        look: The times of this look.
+    """
+    for stored in looked:
+        if stored.path in committed:
+            yield Judged(stored, Verdict.COMMITTED)
+        elif stored.path in held:
+            yield Judged(stored, Verdict.HELD)
+        elif stored.born_us >= look.cutoff_us:
+            yield Judged(stored, Verdict.YOUNG)
+        else:
+            found_us = _found_before(stored, state)
+            yield Judged(stored, Verdict.CANDIDATE, look.ended_us if found_us is None else found_us)
+
+
+def _found_before(stored: StoredObject, state: State | None) -> int | None:
+    before = state.objects.get(stored.path) if state is not None else None
+    return before.found_us if before is not None else None
+
+
+def next_state(
+    judged: Iterable[Judged],
+    *,
+    deleted: AbstractSet[str],
+    repository_uids: AbstractSet[str],
+    commits: AbstractSet[str],
+    state: State | None,
+    look: Look,
+) -> State:
+    """Return what this run leaves to the next, once it has swept."""
+    # What is closed stays closed, also when the server's times were made longer.
+    closed_before_us = max(look.closed_before_us, state.closed_before_us if state else 0)
+    after = State(
+        repository_uids=frozenset(repository_uids),
+        closed_before_us=closed_before_us,
+        commits=frozenset(commits),
+        objects={},
+    )
+    objects = {
+        one.stored.path: one
+        for one in judged
+        if one.stored.path not in deleted and remembered(one, after)
+    }
+    return replace(after, objects=objects)
+
+
+def remembered(judged: Judged, state: State) -> bool:
+    """Whether a state must tell the next run of an object.
+
+    Of open partitions, which are listed again: what commits name, since those commits are not read
+    again, and when candidates were found. Of closed ones, which are not: all but what commits name,
+    since that stays.
+    """
+    if judged.verdict is Verdict.CANDIDATE:
+        return True
+    return is_closed(judged.stored, state) is not (judged.verdict is Verdict.COMMITTED)

@@ -1,0 +1,114 @@
+"""The server, as far as garbage collection needs it."""
+
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+
+from lakebed.formats.gc_files import GCRunID
+from lakebed.gc.errors import ServerError
+
+_CONNECT_SECONDS: Final = 10.0
+_ANSWER_SECONDS: Final = 900.0
+
+
+class Server:
+    """Asks a server to prepare runs of one repository."""
+
+    def __init__(
+        self, endpoint: str, repository: str, *, access_key_id: str, secret_access_key: str
+    ) -> None:
+        self._repository = quote(repository, safe="")
+        self._http = httpx.Client(
+            base_url=f"{endpoint.rstrip('/')}/api/v1/",
+            auth=(access_key_id, secret_access_key),
+            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def storage_namespace(self) -> str:
+        """Return where the repository's objects are.
+
+        Raises:
+            ServerError: The server refused, or did not answer.
+        """
+        return str(self._ask("GET", "")["storage_namespace"])
+
+    def metarange(self, ref: str) -> str:
+        """Return the metarange of the commit at a ref; raises as `storage_namespace`."""
+        query = {"amount": "1"}
+        found = self._ask("GET", f"/refs/{quote(ref, safe='')}/commits", query)
+        return str(found["results"][0]["meta_range_id"])
+
+    def min_age_seconds(self) -> int:
+        """Return the least age of garbage; raises as `storage_namespace`."""
+        answer = self._request("GET", "config/garbage-collection", None, None)
+        return int(answer["grace_period"])
+
+    def now(self) -> float:
+        """Return what time it is there, to the second; raises as `storage_namespace`."""
+        response = self._send("GET", "healthcheck", None, None)
+        return parsedate_to_datetime(response.headers["Date"]).timestamp()
+
+    def prepare(self, unique_id: str) -> GCRunID:
+        """Let the server write down all that is in use; raises as `storage_namespace`.
+
+        Pages of a run are asked for with what the page before gave; asking again for one is fine.
+        """
+        query = {"unique_id": unique_id}
+        page = self._ask("POST", "/gc/prepare_uncommited", query, {})
+        while token := page.get("continuation_token"):
+            body = {"continuation_token": token}
+            page = self._ask("POST", "/gc/prepare_uncommited", query, body)
+        run_id = GCRunID(page["run_id"])
+        self.finish(unique_id, run_id)
+        # Again: if the repository is still there now, it was there while its commits were read.
+        self.finish(unique_id, run_id)
+        return run_id
+
+    def finish(self, unique_id: str, run_id: GCRunID) -> None:
+        """Let the server write down the commits of a run; what is written is left as it is."""
+        self._ask("POST", "/gc/prepare_commits", {"unique_id": unique_id, "run_id": run_id})
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        return self._request(method, f"repositories/{self._repository}{path}", query, body)
+
+    def _request(
+        self, method: str, path: str, query: dict[str, str] | None, body: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        answer = _json(self._send(method, path, query, body))
+        if not isinstance(answer, dict):
+            raise ServerError(f"the server answered {method} {path} with something unexpected")
+        return answer
+
+    def _send(
+        self, method: str, path: str, query: dict[str, str] | None, body: dict[str, Any] | None
+    ) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, params=query, json=body)
+        except httpx.HTTPError as error:
+            raise ServerError(f"the server does not answer: {error}") from error
+        if not response.is_success:
+            answer = _json(response)
+            reason = answer.get("message") if isinstance(answer, dict) else None
+            raise ServerError(
+                f"the server refused {method} {path}: {reason or response.reason_phrase}"
+            )
+        return response
+
+
+def _json(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None

@@ -1,0 +1,111 @@
+"""The frames that a run works on, each read from the storage by the executors."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCRunID
+from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
+from lakebed.gc import frames, listing, reading
+from lakebed.gc.reading import FILES, Transform
+from lakebed.gc.storage import Storage
+
+_RESULT_COLUMNS: Final[dict[GCResultKind, StructType | str]] = {
+    GCResultKind.OBJECTS: frames.JUDGED,
+    GCResultKind.DUE: frames.JUDGED,
+    GCResultKind.RANGES: "range_id string",
+    GCResultKind.SWEPT: (
+        "path string, size long, born_us long, made_us long, verdict string, found_us long,"
+        " error string"
+    ),
+    GCResultKind.COUNTS: "branch string, verdict string, stage string, objects long, bytes long",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Makes frames; nothing is read before a frame is used."""
+
+    spark: SparkSession
+    storage: Storage
+
+    @property
+    def width(self) -> int:
+        """How many pieces work on files and folders is cut into."""
+        return self.spark.sparkContext.defaultParallelism * 2
+
+    def held(self, manifest: GCManifest) -> DataFrame:
+        """What staging, links and open uploads name, as `frames.PATHS`."""
+        files = manifest.of_kind(GCFileKind.UPLOADS) + manifest.of_kind(GCFileKind.STAGED)
+        transform = reading.prepared_paths(self.storage, manifest.run.run_id)
+        return self._files(files).mapInArrow(transform, frames.PATHS)
+
+    def uploads(self, manifest: GCManifest) -> DataFrame:
+        """The links and uploads in parts that the server knows of."""
+        transform = reading.prepared_rows(self.storage, manifest.run.run_id)
+        files = self._files(manifest.of_kind(GCFileKind.UPLOADS))
+        return files.mapInArrow(transform, "address string, kind string, open boolean")
+
+    def metaranges(self, manifest: GCManifest, known: GCState | None) -> DataFrame:
+        """The metaranges of commits that are not known yet, each once."""
+        commits = self._commits(manifest.run.run_id, manifest.of_kind(GCFileKind.COMMITS))
+        if known is not None:
+            commits = commits.join(self._commits(known.run_id, known.commits), "id", "left_anti")
+        return commits.select("metarange_id").distinct()
+
+    def ranges(self, metaranges: DataFrame) -> DataFrame:
+        """The ranges of metaranges, each once."""
+        transform = reading.ranges_of(self.storage)
+        return self._mapped(metaranges, transform, "range_id string").distinct()
+
+    def named_by_ranges(self, ranges: DataFrame) -> DataFrame:
+        """What the entries of ranges name, as `frames.PATHS`."""
+        return self._mapped(ranges, reading.paths_of_ranges(self.storage), frames.PATHS)
+
+    def listed(self, repository_uids: Iterable[str], closed_before_us: int) -> DataFrame:
+        """The objects in partitions that are not closed, as `frames.STORED`."""
+        storage = self.storage
+        uids = self.spark.createDataFrame(
+            [(uid,) for uid in sorted(repository_uids)], "repository_uid string"
+        )
+        branches = self._mapped(uids, listing.branches(storage), "folder string")
+        partitions = self._mapped(
+            branches, listing.partitions(storage, closed_before_us), "folder string"
+        )
+        return self._mapped(partitions, listing.objects(storage), frames.STORED)
+
+    def results(
+        self, run_id: GCRunID, files: Iterable[GCResultFile], kind: GCResultKind
+    ) -> DataFrame:
+        """What a run wrote of one kind."""
+        chosen = [file for file in files if file.kind is kind]
+        transform = reading.results(self.storage, run_id, kind)
+        return self._files(chosen).mapInArrow(transform, _RESULT_COLUMNS[kind])
+
+    def saved(self, state: GCState | None) -> DataFrame:
+        """What the run before left, as `frames.JUDGED`."""
+        if state is None:
+            return self.spark.createDataFrame([], frames.JUDGED)
+        return self.results(state.run_id, state.files, GCResultKind.OBJECTS)
+
+    def known_ranges(self, state: GCState) -> DataFrame:
+        """The ranges that the runs before have read."""
+        return self.results(state.run_id, state.files, GCResultKind.RANGES)
+
+    def _commits(self, run_id: GCRunID, files: Iterable[GCFile]) -> DataFrame:
+        transform = reading.prepared_rows(self.storage, run_id)
+        return self._files(files).mapInArrow(transform, "id string, metarange_id string")
+
+    def _files(self, files: Iterable[GCFile] | Iterable[GCResultFile]) -> DataFrame:
+        rows = [(file.name, str(file.kind), file.rows, file.content_id) for file in files]
+        frame = self.spark.createDataFrame(rows, FILES)
+        return frame.repartition(max(1, min(len(rows), self.width)))
+
+    def _mapped(
+        self, frame: DataFrame, transform: Transform, schema: StructType | str
+    ) -> DataFrame:
+        """Apply a transform with the rows spread over all executors."""
+        return frame.repartition(self.width).mapInArrow(transform, schema)

@@ -1,0 +1,294 @@
+"""S3 clients that people have, each as it copies a folder: to a prefix, back, and away."""
+
+import os
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import obstore
+import s3fs
+from boto3.s3.transfer import TransferConfig
+from minio import Minio
+from minio.deleteobjects import DeleteObject
+from obstore.store import S3Store
+from pyarrow import fs as arrow_fs
+
+from tests.fixtures.s3_gateway import Gateway
+
+PART_BYTES: Final = 5 << 20
+"""Larger files go in parts of this size, with clients that can be told."""
+
+_THREADS: Final = 8
+
+
+class Tool(ABC):
+    """A client; prefixes are keys without a slash at the end."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.bucket = gateway.repository
+
+    @abstractmethod
+    def upload(self, folder: Path, prefix: str) -> None:
+        """Copy all files of a folder to keys below a prefix."""
+
+    @abstractmethod
+    def download(self, prefix: str, folder: Path) -> None:
+        """Copy all keys below a prefix to files of a folder."""
+
+    @abstractmethod
+    def remove(self, prefix: str) -> None:
+        """Delete all keys below a prefix."""
+
+    def run(self, program: str, *arguments: str, **environment: str) -> str:
+        """Run a program of the environment that the tests run in; return what it says."""
+        command = [str(Path(sys.executable).parent / program), *arguments]
+        result = subprocess.run(
+            command,
+            env={**os.environ, **self.gateway.environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+
+def _files(folder: Path) -> list[tuple[str, Path]]:
+    """The files of a folder, by their names in it."""
+    return [(str(file.relative_to(folder)), file) for file in folder.rglob("*") if file.is_file()]
+
+
+def _all(function: Callable[..., Any], *arguments: Iterable[Any]) -> None:
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(function, *arguments))
+
+
+def _target(folder: Path, prefix: str, key: str) -> Path:
+    target = folder / key.removeprefix(f"{prefix}/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+class Boto3(Tool):
+    """The SDK of Python, with its default settings."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__(gateway)
+        self._client = gateway.client(max_pool_connections=_THREADS)
+        self._config = TransferConfig(
+            multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, max_concurrency=4
+        )
+
+    def upload(self, folder: Path, prefix: str) -> None:
+        def send(item: tuple[str, Path]) -> None:
+            name, file = item
+            self._client.upload_file(
+                str(file), self.bucket, f"{prefix}/{name}", Config=self._config
+            )
+
+        _all(send, _files(folder))
+
+    def download(self, prefix: str, folder: Path) -> None:
+        def fetch(key: str) -> None:
+            self._client.download_file(self.bucket, key, str(_target(folder, prefix, key)))
+
+        _all(fetch, self._keys(prefix))
+
+    def remove(self, prefix: str) -> None:
+        keys = self._keys(prefix)
+        for at in range(0, len(keys), 1000):
+            objects = [{"Key": key} for key in keys[at : at + 1000]]
+            answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": objects})
+            assert "Errors" not in answer
+
+    def _keys(self, prefix: str) -> list[str]:
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=f"{prefix}/"
+        )
+        return [item["Key"] for page in pages for item in page.get("Contents", [])]
+
+
+class AwsCli(Tool):
+    """The command line of AWS."""
+
+    def upload(self, folder: Path, prefix: str) -> None:
+        self.run("aws", "s3", "sync", "--quiet", str(folder), f"s3://{self.bucket}/{prefix}/")
+
+    def download(self, prefix: str, folder: Path) -> None:
+        self.run("aws", "s3", "sync", "--quiet", f"s3://{self.bucket}/{prefix}/", str(folder))
+
+    def remove(self, prefix: str) -> None:
+        self.run("aws", "s3", "rm", "--quiet", "--recursive", f"s3://{self.bucket}/{prefix}/")
+
+
+class S3fs(Tool):
+    """The file system of fsspec, which pandas and Dask use."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__(gateway)
+        self._fs = s3fs.S3FileSystem(
+            key=gateway.access_key,
+            secret=gateway.secret_key,
+            endpoint_url=gateway.url,
+            client_kwargs={"region_name": gateway.region},
+            default_block_size=PART_BYTES,
+            skip_instance_cache=True,
+            use_listings_cache=False,
+        )
+
+    def upload(self, folder: Path, prefix: str) -> None:
+        self._fs.put(f"{folder}/", f"{self.bucket}/{prefix}/", recursive=True)
+
+    def download(self, prefix: str, folder: Path) -> None:
+        self._fs.get(f"{self.bucket}/{prefix}/", f"{folder}/", recursive=True)
+
+    def remove(self, prefix: str) -> None:
+        self._fs.rm(f"{self.bucket}/{prefix}", recursive=True)
+
+
+class Arrow(Tool):
+    """The file system of Arrow, on the SDK of C++."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__(gateway)
+        self._fs = arrow_fs.S3FileSystem(
+            access_key=gateway.access_key,
+            secret_key=gateway.secret_key,
+            endpoint_override=gateway.url,
+            region=gateway.region,
+        )
+
+    def upload(self, folder: Path, prefix: str) -> None:
+        arrow_fs.copy_files(
+            str(folder),
+            f"{self.bucket}/{prefix}",
+            source_filesystem=arrow_fs.LocalFileSystem(),
+            destination_filesystem=self._fs,
+        )
+
+    def download(self, prefix: str, folder: Path) -> None:
+        arrow_fs.copy_files(
+            f"{self.bucket}/{prefix}",
+            str(folder),
+            source_filesystem=self._fs,
+            destination_filesystem=arrow_fs.LocalFileSystem(),
+        )
+
+    def remove(self, prefix: str) -> None:
+        self._fs.delete_dir(f"{self.bucket}/{prefix}")
+
+
+class Obstore(Tool):
+    """The object store of Rust, which Polars, DataFusion and others use."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__(gateway)
+        self._store = S3Store(
+            self.bucket,
+            endpoint=gateway.url,
+            access_key_id=gateway.access_key,
+            secret_access_key=gateway.secret_key,
+            region=gateway.region,
+            virtual_hosted_style_request=False,
+            client_options={"allow_http": True},
+        )
+
+    def upload(self, folder: Path, prefix: str) -> None:
+        def send(item: tuple[str, Path]) -> None:
+            name, file = item
+            obstore.put(self._store, f"{prefix}/{name}", file, chunk_size=PART_BYTES)
+
+        _all(send, _files(folder))
+
+    def download(self, prefix: str, folder: Path) -> None:
+        def fetch(key: str) -> None:
+            with _target(folder, prefix, key).open("wb") as file:
+                for chunk in obstore.get(self._store, key):
+                    file.write(chunk)
+
+        _all(fetch, self._keys(prefix))
+
+    def remove(self, prefix: str) -> None:
+        obstore.delete(self._store, self._keys(prefix))
+
+    def _keys(self, prefix: str) -> list[str]:
+        return [item["path"] for page in obstore.list(self._store, prefix) for item in page]
+
+
+class MinioPy(Tool):
+    """The SDK of MinIO for Python."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__(gateway)
+        self._client = Minio(
+            gateway.endpoint,
+            access_key=gateway.access_key,
+            secret_key=gateway.secret_key,
+            secure=False,
+        )
+
+    def upload(self, folder: Path, prefix: str) -> None:
+        def send(item: tuple[str, Path]) -> None:
+            name, file = item
+            self._client.fput_object(
+                self.bucket, f"{prefix}/{name}", str(file), part_size=PART_BYTES
+            )
+
+        _all(send, _files(folder))
+
+    def download(self, prefix: str, folder: Path) -> None:
+        def fetch(key: str) -> None:
+            self._client.fget_object(self.bucket, key, str(_target(folder, prefix, key)))
+
+        _all(fetch, self._keys(prefix))
+
+    def remove(self, prefix: str) -> None:
+        keys = [DeleteObject(key) for key in self._keys(prefix)]
+        assert list(self._client.remove_objects(self.bucket, keys)) == []
+
+    def _keys(self, prefix: str) -> list[str]:
+        found = self._client.list_objects(self.bucket, prefix=f"{prefix}/", recursive=True)
+        return [item.object_name for item in found if item.object_name]
+
+
+class Rclone(Tool):
+    """The program rclone."""
+
+    def upload(self, folder: Path, prefix: str) -> None:
+        parts = ["--s3-chunk-size=5M", "--s3-upload-cutoff=5M"]
+        self._rclone("copy", *parts, str(folder), f"lake:{self.bucket}/{prefix}")
+        self._rclone("check", "--download", str(folder), f"lake:{self.bucket}/{prefix}")
+
+    def download(self, prefix: str, folder: Path) -> None:
+        self._rclone("sync", f"lake:{self.bucket}/{prefix}", str(folder))
+
+    def remove(self, prefix: str) -> None:
+        self._rclone("delete", f"lake:{self.bucket}/{prefix}")
+
+    def _rclone(self, *arguments: str) -> None:
+        self.run(
+            "rclone",
+            "--config=/dev/null",
+            *arguments,
+            RCLONE_CONFIG_LAKE_TYPE="s3",
+            RCLONE_CONFIG_LAKE_PROVIDER="Other",
+            RCLONE_CONFIG_LAKE_ENDPOINT=self.gateway.url,
+            RCLONE_CONFIG_LAKE_ENV_AUTH="true",
+        )
+
+
+TOOLS: Final[dict[str, type[Tool]]] = {
+    "boto3": Boto3,
+    "aws-cli": AwsCli,
+    "s3fs": S3fs,
+    "pyarrow": Arrow,
+    "obstore": Obstore,
+    "minio": MinioPy,
+    "rclone": Rclone,
+}

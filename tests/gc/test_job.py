@@ -1,0 +1,243 @@
+"""Runs over a real storage: what goes, what stays, seen by looking at the storage."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakebed.block import Address
+from lakebed.formats import OWNER_PATH, Owner, encode_owner
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID
+from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
+from lakebed.gc import rules
+from lakebed.gc.errors import (
+    ExecutorFailed,
+    InvalidOption,
+    NotQuiet,
+    Overtaken,
+    TooMuchGarbage,
+)
+from lakebed.gc.job import Job, Options
+from lakebed.gc.states import SavedState
+from lakebed.gc.storage import open_storage
+from lakebed.graveler.model import BranchID
+from lakebed.graveler.moves import MergeRequest
+from tests.gc.lakes import DEV, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+DEV_2 = BranchID("dev-2")
+WORK = BranchID("work")
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession) -> Iterator[GCLake]:
+    with local_lake(tmp_path, spark) as lake:
+        yield lake
+
+
+def put_strangers(lake: GCLake) -> list[Address]:
+    """Put files of others into the namespace."""
+    namespace, uid = lake.lake.repository.namespace, lake.lake.repository.unique_id
+    paths = (f"repos/{uid}/branches/main/notes.txt", f"repos/{uid}0/branches/x/y/z", "mine")
+    addresses = [namespace.address(path) for path in paths]
+    for address in addresses:
+        lake.lake.block.put(address, [b"mine"])
+    return addresses
+
+
+def test_what_goes_and_what_stays(lake: GCLake) -> None:
+    graveler, catalog = lake.lake.graveler, lake.lake.catalog
+    graveler.create_branch(REPOSITORY, DEV_2, MAIN)
+    graveler.create_branch(REPOSITORY, WORK, MAIN)
+    stays, goes = set(), set()
+    # Committed, then deleted, dropped by a hard reset, or merged from a branch that is gone.
+    stays |= {lake.upload("a", "1"), lake.upload("b", "2")}
+    first = lake.commit()
+    lake.delete("a")
+    stays.add(lake.upload("c", "3"))
+    lake.commit()
+    graveler.hard_reset(REPOSITORY, MAIN, first)
+    stays.add(lake.upload("merged", "4", WORK))
+    lake.commit(WORK)
+    graveler.merge(REPOSITORY, WORK, MAIN, MergeRequest(committer="ann", message="m"))
+    goes.add(lake.upload("never committed", "5", WORK))
+    graveler.delete_branch(REPOSITORY, WORK)
+    # Overwritten before it was committed; staged, and what that replaced, for its writer may put it
+    # back; deleted; deleted but shared by a copy; identical to what is committed.
+    goes.add(lake.upload("d", "6", DEV))
+    stays.add(lake.upload("d", "7", DEV))
+    lake.commit(DEV)
+    stays |= {lake.upload("g", "11", DEV), lake.upload("g", "12", DEV)}
+    goes.add(lake.upload("e", "8", DEV_2))
+    lake.delete("e", DEV_2)
+    stays.add(lake.upload("shared", "9", DEV_2))
+    catalog.copies.copy(REPOSITORY, DEV_2, b"copy", source_ref="dev-2", source_path=b"shared")
+    lake.delete("shared", DEV_2)
+    goes.add(lake.upload("b", "2"))
+    stays.add(lake.upload("f", "10"))
+    lake.commit()
+    strangers = put_strangers(lake)
+    everything = lake.stored()
+
+    assert lake.run().waiting == 0  # all is young
+    lake.later(24 * 9)
+    link = catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
+    lake.lake.block.put(link.address, [b"linked"])
+    dry = lake.run(Options(dry_run=True))
+    assert (dry.mode, dry.waiting, dry.due) == ("optimized", len(goes), 0)
+    look = lake.run()
+    assert (look.waiting, look.due, look.deleted) == (len(goes), 0, 0)
+    assert lake.stored() == everything | {str(link.address)}
+    too_soon = lake.run()
+    assert (too_soon.waiting, too_soon.deleted) == (len(goes), 0)
+    lake.later()
+    swept = lake.run()
+    assert (swept.mode, swept.deleted, swept.waiting, swept.failed) == (
+        "optimized",
+        len(goes),
+        0,
+        0,
+    )
+    assert everything - lake.stored() == goes
+    assert lake.lake.block.exists(link.address)
+    assert all(lake.lake.block.exists(address) for address in strangers)
+    assert lake.lake.text(first, b"a") == "1"
+    assert lake.lake.text("main", b"merged") == "4"
+
+
+def test_optimized_runs_read_and_list_what_is_new(
+    lake: GCLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = [lake.upload(f"old/{number}", str(number)) for number in range(20)]
+    lake.commit()
+    held = lake.upload("staged", "s")
+    lake.later(24 * 9)
+    clean = lake.run()
+    assert (clean.mode, clean.looked_at, clean.ranges_read) == ("clean", 21, 1)
+    lake.delete("staged")
+    new = lake.upload("new", "n")
+    lake.commit()
+    lake.later(24 * 9)
+    look = lake.run()
+    # The new object, and the one that was staged when its partition was closed.
+    assert (look.mode, look.looked_at, look.committed, look.waiting) == ("optimized", 2, 1, 1)
+    lake.later()
+    monkeypatch.setattr(rules, "BRAKE_OBJECTS_MIN", 0)
+    with pytest.raises(TooMuchGarbage, match="1 of 22 objects"):
+        lake.run(Options(max_share=0.01))
+    assert held in lake.stored()
+    assert lake.run(Options(max_share=0.1)).deleted == 1
+    assert lake.stored() == {*old, new}
+    again = lake.run(Options(clean=True))
+    assert (again.mode, again.looked_at, again.committed, again.waiting) == ("clean", 21, 21, 0)
+
+
+def test_a_quiet_repository_is_cleaned_at_once(lake: GCLake) -> None:
+    kept = lake.upload("a", "1")
+    lake.upload("b", "2")
+    lake.delete("b")
+    link = lake.lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
+    with pytest.raises(NotQuiet, match="1 uploads are open"):
+        lake.run(Options(assume_quiet=True))
+    lake.later(24)
+    lake.lake.catalog.links.clean(lake.lake.repository)
+    summary = lake.run(Options(assume_quiet=True))
+    assert (summary.deleted, lake.stored()) == (1, {kept})
+    assert not lake.lake.block.exists(link.address)
+
+
+def test_a_repository_that_is_not_quiet(lake: GCLake) -> None:
+    lake.upload("a", "1")
+    lake.delete("a")
+    before = lake.stored()
+
+    class Busy(LocalServer):
+        def prepare(self, unique_id: str) -> GCRunID:
+            lake.lake.upload(b"meanwhile", "2")
+            return super().prepare(unique_id)
+
+    server = Busy(lake.lake)
+    job = Job(lake.spark, server, open_storage(server, lake.settings))
+    with pytest.raises(NotQuiet, match="somebody writes"):
+        job.run(Options(assume_quiet=True))
+    assert before < lake.stored()
+
+
+def test_refs_restored_into_a_new_repository(lake: GCLake) -> None:
+    graveler, namespace = lake.lake.graveler, lake.lake.repository.namespace
+    kept = {lake.upload("a", "1"), lake.upload("b", "2")}
+    lake.commit()
+    never_committed = lake.upload("c", "3")
+    dump = graveler.dump_refs(REPOSITORY)
+    former = lake.lake.repository.unique_id
+    graveler.repositories.delete(REPOSITORY)
+    graveler.repositories.create_bare(REPOSITORY, namespace)
+    lake.later(24 * 9)
+    assert lake.run().looked_at == 0  # a repository with nothing in it
+    graveler.restore_refs(REPOSITORY, dump.dump_id)
+    assert lake.lake.repository.unique_id != former
+    lake.later()
+    look = lake.run()
+    assert (look.mode, look.committed, look.waiting) == ("clean", 2, 1)
+    lake.later()
+    assert lake.run().deleted == 1
+    assert lake.stored() == kept
+    assert never_committed not in kept
+    assert lake.lake.text("main", b"a") == "1"
+
+
+def test_a_repository_made_again_while_a_run_is_under_way(lake: GCLake) -> None:
+    garbage = lake.upload("a", "1")
+    lake.delete("a")
+    lake.later(24 * 9)
+    lake.run()
+    lake.later()
+
+    class Reborn(LocalServer):
+        def prepare(self, unique_id: str) -> GCRunID:
+            run_id = super().prepare(unique_id)
+            owner = encode_owner(Owner("installation", REPOSITORY, "another"))
+            address = lake.lake.repository.namespace.address(OWNER_PATH)
+            lake.lake.block.put(address, [owner])
+            return run_id
+
+    server = Reborn(lake.lake)
+    job = Job(lake.spark, server, open_storage(server, lake.settings))
+    with pytest.raises(ExecutorFailed, match="deleted and made again") as caught:
+        job.run(Options())
+    assert caught.value.error == "lakebed.gc.errors.NotTheOwner"
+    assert garbage in lake.stored()
+
+
+def test_younger_objects_than_the_server_allows(lake: GCLake) -> None:
+    with pytest.raises(InvalidOption, match="allows a least age of 86700 seconds"):
+        lake.run(Options(min_age_seconds=60))
+
+
+def test_two_runs_at_once(lake: GCLake) -> None:
+    storage = open_storage(LocalServer(lake.lake), lake.settings)
+    before = SavedState.read(storage)
+    assert before.state is None
+    state = GCState(
+        run_id=GCRunID("run"),
+        repository_uids=(storage.repository_uid,),
+        began_us=1,
+        closed_before_us=2,
+        objects_closed=3,
+        objects_open=4,
+        commits=(GCFile("commits", GCFileKind.COMMITS, 5, "id"),),
+        files=(GCResultFile("objects", GCResultKind.OBJECTS, 6, 7, "id"),),
+    )
+    before.replace(state)
+    saved = SavedState.read(storage)
+    assert saved.state == state
+    saved.check_latest()
+    saved.replace(replace(state, began_us=9))
+    for stale in (before, saved):
+        with pytest.raises(Overtaken):
+            stale.check_latest()
+        with pytest.raises(Overtaken):
+            stale.replace(state)

@@ -1,0 +1,150 @@
+"""The command line and the data source against a real server."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from pyspark.sql import SparkSession
+
+from lakebed import cli
+from lakebed.cli.running import run
+from lakebed.gc.datasource import LakebedDataSource
+from lakebed.testing.lakebed_server import LakebedServer
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+
+class Client:
+    """Requests to a server about one repository."""
+
+    def __init__(self, server: LakebedServer, repository: str) -> None:
+        self.repository = repository
+        self._http = httpx.Client(
+            base_url=f"{server.endpoint}/api/v1/",
+            auth=(server.access_key_id, server.secret_access_key),
+            timeout=60,
+        )
+        body = {"name": repository, "storage_namespace": f"{server.namespace}/{repository}"}
+        self._sent("POST", "repositories", json=body)
+
+    def _sent(self, method: str, path: str, **options: object) -> httpx.Response:
+        response = self._http.request(method, path, **options)  # type: ignore[arg-type]
+        response.raise_for_status()
+        return response
+
+    def upload(self, path: str, text: str) -> None:
+        self._sent(
+            "POST",
+            f"repositories/{self.repository}/branches/main/objects",
+            params={"path": path},
+            content=text.encode(),
+            headers={"Content-Type": "application/octet-stream"},
+        )
+
+    def commit(self) -> None:
+        path = f"repositories/{self.repository}/branches/main/commits"
+        self._sent("POST", path, json={"message": "m"})
+
+    def read(self, path: str) -> str:
+        objects = f"repositories/{self.repository}/refs/main/objects"
+        return self._sent("GET", objects, params={"path": path}).text
+
+    def close(self) -> None:
+        self._http.close()
+
+
+@pytest.fixture
+def client(
+    sqlite_lakebed: LakebedServer, repository_name: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Client]:
+    monkeypatch.setenv("LAKEBED_ENDPOINT", sqlite_lakebed.endpoint)
+    monkeypatch.setenv("LAKEBED_ACCESS_KEY_ID", sqlite_lakebed.access_key_id)
+    monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", sqlite_lakebed.secret_access_key)
+    client = Client(sqlite_lakebed, repository_name)
+    yield client
+    client.close()
+
+
+def root(server: LakebedServer) -> Path:
+    return server.folder / "objects"
+
+
+def files(server: LakebedServer, repository: str) -> list[Path]:
+    folder = root(server) / server.namespace.removeprefix("local://") / repository / "repos"
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_the_command_line(
+    client: Client,
+    sqlite_lakebed: LakebedServer,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    client.upload("a", "committed")
+    client.commit()
+    client.upload("b", "overwritten")
+    client.upload("b", "committed over it")
+    client.commit()
+    client.upload("c", "staged")
+    uri = f"lakefs://{client.repository}"
+    place = ["--local-root", str(root(sqlite_lakebed)), "--json"]
+    assert len(files(sqlite_lakebed, client.repository)) == 4
+
+    assert run(cli.app, ["gc", "check", uri, *place]) == 0
+    checks = json.loads(capsys.readouterr().out)
+    assert [check["check"] for check in checks] == [
+        "server", "list", "read", "write and delete", "clocks",
+    ]  # fmt: skip
+
+    assert run(cli.app, ["gc", "run", uri, "--assume-quiet", *place]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["deleted"], summary["committed"], summary["held"]) == (1, 2, 1)
+    assert len(files(sqlite_lakebed, client.repository)) == 3
+    assert (client.read("a"), client.read("c")) == ("committed", "staged")
+
+    assert run(cli.app, ["gc", "run", uri, *place]) == 0
+    assert json.loads(capsys.readouterr().out)["mode"] == "optimized"
+    assert run(cli.app, ["gc", "runs", uri, *place]) == 0
+    # The second preparation of the first run is one of its own, and was not finished.
+    runs = [each for each in json.loads(capsys.readouterr().out) if each.get("success")]
+    assert [each["deleted"] for each in runs] == [1, 0]
+    assert run(cli.app, ["gc", "show", uri, summary["run_id"], *place]) == 0
+    branches = json.loads(capsys.readouterr().out)["branches"]
+    assert {(each["branch"], each["verdict"], each["objects"]) for each in branches} == {
+        ("main", "committed", 2),
+        ("main", "held", 1),
+        ("main", "due", 1),
+    }
+
+
+def test_another_folder_than_the_server_s(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["--local-root", str(tmp_path)]
+    assert run(cli.app, ["gc", "run", f"lakefs://{client.repository}", *place]) == 1
+    assert "not the storage that the server writes to" in capsys.readouterr().err
+    assert run(cli.app, ["gc", "run", f"lakefs://{client.repository}"]) == 1
+    assert "--local-root" in capsys.readouterr().err
+
+
+def test_the_data_source(
+    client: Client, sqlite_lakebed: LakebedServer, spark: SparkSession
+) -> None:
+    for path in ("a/1", "a/2", "b/3"):
+        client.upload(path, path)
+    client.commit()
+    client.upload("a/staged", "not shown")
+    spark.dataSource.register(LakebedDataSource)
+    objects = (
+        spark.read.format("lakebed")
+        .option("endpoint", sqlite_lakebed.endpoint)
+        .option("access_key_id", sqlite_lakebed.access_key_id)
+        .option("secret_access_key", sqlite_lakebed.secret_access_key)
+        .option("local_root", str(root(sqlite_lakebed)))
+        .load(f"lakefs://{client.repository}/main/a/")
+    )
+    rows = objects.orderBy("path").collect()
+    assert [(row.path, row.size) for row in rows] == [("a/1", 3), ("a/2", 3)]
+    assert rows[0].address.startswith(f"{sqlite_lakebed.namespace}/{client.repository}/repos/")
