@@ -17,7 +17,7 @@ from tests.system.api_kit import Answer, RawClient, create_repository
 
 REPOSITORIES: Final = ("names-one", "names-two")
 BRANCHES: Final = ("main", "dev")
-REFS: Final = (*BRANCHES, "v1", "a/tag", "ünï")
+REFS: Final = (*BRANCHES, "v1", "a/tag", "ünï", "\ufffd")  # the last stands for what is no UTF-8
 """On each of them, the object `which` holds the names of repository and ref."""
 
 ATOMS: Final = (
@@ -105,6 +105,8 @@ def query_text(part: str) -> str:
 @example(part="main")
 @example(part="a%2Ftag")
 @example(part="../names-two/refs/main")
+@example(part="%EF%BF%BD")
+@example(part="%ff")
 def test_a_ref_is_that_ref_or_none(client: RawClient, part: str) -> None:
     at = f"/repositories/names-one/refs/{wire(part)}/objects?path=which"
     answer = client.call("GET", at)
@@ -134,6 +136,8 @@ def test_a_repository_is_that_repository_or_none(client: RawClient, part: str) -
 @given(part=parts)
 @example(part="a/tag")
 @example(part="a%2ftag")
+@example(part="%EF%BF%BD")
+@example(part="%ff")
 @example(part="%C3%BCn%C3%AF")
 def test_a_tag_is_that_tag_or_none(client: RawClient, part: str) -> None:
     answer = client.call("GET", f"/repositories/names-one/tags/{wire(part)}")
