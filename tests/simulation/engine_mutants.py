@@ -17,7 +17,7 @@ from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.refs.shared_reads import SharedReads
 from lakebed.graveler.reset import Resets
 from lakebed.graveler.staging.values import encode
-from lakebed.graveler.staging.writer import Condition, Writer
+from lakebed.graveler.staging.writer import Condition, IsFresh, Writer
 from lakebed.kv import OutcomeUnknown, PredicateFailed
 from lakebed.runtime import Event
 
@@ -41,9 +41,14 @@ def no_second_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _put_if_until(
     is_done: Callable[[Branch, Branch], bool],
-) -> Callable[[Writer, Repository, BranchID, Entry, Condition], None]:
+) -> Callable[..., None]:
     def put_if(
-        self: Writer, repository: Repository, branch: BranchID, entry: Entry, condition: Condition
+        self: Writer,
+        repository: Repository,
+        branch: BranchID,
+        entry: Entry,
+        condition: Condition,
+        is_fresh: IsFresh | None = None,
     ) -> None:
         for _ in range(self._tries):
             before = self._branches.get(repository, branch)
@@ -82,7 +87,12 @@ def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """A conditional writer that finds its own entry takes that for success."""
 
     def put_if(
-        self: Writer, repository: Repository, branch: BranchID, entry: Entry, condition: Condition
+        self: Writer,
+        repository: Repository,
+        branch: BranchID,
+        entry: Entry,
+        condition: Condition,
+        is_fresh: IsFresh | None = None,
     ) -> None:
         for _ in range(self._tries):
             before = self._branches.get(repository, branch)
