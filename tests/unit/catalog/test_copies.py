@@ -192,6 +192,17 @@ def test_a_delete_that_meets_a_move_leaves_the_copy_whole(lake: Lake) -> None:
     assert lake.text("main", b"b") == "x"
 
 
+def test_a_move_that_died_half_way_blocks_nothing(lake: Lake) -> None:
+    """There is no lock that could be left behind: both paths can be written, moved and deleted."""
+    lake.upload(b"a", "x")
+    copy(lake, "main", MAIN)  # and no delete: the mover is dead
+    lake.upload(b"a", "y")
+    copy(lake, "main", MAIN, to=b"c")
+    lake.catalog.objects.delete(REPOSITORY, MAIN, b"a")
+    commit = lake.graveler.commit(REPOSITORY, MAIN, REQUEST).commit.id
+    assert (lake.text(commit, b"b"), lake.text(commit, b"c")) == ("x", "y")
+
+
 def test_two_moves_of_one_object_both_hold(lake: Lake) -> None:
     """Entries may share an address: nobody locks it, nobody counts, nobody deletes it online."""
     lake.upload(b"a", "x")
