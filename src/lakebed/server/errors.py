@@ -108,6 +108,8 @@ def message_of(error: Exception, operation: str) -> str:
     """Return what to tell a client about an error."""
     if not isinstance(error, LakebedError):
         return "internal error: the log of the server has the details under this request's id"
+    if isinstance(error, graveler.EntryNotFound):
+        return f"object not found: {error.key.decode(errors='replace')}"
     for (where, kind), phrase in _PHRASES.items():
         if where == operation and isinstance(error, kind):
             return f"{phrase}: {error}"

@@ -48,7 +48,8 @@ def test_a_path_comes_back_as_it_went(world: Server, path: str) -> None:
     listed = world.call("GET", f"{AT_MAIN}/ls", params={"prefix": path, "amount": 1}).json
     assert listed["results"][0]["path"] == path
     assert world.call("DELETE", ON_MAIN, params={"path": path}).status_code == 204
-    assert world.call("GET", AT_MAIN, params={"path": path}).status_code == 404
+    gone = world.call("GET", AT_MAIN, params={"path": path})
+    assert (gone.status_code, gone.json["message"]) == (404, f"object not found: {path}")
 
 
 @pytest.mark.parametrize(
