@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from typing import Final, Self
 
 import pytest
@@ -63,9 +63,10 @@ def lake(client: RawClient, repository_name: str) -> str:
 
 def status_of(connection: socket.socket) -> int:
     """The status of the answer; 0 if the connection ends without one."""
-    with connection, connection.makefile("rb") as file:
+    with connection, connection.makefile("rb") as file, suppress(ConnectionError):
         line = file.readline()
         return int(line.split()[1]) if line else 0
+    return 0
 
 
 def is_there(client: RawClient, lake: str, path: str) -> bool:
@@ -81,10 +82,11 @@ def test_a_whole_body_is_taken_in_unless_it_cannot_prove_its_end(
 ) -> None:
     headers, body, refused = FRAMINGS[framing]
     connection = begin(sqlite_lakebed, lake, "whole", headers)
-    connection.sendall(body)
-    expected = 411 if refused == 411 else 201
-    assert status_of(connection) == expected
-    assert is_there(client, lake, "whole") == (expected == 201)
+    is_read = refused != 411  # see below
+    with nullcontext() if is_read else suppress(OSError):
+        connection.sendall(body)
+    assert status_of(connection) in ({201} if is_read else {411, 0})
+    assert is_there(client, lake, "whole") == is_read
     eventually(lambda: drafts(sqlite_lakebed) == [])
 
 
@@ -95,13 +97,17 @@ def test_a_body_cut_in_half_leaves_nothing(
 ) -> None:
     headers, body, status = FRAMINGS[framing]
     connection = begin(sqlite_lakebed, lake, "cut", headers)
-    connection.sendall(body[: len(body) // 2])
-    if status != 411:
+    # What is refused unread may be closed by now; then the answer can be lost on its way.
+    is_read = status != 411
+    with nullcontext() if is_read else suppress(OSError):
+        connection.sendall(body[: len(body) // 2])
+    if is_read:
         # It is really being written when the client leaves.
         eventually(lambda: drafts(sqlite_lakebed))
     if how == "half-closed":
-        connection.shutdown(socket.SHUT_WR)
-        assert status_of(connection) == status
+        with nullcontext() if is_read else suppress(OSError):
+            connection.shutdown(socket.SHUT_WR)
+        assert status_of(connection) in ({status} if is_read else {status, 0})
     else:
         if how == "reset":
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
