@@ -263,6 +263,7 @@ def test_large_objects_take_no_memory(run: CommandLine, main: str, tmp_path: Pat
         )
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_a_download_that_is_ended_leaves_no_half_file(
     run: CommandLine, main: str, tmp_path: Path, ending: signal.Signals

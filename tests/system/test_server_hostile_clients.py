@@ -205,13 +205,6 @@ def test_a_client_that_leaves_a_download_ends_it(served: Served) -> None:
     eventually(lambda: in_progress(served) == 1)
 
 
-def test_a_client_that_takes_nothing_of_a_download_is_cut_off(served: Served) -> None:
-    with served.connect(b"GET /download/stalled HTTP/1.1\r\nHost: x\r\n\r\n") as connection:
-        assert connection.recv(100)
-        eventually((served.objects / "stalled.open").exists)
-        eventually(lambda: not (served.objects / "stalled.open").exists())
-
-
 def test_a_client_that_stops_in_a_body_is_cut_off(served: Served) -> None:
     stopped = [
         served.connect(request(f"{kind}/stopped{number}", *headers, body=body[:number]))

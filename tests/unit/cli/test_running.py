@@ -235,15 +235,7 @@ def slow_transfers() -> Iterator[tuple[str, Event]]:
         end.set()
 
 
-@pytest.fixture
-def _interruptible() -> Iterator[None]:
-    """Children take over that a signal is ignored; tests may run where this one is."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_interruptible")
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("arguments", [["cat", "lakefs://repo/main/a"], ["download", "-r"]])
 def test_an_interrupt_ends_cleanly(
     environ: dict[str, str],
