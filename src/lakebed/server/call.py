@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import falcon
 
@@ -74,7 +73,3 @@ def as_text(key: bytes) -> str:
 def seconds(moment_us: int) -> int:
     """Return a time in microseconds as the API tells it."""
     return moment_us // 1_000_000
-
-
-JSON = Any
-"""What a JSON text holds."""
