@@ -18,8 +18,6 @@ class Overloaded(LakebedError):  # noqa: N818 - it says what happened
     """The server has as much to do as it may take on; nothing was done. Answered by 503."""
 
     kind = "overloaded"
-    retry_after_seconds = 1
-    """What the answer says in ``Retry-After``."""
 
     def __init__(self, slot: str) -> None:
         super().__init__(f"the server is busy: all its slots for {slot} are taken; try again soon")
