@@ -17,7 +17,7 @@ from lakebed.kv import Store
 from lakebed.runtime import Runtime
 
 # How many branches are looked at together, and staged records read between two looks at the clock.
-_BRANCHES: Final = 64
+_BRANCHES: Final = 256
 _RECORDS: Final = 1024
 
 _RELATIVE: Final = int(AddressType.RELATIVE)
