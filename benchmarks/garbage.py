@@ -1,8 +1,8 @@
 """How fast garbage collection is, as ratios to a floor.
 
 - *First look*: the floor lists the same tree with the system's own calls, and lets DuckDB do the
-  same anti-join over the same Parquet files. Spark's start is not counted: a run over a small
-  repository comes before.
+  same anti-join over the same Parquet files. Spark's start is not counted: a run over a
+  repository of a tenth comes before.
 - *Memory of the driver*: the peak of the Python process, and the heap of its JVM after a collection
   at the end. The repository is ten times as large, and the memory must hardly be larger.
 - *Optimized run*: a repository as nightly runs find it, with few objects that are not committed.
@@ -44,7 +44,6 @@ OBJECTS: Final = 2_000_000
 COMMITS: Final = 200
 NEW_SHARE: Final = 0.01
 IDLE_BRANCHES: Final = 10_000
-START_OBJECTS_MIN: Final = 8
 
 FIVE_TIMES: Final = 0.2
 FLAT: Final = 0.85
@@ -70,8 +69,7 @@ def measure(spark: SparkSession, folder: Path, *, objects: int, branches: int) -
     """Return all measurements, for so many objects and idle branches."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as elsewhere:
         bench = Bench(spark, elsewhere)
-        bench.first_look(folder / "start", max(START_OBJECTS_MIN, objects // 1000))
-        _, memory_before = bench.first_look(folder / "small", objects // 10)
+        _, memory_before = bench.first_look(folder / "small", objects // 10)  # and Spark starts
         look, memory = bench.first_look(folder / "large", objects)
         megabytes = f"{memory_before >> 20} MB for a tenth, {memory >> 20} MB"
         preparing = partial(garbage_prepare.measure, objects=objects // 2, branches=branches)

@@ -11,11 +11,17 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 
 def test_the_benchmark_runs(spark: SparkSession, tmp_path: Path) -> None:
-    rows = garbage.measure(spark, tmp_path, objects=400, branches=4)
+    rows = garbage.measure(spark, tmp_path, objects=2000, branches=4)
     operations = [row.operation for row in rows]
     for operation, expected in zip(
         operations,
-        ["first look, 400", "memory", "rows and objects", "prepare, 200", "prepare, 4 idle"],
+        [
+            "first look, 2,000",
+            "memory",
+            "rows and objects",
+            "prepare, 1,000 staged",
+            "prepare, 4 idle",
+        ],
         strict=True,
     ):
         assert operation.startswith(expected)

@@ -87,10 +87,9 @@ class Sources:
         """Spread folders over all executors.
 
         Each has its own place, whatever else is listed: where Spark lists again, because it has
-        lost an executor, none moves to a task that is done already. More pieces than usual, for
-        folders are not of one size.
+        lost an executor, none moves to a task that is done already.
         """
-        return folders.repartition(self.width * 2, "folder")
+        return folders.repartition(self.width, "folder")
 
     def results(
         self, run_id: GCRunID, files: Iterable[GCResultFile], kind: GCResultKind
