@@ -34,10 +34,10 @@ from pyspark.sql import SparkSession
 from benchmarks import garbage_prepare
 from benchmarks.garbage_lake import NAMESPACE, UID, Lake, PreparedServer
 from benchmarks.report import Row, report
-from lakebed.block import LocalSettings
+from lakebed.block import LocalSettings, Namespace
 from lakebed.formats.gc_files import GCRunID, gc_path
 from lakebed.gc.job import Job, Options, new_session
-from lakebed.gc.storage import open_storage
+from lakebed.gc.storage import Storage
 from lakebed.gc.summary import Summary
 
 OBJECTS: Final = 2_000_000
@@ -124,8 +124,8 @@ class Bench:
 
 def run(spark: SparkSession, root: Path, run_id: GCRunID, options: Options) -> Summary:
     """Make a run that the server has prepared."""
-    server = PreparedServer(run_id)
-    return Job(spark, server, open_storage(server, LocalSettings(root))).run(options)
+    storage = Storage(LocalSettings(root), Namespace.parse(NAMESPACE), UID)
+    return Job(spark, PreparedServer(run_id), storage).run(options)
 
 
 def driver_memory(spark: SparkSession) -> int:

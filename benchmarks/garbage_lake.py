@@ -201,9 +201,6 @@ class PreparedServer(Server):
     def __init__(self, run_id: GCRunID) -> None:
         self._run_id = run_id
 
-    def storage_namespace(self) -> str:
-        return NAMESPACE
-
     def prepare(self, unique_id: str) -> GCRunID:
         assert unique_id == UID
         return self._run_id

@@ -21,7 +21,7 @@ from lakebed.gc.errors import (
 )
 from lakebed.gc.job import Job, Options
 from lakebed.gc.states import SavedState
-from lakebed.gc.storage import open_storage
+from lakebed.gc.storage import Storage, open_storage
 from lakebed.gc.summary import run_ids
 from lakebed.graveler.model import BranchID
 from lakebed.graveler.moves import MergeRequest
@@ -143,7 +143,8 @@ def test_optimized_runs_read_and_list_what_is_new(
 def test_files_of_old_runs_go(lake: GCLake) -> None:
     lake.upload("a")
     lake.commit()
-    storage = open_storage(LocalServer(lake.lake), lake.settings)
+    repository = lake.lake.repository
+    storage = Storage(lake.settings, repository.namespace, repository.unique_id)
     first = lake.run().run_id
     lake.later(24 * 31)
     dry = lake.run(Options(dry_run=True)).run_id
