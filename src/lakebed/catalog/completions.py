@@ -57,6 +57,7 @@ from lakebed.catalog.multipart_records import (
     entry_of,
     etag_of,
 )
+from lakebed.catalog.properties import for_parts
 from lakebed.graveler.errors import EntryNotFound, PreconditionFailed, TooManyTries
 from lakebed.graveler.graveler import Graveler
 from lakebed.graveler.model import Repository
@@ -144,7 +145,7 @@ class Completions:
                 checksum=checksum,
                 modified=self._runtime.now(),
                 content_type=upload.content_type,
-                metadata=upload.metadata,
+                metadata={**upload.metadata, **for_parts([part.size for part in parts])},
             )
             decided = records.decide(record, entry)
             if decided is not None:
