@@ -378,7 +378,7 @@ class Link(_message.Message):
     def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., expires_us: _Optional[int] = ..., state: _Optional[_Union[LinkState, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., etag: _Optional[str] = ...) -> None: ...
 
 class MultipartUpload(_message.Message):
-    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged")
+    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged", "reopened")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -395,6 +395,7 @@ class MultipartUpload(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
     STAGED_FIELD_NUMBER: _ClassVar[int]
+    REOPENED_FIELD_NUMBER: _ClassVar[int]
     branch: str
     path: bytes
     address: str
@@ -404,7 +405,8 @@ class MultipartUpload(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     entry: StagedEntry
     staged: bool
-    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ...) -> None: ...
+    reopened: bool
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ..., reopened: _Optional[bool] = ...) -> None: ...
 
 class MultipartPart(_message.Message):
     __slots__ = ("md5", "storage_etag", "size", "modified_us")

@@ -67,6 +67,14 @@ class Branches:
             return cached[0]
         return self.get(repository, branch)
 
+    def last_seen(self, repository: Repository, branch: BranchID) -> Branch | None:
+        """Return a branch as this process last read it, however long ago.
+
+        Only for callers that find out whether it still has that version.
+        """
+        cached = self._cache.get((repository.partition, branch))
+        return None if cached is None else cached[0]
+
     def list(
         self, repository: Repository, *, prefix: str = "", after: str = ""
     ) -> Iterator[Branch]:
