@@ -11,7 +11,7 @@ rules keep that true:
 1. A listing first notes what stretch it **seeks** through, then reads that stretch from the store,
    then adds what it found empty to the stretches, by compare-and-swap on its own note.
 2. Whoever makes a key visible (a put, a reset) reads the note after the write and before it
-   acknowledges, and takes out whatever stretch, sought or found, has the key.
+   acknowledges, and takes the key out of whatever stretch, sought or found, has it.
 
 Take a put that is acknowledged. If it read the note before the listing wrote what it seeks, the put
 was in the store before the listing read, which met it. If it read the note later, it has taken the
@@ -126,41 +126,44 @@ class Emptied:
 
 
 def fill(store: Store, token: StagingToken, keys: Iterable[bytes], *, tries: int) -> None:
-    """Take stretches with keys that were just made visible out of the note at a token.
+    """Take keys that were just made visible out of the note at a token.
 
     Raises:
         TooManyTries: Others always changed it first.
     """
-    filled = list(keys)
+    filled = sorted(keys)
     records = _records(store, token)
     for _ in range(tries):
         note = records.find(_NAME)
-        if note is None or not _take_out(note.message, filled):
+        if note is None or (left := _without(note.message, filled)) == note.message:
             return
         try:
-            records.set_if(_NAME, note.message, note.predicate)
+            records.set_if(_NAME, left, note.predicate)
         except (PredicateFailed, OutcomeUnknown):
             continue
         return
     raise TooManyTries("a note about emptied stretches", tries)
 
 
-def _take_out(note: pb.Emptied, keys: list[bytes]) -> bool:
-    """Take out the stretches that have a key; whether there were any."""
-    kept = [each for each in note.stretches if not _has_any(each, keys)]
-    is_sought = note.HasField("sought") and _has_any(note.sought, keys)
-    if len(kept) == len(note.stretches) and not is_sought:
-        return False
-    del note.stretches[:]
-    note.stretches.extend(kept)
-    if is_sought:
-        note.ClearField("sought")
-    return True
+def _without(note: pb.Emptied, keys: list[bytes]) -> pb.Emptied:
+    """Return a note whose stretches end before the first of some keys that they have.
+
+    They are not cut in two: so writers soon find none of their keys in a note, in whatever order.
+    """
+    left = pb.Emptied(sealed_tokens=note.sealed_tokens, metarange_id=note.metarange_id)
+    for each in note.stretches:
+        end = _first_in(_stretch(each), keys)
+        if end is None:
+            left.stretches.append(each)
+        elif each.start < end:
+            left.stretches.add(start=each.start, end=end, found_us=each.found_us)
+    if note.HasField("sought") and _first_in(_stretch(note.sought), keys) is None:
+        left.sought.CopyFrom(note.sought)
+    return left
 
 
-def _has_any(message: pb.Stretch, keys: list[bytes]) -> bool:
-    stretch = _stretch(message)
-    return any(key in stretch for key in keys)
+def _first_in(stretch: Stretch, keys: list[bytes]) -> bytes | None:
+    return next((key for key in keys if key in stretch), None)
 
 
 def _stretch(message: pb.Stretch) -> Stretch:

@@ -152,12 +152,13 @@ class _EmptyRuns:
 
     def add(self, start: bytes, place: bytes, hidden: int) -> bool:
         """Nothing is left from a start to a place; whether what follows must be read anew."""
-        if self._search is not None and place not in self._search.stretch:
-            self.end(self._search.stretch.end)
         self._begin = start if self._begin is None else self._begin
         self._hidden += hidden
         self._seen_to = place
-        if self._search is not None or self._hidden < self._noted_min:
+        goes_on = self._search is not None and place not in self._search.stretch
+        if self._search is not None and goes_on:
+            self._note(self._search.stretch.end)
+        if self._search is not None or (self._hidden < self._noted_min and not goes_on):
             return False
         self._search = self._notes.seek(Stretch(place, self._bound(place)))
         self._hidden = 0  # not again at once, if that did not work
@@ -176,9 +177,12 @@ class _EmptyRuns:
         self.end(self._seen_to)
 
     def end(self, end: bytes | None) -> None:
-        """Note the run, which goes up to some key; None: to the last."""
-        search, self._search = self._search, None
+        """The run goes up to some key; None: to the last."""
+        self._note(end)
         self._begin, self._hidden = None, 0
+
+    def _note(self, end: bytes | None) -> None:
+        search, self._search = self._search, None
         if search is not None and (end is None or end > search.stretch.start):
             self._notes.found(search, end)
 
@@ -242,7 +246,7 @@ class _MergedWindows:
         """Look for an entry further on in a common prefix that begins with tombstones.
 
         Those that ranges end with are known, and to ask for them in staging is one call. If one is
-        not staged, the prefix is there, and the tombstones before it need not be gone through.
+        not deleted, the prefix is there, and the tombstones before it need not be gone through.
         """
         common = self._query.folded(start)
         if common is None or common == self._probed:
@@ -255,9 +259,12 @@ class _MergedWindows:
         found = iter(self._store.get_many(wanted) if wanted else [])
         for key in keys:
             staged = list(islice(found, len(self._tokens)))
-            if not any(staged):
+            newest = next((record for record in staged if record is not None), None)
+            if newest is None:
                 entry = self._committed.get(self._metarange_id, key)
                 return _MergedBlock(entries_table([entry]), _Staged([], [], None))
+            if newest.value != TOMBSTONE:
+                return _MergedBlock(ENTRY_SCHEMA.empty_table(), _Staged([key], [newest], None))
         return None
 
     def _window(self, start: bytes) -> tuple[Block[Entry], bytes | None, int]:
