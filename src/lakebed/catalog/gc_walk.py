@@ -106,7 +106,9 @@ class StagedWalk:
         return None
 
     def _is_busy(self, branch: Branch) -> bool:
-        scans = (self._store.scan(token.encode(), limit=1) for token in branch.tokens)
+        scans = (
+            self._store.scan(token.encode(), STAGED_PREFIX, limit=1) for token in branch.tokens
+        )
         return any(next(scan, None) is not None for scan in scans)
 
     def _read(self, position: Position, is_full: Callable[[], bool]) -> Position | None:
