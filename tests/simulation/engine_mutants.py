@@ -252,7 +252,7 @@ def reset_to_a_stale_head(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def leave_notes_when_writing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer takes no notice of what listings noted about its key."""
-    monkeypatch.setattr(emptied, "fill", lambda _store, _token, _keys, *, tries: tries)
+    monkeypatch.setattr(emptied, "fill", lambda _store, _token, _keys, _note: None)
 
 
 def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,9 @@ from functools import partial
 from typing import Final
 
 from lakebed.errors import LakebedError
+from lakebed.formats import Entry
 from lakebed.graveler.commit import CommitRequest
-from lakebed.graveler.committed import Query, Strategy
+from lakebed.graveler.committed import Page, Query, Strategy
 from lakebed.graveler.errors import EntryNotFound, NoChanges
 from lakebed.graveler.model import BranchID, Commit, RepositoryID
 from lakebed.graveler.moves import MergeRequest
@@ -25,6 +26,17 @@ from tests.simulation.world import DEV, KEYS, MAIN, Dump, Process, World, addres
 
 COMMIT: Final = CommitRequest(committer="", message=PLAIN_COMMIT)
 OTHER: Final = CommitRequest(committer="", message="something else")
+
+
+def told_of(page: Page[Entry], query: Query) -> list[bytes]:
+    """The keys that a page says something about: what they are, or that they are not there."""
+    names = {item.key for item in page.items}
+    last = page.items[-1].key if page.has_more else KEYS[-1]
+    return [
+        key
+        for key in KEYS
+        if key.startswith(query.prefix) and key <= last and query.folded(key) not in names
+    ]
 
 
 class Worker:
@@ -100,15 +112,18 @@ class Worker:
     def list_all(self) -> None:
         begun = self.step
         # A short page is read in small steps, and so leaves notes of what is empty.
-        query = Query(amount=self.random.choice([1, len(KEYS)]))
+        query = Query(
+            prefix=self.random.choice([b"", b"", b"dir/"]),
+            delimiter=self.random.choice([b"", b"/"]),
+            amount=self.random.choice([1, len(KEYS)]),
+        )
         try:
             page = self.lake.list_entries(self.name, self.branch, query)
         except CorruptRecord:
             raise
         except LakebedError:
             return
-        last = page.items[-1].key if page.has_more else KEYS[-1]
-        keys = [key for key in KEYS if key <= last]
+        keys = told_of(page, query)
         unsettled = [key for key in keys if self.history.is_unsettled(key, begun)]
         self.check_read("a listing", addresses(page), keys, begun, may_lack=unsettled)
 

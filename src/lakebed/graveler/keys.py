@@ -34,7 +34,7 @@ RESTORED_NAME: Final = b"restored_refs"
 STAGED_PREFIX: Final = b"key/"
 """Before the path of an object, in the partition of a staging token."""
 
-EMPTIED: Final = Kind(b"emptied", pb.Emptied)
+EMPTIED: Final = b"emptied"
 """One in the partition of a staging token; before all staged keys, whose scans do not meet it."""
 
 DROPPED_PARTITION: Final = b"cleanup_tokens"

@@ -20,7 +20,7 @@ from lakebed.graveler.settings import EngineSettings
 from lakebed.graveler.staging import emptied
 from lakebed.graveler.staging.changes import StagedChanges
 from lakebed.graveler.staging.reader import Reader
-from lakebed.graveler.staging.values import TOMBSTONE, decode, encode
+from lakebed.graveler.staging.values import TOMBSTONE, encode
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv import Entry as Record
 from lakebed.runtime import Runtime
@@ -105,9 +105,8 @@ class Resets:
     def _unchanged(self, repository: Repository, before: Branch, keys: list[bytes]) -> bool:
         """Look again, after keys were restored; whatever listings noted about them is taken out."""
         token = before.staging_token
-        after, has_note = self._branches.get_after_put(repository, before.id, token)
-        if has_note:
-            emptied.fill(self._store, token, keys, tries=self._tries)
+        after, note = self._branches.get_after_put(repository, before.id, token)
+        emptied.fill(self._store, token, keys, note)
         if after.unique_id != before.unique_id:
             raise BranchNotFound(before.id)
         return after.version == before.version
@@ -138,9 +137,9 @@ class Resets:
             current: What is staged for it under the current token.
         """
         committed = self._reader.committed(repository, branch.commit_id, key)
-        staged = decode(key, newest.value)
-        if (staged and staged.identity) == (committed and committed.identity):
+        if committed is None and newest.value == TOMBSTONE:
             return True
+        # Also over a put that changes nothing: its writer might take it back (`Trail`).
         value = TOMBSTONE if committed is None else encode(committed)
         predicate: Predicate = ABSENT if current is None else current.predicate
         token = branch.staging_token.encode()

@@ -22,6 +22,7 @@ from lakebed.graveler.errors import (
     NoChanges,
     PreconditionFailed,
     Refused,
+    Stale,
 )
 from lakebed.graveler.hooks import Hooks, Offer
 from lakebed.graveler.model import Branch, Commit
@@ -211,6 +212,24 @@ def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: L
     after = ours.branches.get(REPOSITORY, MAIN)
     assert after.staging_token == sealed.staging_token
     assert shown(ours, b"a") == "w2"
+
+
+def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(lake: Lake) -> None:
+    ours, other = lake.engine(), lake.engine()
+    put(ours, b"a", "old")
+    commit(ours)
+    ours.writer.delete(REPOSITORY, MAIN, b"a")
+    looks = iter([True, False])
+
+    def is_fresh() -> bool:
+        fresh = next(looks)
+        if not fresh:
+            other.resets.reset_key(REPOSITORY, MAIN, b"a")
+        return fresh
+
+    with pytest.raises(Stale):
+        ours.writer.put_fresh(REPOSITORY, MAIN, entry(b"a", "old"), is_fresh)
+    assert shown(ours, b"a") == "old"
 
 
 def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: Lake) -> None:

@@ -1,6 +1,7 @@
 """Notes of listings about stretches without entries, and writers that fill such a stretch."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -10,9 +11,12 @@ from lakebed.graveler.committed import Query
 from lakebed.graveler.engine import Engine
 from lakebed.graveler.keys import EMPTIED
 from lakebed.graveler.model import StagingToken
+from lakebed.graveler.staging import listing
 from lakebed.graveler.staging.emptied import Emptied, Stretch, fill
 from lakebed.graveler.staging.writer import if_absent
+from lakebed.kv import Entry as Record
 from lakebed.kv import OutcomeUnknown, Store
+from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.faults import Call, FaultyStore
 from lakebed.runtime import ThreadRuntime
@@ -55,8 +59,12 @@ class Emptying(Lake):
         return self.engine().branches.get(REPOSITORY, MAIN).staging_token.encode()
 
     def note(self) -> bytes | None:
-        (found,) = self.store.get_many([(self.token, EMPTIED.prefix)])
+        found = note_at(self.store, StagingToken(self.token.decode()))
         return None if found is None else found.value
+
+
+def note_at(store: Store, token: StagingToken) -> Record | None:
+    return store.get_many([(token.encode(), EMPTIED)])[0]
 
 
 def listed(engine: Engine, query: Query = SHORT) -> list[bytes]:
@@ -109,7 +117,7 @@ def test_what_is_put_behind_a_listing_under_way_is_in_the_next(filler: str) -> N
     lake = Emptying()
 
     def is_note_of_what_was_found(call: Call) -> bool:
-        return call.operation == "set_if" and call.key == EMPTIED.prefix and bool(lake.note())
+        return call.operation == "set_if" and call.key == EMPTIED and bool(lake.note())
 
     before = Before(lake.store, is_note_of_what_was_found)
     before.thing = lambda: FILLERS[filler](lake.engine())
@@ -126,6 +134,63 @@ def test_what_is_put_before_the_search_begins_is_met_by_it() -> None:
     listed(lake.engine(store=before.store), Query())
     assert before.is_done
     assert listed(lake.engine(), Query()) == [b"b"]
+
+
+def test_no_more_is_noted_than_was_sought() -> None:
+    """A search through one directory, behind which nothing follows, ends with the directory."""
+    lake = Lake()
+    engine = lake.engine()
+    keys = [b"a/%03d" % number for number in range(150)]  # more than the first window
+    for key in [b"0/live", *keys]:
+        put(engine, key, "old")
+    commit(engine)
+    for key in keys:
+        engine.writer.delete(REPOSITORY, MAIN, key)
+    folded = Query(delimiter=b"/")
+    swaps = Before(lake.store, lambda call: call.operation == "set_if")
+    swaps.thing = lambda: setattr(swaps, "thing", lambda: put(lake.engine(), b"b/new", "new"))
+    assert listed(lake.engine(store=swaps.store), folded) == [b"0/"]
+    assert swaps.calls == 2
+    assert listed(lake.engine(), folded) == [b"0/", b"b/"]
+
+
+def test_writers_behind_a_deleted_directory_do_not_disturb_the_search() -> None:
+    lake = Emptying()
+    put(lake.engine(), b"z/0", "new")
+    swaps = Before(lake.store, lambda call: call.operation == "set_if")
+    engine = lake.engine(store=swaps.store)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "_FIRST_WINDOW", 2)
+        for number in range(1, 4):
+            swaps.thing = partial(put, lake.engine(), b"z/%d" % number, "new")
+            assert listed(engine, Query(delimiter=b"/")) == [b"z/"]
+    notes = pb.Emptied.FromString(lake.note() or b"")
+    assert [(each.start, each.end) for each in notes.stretches] == [(b"a/1\x00", b"a/7\x00")]
+
+
+def test_a_note_that_cannot_be_read_is_none() -> None:
+    lake = Emptying()
+    lake.store.set(lake.token, EMPTIED, b"\xff")
+    engine = lake.engine()
+    assert listed(engine) == []
+    lake.store.set(lake.token, EMPTIED, b"\xff")
+    put(engine, KEYS[5], "new")
+    assert listed(engine) == [KEYS[5]]
+
+
+def test_where_others_always_change_the_note_it_is_given_up() -> None:
+    store = MemoryStore(ThreadRuntime())
+    tokens = [StagingToken("new")]
+    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+
+    def seek_before(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        if call.operation in {"set_if", "delete_if"}:
+            assert notes.seek(Stretch(b"a", None)) is not None
+        return apply()
+
+    assert notes.seek(Stretch(b"a", None)) is not None
+    fill(FaultyStore(store, seek_before), tokens[0], [b"b"], note_at(store, tokens[0]))
+    assert note_at(store, tokens[0]) is None
 
 
 def test_a_tombstone_leaves_the_note_as_it_is() -> None:
@@ -149,8 +214,8 @@ def test_a_note_is_about_one_state_of_a_branch() -> None:
     assert notes.stretches() == [Stretch(b"a", b"c")]
     assert Emptied(store, tokens[:1], MetaRangeID("m"), now_us=0).stretches() == []
     assert Emptied(store, tokens, MetaRangeID("n"), now_us=0).stretches() == []
-    later = Emptied(store, tokens, MetaRangeID("m"), now_us=600_000_000)
-    assert later.stretches() == []
+    for other_us in (600_000_000, -600_000_000):  # by a clock that is far ahead, too
+        assert Emptied(store, tokens, MetaRangeID("m"), now_us=other_us).stretches() == []
 
 
 def test_filling_cuts_stretches_off_before_the_key() -> None:
@@ -161,12 +226,12 @@ def test_filling_cuts_stretches_off_before_the_key() -> None:
         search = notes.seek(Stretch(start, None))
         assert search is not None
         notes.found(search, start + b"z")
-    fill(store, tokens[0], [b"cd", b"cc", b"e", b"x"], tries=1)
+    fill(store, tokens[0], [b"cd", b"cc", b"e", b"x"], note_at(store, tokens[0]))
     left = [Stretch(b"a", b"az"), Stretch(b"c", b"cc")]
     assert notes.stretches() == left
     search = notes.seek(Stretch(b"m", None))
     assert search is not None
-    fill(store, tokens[0], [b"n"], tries=1)
+    fill(store, tokens[0], [b"n"], note_at(store, tokens[0]))
     notes.found(search, b"z")
     assert notes.stretches() == left
 
@@ -185,5 +250,5 @@ def test_a_lost_reply_to_a_filling_is_looked_into() -> None:
             raise error
         return apply()
 
-    fill(FaultyStore(store, refuse), tokens[0], [b"b"], tries=2)
+    fill(FaultyStore(store, refuse), tokens[0], [b"b"], note_at(store, tokens[0]))
     assert notes.stretches() == [Stretch(b"a", b"b")]

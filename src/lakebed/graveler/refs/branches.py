@@ -15,7 +15,7 @@ from lakebed.graveler.model import (
     UniqueID,
 )
 from lakebed.graveler.refs.shared_reads import SharedReads
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
+from lakebed.kv import ABSENT, Entry, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
@@ -32,7 +32,7 @@ class Branches:
         self._runtime = runtime
         self._reads: SharedReads[tuple[bytes, BranchID], Branch] = SharedReads(runtime, self._read)
         self._second_reads: SharedReads[
-            tuple[bytes, BranchID, StagingToken], tuple[Branch, bool]
+            tuple[bytes, BranchID, StagingToken], tuple[Branch, Entry | None]
         ] = SharedReads(runtime, self._read_after_put)
         self._cache: dict[tuple[bytes, BranchID], tuple[Branch, float]] = {}
 
@@ -46,8 +46,8 @@ class Branches:
 
     def get_after_put(
         self, repository: Repository, branch: BranchID, token: StagingToken
-    ) -> tuple[Branch, bool]:
-        """Return a branch as `get` does, and whether a note of listings lies at a token.
+    ) -> tuple[Branch, Entry | None]:
+        """Return a branch as `get` does, and the note that listings left at a token, if any.
 
         Raises:
             BranchNotFound: There is none.
@@ -191,13 +191,15 @@ class Branches:
         partition, branch = key
         return self._remember(partition, branch, self._records(partition).find(branch.encode()))
 
-    def _read_after_put(self, key: tuple[bytes, BranchID, StagingToken]) -> tuple[Branch, bool]:
+    def _read_after_put(
+        self, key: tuple[bytes, BranchID, StagingToken]
+    ) -> tuple[Branch, Entry | None]:
         partition, branch, token = key
         found, note = self._store.get_many(
-            [(partition, BRANCHES.prefix + branch.encode()), (token.encode(), EMPTIED.prefix)]
+            [(partition, BRANCHES.prefix + branch.encode()), (token.encode(), EMPTIED)]
         )
         record = None if found is None else self._records(partition).decode(found)
-        return self._remember(partition, branch, record), note is not None
+        return self._remember(partition, branch, record), note
 
     def _remember(
         self, partition: bytes, branch: BranchID, record: Record[pb.Branch] | None

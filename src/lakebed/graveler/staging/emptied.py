@@ -22,22 +22,26 @@ A put that is not acknowledged, or not yet, may be hidden by a note, though a re
 it. Should its writer have died between the two, it is listed when the note is too old to count.
 
 A note counts only for a branch with the same tokens and the same metarange below them. Losing one
-costs time, nothing else: so whatever is not certain is given up.
+costs time, nothing else: so whatever is not certain is given up, and whoever cannot cut a note
+because others are always faster deletes it.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from lakebed.formats import MetaRangeID
-from lakebed.graveler.errors import TooManyTries
 from lakebed.graveler.keys import EMPTIED
 from lakebed.graveler.model import StagingToken
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store, Version
+from lakebed.kv import Entry as Record
 from lakebed.kv import entities_pb2 as pb
-from lakebed.kv.records import Record, Records
 
-_NAME: Final = b""
+_KEY: Final = EMPTIED
+_TRIES: Final = 8
 _STRETCHES_MAX: Final = 64
 _LIFE_US: Final = 600_000_000
 
@@ -73,82 +77,106 @@ class Emptied:
         *,
         now_us: int,
     ) -> None:
-        self._records = _records(store, tokens[0])
+        self._store = store
+        self._partition = tokens[0].encode()
         self._sealed = list(tokens[1:])
         self._metarange_id = metarange_id
         self._now_us = now_us
 
     def stretches(self) -> list[Stretch]:
         """Return the stretches where nothing is left."""
-        return [_stretch(each) for each in self._counting(self._records.find(_NAME))]
+        return [_stretch(each) for each in self._counting(self._find())]
 
     def seek(self, stretch: Stretch) -> Search | None:
         """Note that a stretch is looked through; None: that is not certain, and not worth it.
 
         Only what is read from the store after this may be passed to `found`.
         """
-        before = self._records.find(_NAME)
+        before = self._find()
         note = pb.Emptied(
             sealed_tokens=self._sealed,
             metarange_id=self._metarange_id,
             stretches=self._counting(before),
+            sought=_message(stretch),
         )
-        note.sought.CopyFrom(_message(stretch))
         predicate: Predicate = ABSENT if before is None else before.predicate
         try:
-            return Search(stretch, note, self._records.set_if(_NAME, note, predicate))
+            return Search(stretch, note, self._set_if(note, predicate))
         except (PredicateFailed, OutcomeUnknown):
             return None
 
     def found(self, search: Search, end: bytes | None) -> None:
-        """Note that nothing is left from the start of a search to some key."""
+        """Note that nothing is left from the start of a search to some key.
+
+        Not more than was sought, though nothing may follow: of that, writers were not told.
+        """
+        sought = search.stretch
+        if sought.end is not None and (end is None or end > sought.end):
+            end = sought.end
         note = pb.Emptied()
         note.CopyFrom(search.note)
         note.ClearField("sought")
-        found = _message(Stretch(search.stretch.start, end))
+        found = _message(Stretch(sought.start, end))
         found.found_us = self._now_us
         note.stretches.append(found)
         del note.stretches[:-_STRETCHES_MAX]
         try:
-            self._records.set_if(_NAME, note, search.version)
+            self._set_if(note, search.version)
         except (PredicateFailed, OutcomeUnknown):
             return
 
-    def _counting(self, note: Record[pb.Emptied] | None) -> list[pb.Stretch]:
+    def _find(self) -> Record | None:
+        return self._store.get_many([(self._partition, _KEY)])[0]
+
+    def _set_if(self, note: pb.Emptied, predicate: Predicate) -> Version:
+        value = note.SerializeToString()
+        return self._store.set_if(self._partition, _KEY, value, predicate)
+
+    def _counting(self, found: Record | None) -> list[pb.Stretch]:
         """The stretches of a note that is about this state, but for those too old to count."""
+        note = _parse(found)
         if (
             note is None
-            or note.message.sealed_tokens != self._sealed
-            or note.message.metarange_id != self._metarange_id
+            or note.sealed_tokens != self._sealed
+            or note.metarange_id != self._metarange_id
         ):
             return []
-        return [each for each in note.message.stretches if self._now_us - each.found_us < _LIFE_US]
+        # By whatever clock: one that is far off, in either direction, does not count.
+        return [each for each in note.stretches if abs(self._now_us - each.found_us) < _LIFE_US]
 
 
-def fill(store: Store, token: StagingToken, keys: Iterable[bytes], *, tries: int) -> None:
+def fill(store: Store, token: StagingToken, keys: Iterable[bytes], found: Record | None) -> None:
     """Take keys that were just made visible out of the note at a token.
 
-    Raises:
-        TooManyTries: Others always changed it first.
+    Args:
+        store: The store.
+        token: The staging token.
+        keys: The keys.
+        found: The note as it was read after the keys were written.
     """
-    filled = sorted(keys)
-    records = _records(store, token)
-    for _ in range(tries):
-        note = records.find(_NAME)
-        if note is None or (left := _without(note.message, filled)) == note.message:
+    partition, filled = token.encode(), sorted(keys)
+    for _ in range(_TRIES):
+        if found is None:
             return
-        try:
-            records.set_if(_NAME, left, note.predicate)
-        except (PredicateFailed, OutcomeUnknown):
-            continue
-        return
-    raise TooManyTries("a note about emptied stretches", tries)
+        note = _parse(found)
+        left = pb.Emptied() if note is None else _without(note, filled)
+        if left == note:
+            return
+        with suppress(PredicateFailed, OutcomeUnknown):
+            if left.stretches or left.HasField("sought"):
+                store.set_if(partition, _KEY, left.SerializeToString(), found.predicate)
+            else:
+                store.delete_if(partition, _KEY, found.predicate)
+            return
+        (found,) = store.get_many([(partition, _KEY)])
+    store.delete(partition, _KEY)
 
 
 def _without(note: pb.Emptied, keys: list[bytes]) -> pb.Emptied:
     """Return a note whose stretches end before the first of some keys that they have.
 
-    They are not cut in two: so writers soon find none of their keys in a note, in whatever order.
+    They are not cut in two: so writers soon find none of their keys in a note, unless they come in
+    descending order.
     """
     left = pb.Emptied(sealed_tokens=note.sealed_tokens, metarange_id=note.metarange_id)
     for each in note.stretches:
@@ -174,5 +202,9 @@ def _message(stretch: Stretch) -> pb.Stretch:
     return pb.Stretch(start=stretch.start, end=stretch.end or b"")
 
 
-def _records(store: Store, token: StagingToken) -> Records[pb.Emptied]:
-    return Records(store, EMPTIED, token.encode())
+def _parse(found: Record | None) -> pb.Emptied | None:
+    """Return what a note says; None: nothing, or nothing that can be read."""
+    try:
+        return None if found is None else pb.Emptied.FromString(found.value)
+    except DecodeError:
+        return None

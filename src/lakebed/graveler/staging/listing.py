@@ -150,10 +150,10 @@ class _EmptyRuns:
                 return stretch.end
         return place
 
-    def add(self, start: bytes, place: bytes, hidden: int) -> bool:
-        """Nothing is left from a start to a place; whether what follows must be read anew."""
-        self._begin = start if self._begin is None else self._begin
-        self._hidden += hidden
+    def add(self, hidden: list[bytes], place: bytes) -> bool:
+        """Some keys were all hidden, up to a place; whether what follows must be read anew."""
+        self._begin = hidden[0] if self._begin is None else self._begin
+        self._hidden += len(hidden)
         self._seen_to = place
         goes_on = self._search is not None and place not in self._search.stretch
         if self._search is not None and goes_on:
@@ -228,9 +228,9 @@ class _MergedWindows:
             if self._end is None:
                 self._emptied.end(prefix_end(self._query.prefix))
             else:
-                self._pass_over(start, self._end, hidden)
+                self._pass_over(hidden, self._end)
 
-    def _pass_over(self, start: bytes, end: bytes, hidden: int) -> None:
+    def _pass_over(self, hidden: list[bytes], end: bytes) -> None:
         """Go on behind a window that is empty."""
         place = self._emptied.jump(end)
         if place != end:
@@ -238,7 +238,7 @@ class _MergedWindows:
             self._emptied.stop()
             self._end = place
             return
-        if self._emptied.add(start, end, hidden):
+        if self._emptied.add(hidden, end):
             self._staged.forget()
         self._block = self._probe(end)
 
@@ -267,8 +267,8 @@ class _MergedWindows:
                 return _MergedBlock(ENTRY_SCHEMA.empty_table(), _Staged([key], [newest], None))
         return None
 
-    def _window(self, start: bytes) -> tuple[Block[Entry], bytes | None, int]:
-        """Read what follows a key: the block, where it ends, and how many changes are in it."""
+    def _window(self, start: bytes) -> tuple[Block[Entry], bytes | None, list[bytes]]:
+        """Read what follows a key: the block, where it ends, and the keys staged in it."""
         staged = self._staged.take(start)
         end = staged.end
         base = next(
@@ -283,7 +283,7 @@ class _MergedWindows:
             end = committed_end if end is None else min(end, committed_end)
             base = base.slice(0, keys.find(end))
         staged = staged.between(start, end)
-        return _MergedBlock(base, staged), end, len(staged.keys)
+        return _MergedBlock(base, staged), end, staged.keys
 
 
 class _MergedBlock:

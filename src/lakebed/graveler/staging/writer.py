@@ -184,9 +184,8 @@ class Writer:
     def _look_again(self, repository: Repository, before: Branch, key: bytes) -> Branch:
         """Read a branch after a put; whatever listings noted about the key is taken out."""
         token = before.staging_token
-        after, has_note = self._branches.get_after_put(repository, before.id, token)
-        if has_note:
-            emptied.fill(self._store, token, [key], tries=self._tries)
+        after, note = self._branches.get_after_put(repository, before.id, token)
+        emptied.fill(self._store, token, [key], note)
         return after
 
     def _swap(
