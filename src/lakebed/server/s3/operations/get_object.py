@@ -7,7 +7,7 @@ from typing import Final
 from lakebed.auth import Action
 from lakebed.block import Between, ByteRange, RangeNotSatisfiable
 from lakebed.block.ranges import resolve
-from lakebed.catalog.model import ObjectStats
+from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
 from lakebed.catalog.properties import PartRange, headers_of, parts_of
 from lakebed.graveler.errors import EntryNotFound
 from lakebed.server.conditions import etag, requested_range
@@ -112,8 +112,8 @@ def _part(call: Call, stats: ObjectStats, headers: dict[str, str]) -> ByteRange 
 def _headers(call: Call, stats: ObjectStats) -> dict[str, str]:
     headers = {
         "Accept-Ranges": "bytes",
-        "Content-Type": stats.content_type,
-        "ETag": etag(stats.checksum),
+        "Content-Type": _sane(stats.content_type) or DEFAULT_CONTENT_TYPE,
+        "ETag": etag(_sane(stats.checksum)),
         "Last-Modified": format_datetime(stats.mtime, usegmt=True),
         **headers_of(stats.reserved),
         **metadata_headers(stats.metadata),
@@ -123,6 +123,11 @@ def _headers(call: Call, stats: ObjectStats) -> dict[str, str]:
         if value is not None:
             headers[name] = _header_value(parameter, value)
     return headers
+
+
+def _sane(value: str) -> str:
+    """What came by the API may be any text; what cannot be a header is left out."""
+    return value if value.isascii() and value.isprintable() else ""
 
 
 def _header_value(parameter: str, value: str) -> str:
