@@ -115,6 +115,28 @@ class Branch(_message.Message):
     created_us: int
     def __init__(self, unique_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: _Optional[bool] = ..., created_us: _Optional[int] = ...) -> None: ...
 
+class Emptied(_message.Message):
+    __slots__ = ("sealed_tokens", "metarange_id", "stretches", "sought")
+    SEALED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    METARANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    STRETCHES_FIELD_NUMBER: _ClassVar[int]
+    SOUGHT_FIELD_NUMBER: _ClassVar[int]
+    sealed_tokens: _containers.RepeatedScalarFieldContainer[str]
+    metarange_id: str
+    stretches: _containers.RepeatedCompositeFieldContainer[Stretch]
+    sought: Stretch
+    def __init__(self, sealed_tokens: _Optional[_Iterable[str]] = ..., metarange_id: _Optional[str] = ..., stretches: _Optional[_Iterable[_Union[Stretch, _Mapping]]] = ..., sought: _Optional[_Union[Stretch, _Mapping]] = ...) -> None: ...
+
+class Stretch(_message.Message):
+    __slots__ = ("start", "end", "found_us")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    FOUND_US_FIELD_NUMBER: _ClassVar[int]
+    start: bytes
+    end: bytes
+    found_us: int
+    def __init__(self, start: _Optional[bytes] = ..., end: _Optional[bytes] = ..., found_us: _Optional[int] = ...) -> None: ...
+
 class Tag(_message.Message):
     __slots__ = ("commit_id", "created_us")
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
