@@ -1,6 +1,5 @@
 """GetObject and HeadObject."""
 
-from email.utils import format_datetime
 from http import HTTPStatus
 from typing import Final
 
@@ -10,12 +9,15 @@ from lakebed.block.ranges import resolve
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
 from lakebed.catalog.properties import PartRange, headers_of, parts_of
 from lakebed.graveler.errors import EntryNotFound
-from lakebed.server.conditions import etag, requested_range
+from lakebed.server.conditions import etag, http_date, requested_range
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.conditions import Verdict, is_unchanged, judge
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.s3.operations.upload_part import part_number
+
+AT_ONCE_BYTES_MAX: Final = 1 << 16
+"""Small answers go out in one piece, which takes the server less than to ask for piece by piece."""
 
 _OVERRIDES: Final = {
     "response-cache-control": "Cache-Control",
@@ -35,7 +37,10 @@ def handle(call: Call) -> Reply:
     if reply.status is HTTPStatus.NOT_MODIFIED:
         return reply
     stream = call.services.catalog.objects.read(stats, byte_range=wanted)
-    return Reply(reply.status, reply.headers, stream)
+    if int(reply.headers["Content-Length"]) > AT_ONCE_BYTES_MAX:
+        return Reply(reply.status, reply.headers, stream)
+    with stream:
+        return Reply(reply.status, reply.headers, b"".join(stream))
 
 
 def handle_head(call: Call) -> Reply:
@@ -114,7 +119,7 @@ def _headers(call: Call, stats: ObjectStats) -> dict[str, str]:
         "Accept-Ranges": "bytes",
         "Content-Type": _sane(stats.content_type) or DEFAULT_CONTENT_TYPE,
         "ETag": etag(_sane(stats.checksum)),
-        "Last-Modified": format_datetime(stats.mtime, usegmt=True),
+        "Last-Modified": http_date(stats.mtime),
         **headers_of(stats.reserved),
         **metadata_headers(stats.metadata),
     }
