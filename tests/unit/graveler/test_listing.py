@@ -54,10 +54,7 @@ class Staged:
                 self.store.set(token.encode(), STAGED_PREFIX + key, value)
                 self.visible.pop(key, None)
                 if new is not None:
-                    # A commit would keep the committed entry of the same content; so do listings.
-                    before = self.base.get(key)
-                    same = before is not None and before.identity == new.identity
-                    self.visible[key] = before if same and before is not None else new
+                    self.visible[key] = new
 
     def page(self, query: Query, *, noted_min: int = 10_000) -> Page[Entry]:
         noting = Noting(0, noted_min)

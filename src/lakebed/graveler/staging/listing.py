@@ -1,8 +1,8 @@
 """Pages of a branch: what is staged laid over what is committed, a window of keys at a time.
 
-A window holds some staged changes and the committed entries of the same stretch of keys, merged as
-a commit would merge them. Pages are filled from windows just as they are
-from ranges (`fill_page`): with a delimiter, a common prefix is found with its first key and the
+A window holds some staged changes and the committed entries of the same stretch of keys, merged so
+that each key shows what a read of it would. Pages are filled from windows just as they are from
+ranges (`fill_page`): with a delimiter, a common prefix is found with its first key and the
 rest of it is jumped over, in staging and in ranges alike. A run of tombstones costs one scan over
 it, in windows that grow; if it lies below a common prefix, no more than a look further on, unless
 nearly all of the prefix is deleted. Of a long run a note is left, and the next listing jumps over
@@ -312,12 +312,10 @@ class _MergedBlock:
 
     def _item(self, key: bytes, committed: Entry | None) -> Entry:
         value = self._puts.get(key)
-        staged = None if value is None else decode(key, value)
-        # As a commit would: a put with the identity of the entry that is there keeps that entry.
-        if staged is not None and (committed is None or committed.identity != staged.identity):
-            return staged
-        assert committed is not None, "a key is staged or committed"
-        return committed
+        # As a read of the key: what is staged, even if a commit would find it to change nothing.
+        entry = committed if value is None else decode(key, value)
+        assert entry is not None, "a key is staged or committed"
+        return entry
 
 
 def _visible(committed: pa.Array, staged: list[bytes], puts: list[bytes]) -> pa.Array:
