@@ -92,7 +92,7 @@ bench-api: install ## the same for the REST API
 bench-s3: install ## the same for the S3 gateway
 	$(BIN)/python -m benchmarks.s3
 
-bench-gc: install ## the same for a first look of garbage collection
+bench-gc: install ## the same for garbage collection: looks, memory, preparation
 	$(BIN)/python -m benchmarks.garbage
 
 proto: install ## generate the protobuf code from the .proto files
