@@ -13,8 +13,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import httpx
@@ -29,6 +31,7 @@ from benchmarks.s3_app import ADMIN, REPOSITORY
 from lakebed.server.s3.sigv4 import verify
 
 CONNECTIONS: Final = 16
+TURNS: Final = 5
 KIBIBYTE: Final = b"x" * 1024
 PART_BYTES: Final = 8 << 20
 _AUTH: Final = S3SigV4Auth(
@@ -46,8 +49,17 @@ def main(arguments: list[str] | None = None) -> int:
 def measure(*, tiny: bool) -> list[Row]:
     """Return all measurements."""
     with tempfile.TemporaryDirectory() as folder, _server(Path(folder)) as port:
-        meter = _Meter(port, seconds=0.2 if tiny else 5.0, keys=20 if tiny else 1000)
+        meter = _Meter(port, seconds=0.05 if tiny else 1.0, keys=20 if tiny else 1000)
         return [*meter.small(), meter.large(2 if tiny else 25), _verifying(200 if tiny else 20_000)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """Requests of one kind."""
+
+    method: str
+    targets: list[str]
+    body: bytes = b""
 
 
 class _Meter:
@@ -60,20 +72,24 @@ class _Meter:
     def small(self) -> list[Row]:
         """Requests about small objects."""
         objects = [f"/{REPOSITORY}/main/small/{number:04d}" for number in range(self._keys)]
-        verified = self._rate(["/floor/verify"], "GET")
-        bare_put = self._rate(["/floor/put"], "PUT", KIBIBYTE)
         self._fill(objects)
-        put = self._rate(objects, "PUT", KIBIBYTE)
-        get = self._rate(objects, "GET")
-        head = self._rate(objects, "HEAD")
-        pages = self._rate([f"/{REPOSITORY}?list-type=2&prefix=main%2Fsmall%2F"], "GET")
+        pages = f"/{REPOSITORY}?list-type=2&prefix=main%2Fsmall%2F"
+        verified, head, get, listed = self._rates(
+            _Load("GET", ["/floor/verify"]),
+            _Load("HEAD", objects),
+            _Load("GET", objects),
+            _Load("GET", [pages]),
+        )
+        bare_put, put = self._rates(
+            _Load("PUT", ["/floor/put"], KIBIBYTE), _Load("PUT", objects, KIBIBYTE)
+        )
         return [
             Row("verify a signature and answer (floor)", "server", verified, None, None),
             Row("durable put of 1 KiB (floor)", "server", bare_put, None, None),
             Row("HEAD", "s3", head, head / verified, 0.4),
             Row("GET 1 KiB", "s3", get, get / verified, 0.3),
             Row("PUT 1 KiB", "s3", put, put / bare_put, 0.5),
-            Row(f"LIST {self._keys} keys", "s3", pages, pages / verified, None),
+            Row(f"LIST {self._keys} keys", "s3", listed, listed / verified, None),
         ]
 
     def large(self, parts: int) -> Row:
@@ -108,14 +124,23 @@ class _Meter:
             for target in objects:
                 _send(client, "PUT", self._url + target, KIBIBYTE)
 
-    def _rate(self, targets: list[str], method: str, body: bytes = b"") -> float:
-        requests = [self._request(method, target, body) for target in targets]
+    def _rates(self, *loads: _Load) -> list[float]:
+        """How many requests of each are answered in a second; they take turns, so that whatever
+        else the machine does meanwhile slows down all of them."""
+        rates: list[list[float]] = [[] for _ in loads]
+        for _ in range(TURNS):
+            for load, found in zip(loads, rates, strict=True):
+                found.append(self._rate(load))
+        return [median(found) for found in rates]
+
+    def _rate(self, load: _Load) -> float:
+        requests = [self._request(load.method, target, load.body) for target in load.targets]
         return requests_per_second(
             self._port,
             itertools.cycle(requests),
             connections=CONNECTIONS,
             seconds=self._seconds,
-            with_bodies=method != "HEAD",
+            with_bodies=load.method != "HEAD",
         )
 
     def _request(self, method: str, target: str, body: bytes) -> bytes:

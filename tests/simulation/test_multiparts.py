@@ -98,7 +98,7 @@ def test_parts_that_are_joined_as_this_request_names_them(monkeypatch: pytest.Mo
     def own(self: Completions, *arguments: object) -> UploadRecord:
         record: UploadRecord = decided(self, *arguments)  # type: ignore[arg-type]
         mine = _copy(record)
-        mine.entry.entry.checksum = str(arguments[4])
+        mine.entry.entry.checksum = arguments[2].checksum  # type: ignore[attr-defined]
         return UploadRecord(record.name, mine, record.predicate)
 
     monkeypatch.setattr(Completions, "_decided", own)

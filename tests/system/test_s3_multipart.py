@@ -109,6 +109,18 @@ def test_conditions(s3: Client) -> None:
     assert s3.get_object(Bucket=LAKE, Key="main/once")["Body"].read() == b"multipart"
 
 
+def test_a_checksum_of_the_whole_object_is_not_one_of_the_request(s3: Client) -> None:
+    upload = begin(s3, "main/whole", ChecksumAlgorithm="CRC32", ChecksumType="FULL_OBJECT")
+    part = s3.upload_part(**upload, PartNumber=1, Body=LAST, ChecksumAlgorithm="CRC32")
+    named = {"PartNumber": 1, "ETag": part["ETag"], "ChecksumCRC32": part["ChecksumCRC32"]}
+    whole = {"ChecksumCRC32": part["ChecksumCRC32"], "ChecksumType": "FULL_OBJECT"}
+    with pytest.raises(ClientError) as caught:
+        complete(s3, upload, named, **whole, MpuObjectSize=len(LAST) + 1)
+    assert code_of(caught) == "InvalidArgument"
+    complete(s3, upload, named, **whole, MpuObjectSize=len(LAST))
+    assert s3.get_object(Bucket=LAKE, Key="main/whole")["Body"].read() == LAST
+
+
 def test_uploads_are_listed_in_order(s3: Client) -> None:
     uploads = [begin(s3, f"main/open/{name}") for name in ("b", "a", "c", "a")]
     expected = sorted((upload["Key"], upload["UploadId"]) for upload in uploads)

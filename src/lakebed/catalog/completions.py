@@ -30,6 +30,7 @@ while after its object was staged, for the sake of repeats.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Final
@@ -76,6 +77,17 @@ PART_BYTES_MIN: Final = 5 << 20
 _TRIES: Final = 10
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a request asks for."""
+
+    target: Target
+    named: Sequence[NamedPart]
+    checksum: str
+    size: int | None
+    condition: Condition | None
+
+
 class Completions:
     """Makes objects of multipart uploads."""
 
@@ -92,9 +104,16 @@ class Completions:
         target: Target,
         named: Sequence[NamedPart],
         *,
+        size: int | None = None,
         condition: Condition | None = None,
     ) -> ObjectStats:
         """Make an object of the parts named, and stage it; repeating it answers the same.
+
+        Args:
+            target: The upload.
+            named: Its parts, in order.
+            size: How large the object must be, if the caller knows.
+            condition: Whether to write, given what is there.
 
         Raises:
             RepositoryNotFound, MultipartNotFound: There is no such upload.
@@ -109,7 +128,8 @@ class Completions:
         checksum = etag_of(named)
         repository = self._graveler.repositories.get(target.repository_id)
         records = MultipartRecords(self._store, repository)
-        record = self._decided(repository, records, target, named, checksum, condition)
+        asked = _Asked(target, named, checksum, size, condition)
+        record = self._decided(repository, records, asked)
         entry = entry_of(record.message)
         if entry is None or entry.checksum != checksum:
             raise MultipartNotFound(target.upload_id)  # it is over, with other parts
@@ -133,35 +153,33 @@ class Completions:
     # Steps 1 to 3
 
     def _decided(
-        self,
-        repository: Repository,
-        records: MultipartRecords,
-        target: Target,
-        named: Sequence[NamedPart],
-        checksum: str,
-        condition: Condition | None,
+        self, repository: Repository, records: MultipartRecords, asked: _Asked
     ) -> UploadRecord:
         """Return the record of an upload that is decided, by this request or by another."""
+        upload_id = asked.target.upload_id
         for _ in range(_TRIES):
-            record = records.find(target)
+            record = records.find(asked.target)
             upload = record.message
             if upload.HasField("entry"):
                 return record
-            self._check_condition(repository, target, condition)
-            parts = _checked(records, target.upload_id, named)
+            self._check_condition(repository, asked.target, asked.condition)
+            parts = _checked(records, upload_id, asked.named)
+            sizes = [part.size for part in parts]
+            if asked.size not in {None, sum(sizes)}:
+                raise InvalidParts(f"the parts have {sum(sizes)} bytes, not {asked.size}")
             entry = new_entry(
                 upload.path,
                 upload.address,
-                size=sum(part.size for part in parts),
-                checksum=checksum,
+                size=sum(sizes),
+                checksum=asked.checksum,
                 modified=self._runtime.now(),
                 content_type=upload.content_type,
-                metadata={**upload.metadata, **for_parts([part.size for part in parts])},
+                metadata={**upload.metadata, **for_parts(sizes)},
             )
             decided = records.decide(record, entry)
             if decided is not None:
                 return decided
-        raise TooManyTries(f"completing the upload {target.upload_id}", _TRIES)
+        raise TooManyTries(f"completing the upload {upload_id}", _TRIES)
 
     def _check_condition(
         self, repository: Repository, target: Target, condition: Condition | None

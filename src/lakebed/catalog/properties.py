@@ -75,7 +75,7 @@ def headers_of(reserved: Mapping[str, str]) -> dict[str, str]:
     return {
         _NAMES[name]: value
         for name, value in reserved.items()
-        if name in _NAMES and value.isprintable()
+        if name in _NAMES and value.isascii() and value.isprintable()
     }
 
 

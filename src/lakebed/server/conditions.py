@@ -1,6 +1,9 @@
-"""Conditional headers: what they ask of the object that is there."""
+"""Headers about the object that is there: what they tell of it, and ask of it."""
 
 import re
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from functools import lru_cache
 from typing import Final
 
 from lakebed.block import Between, ByteRange, FromOffset, Suffix
@@ -13,6 +16,16 @@ _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
 def etag(checksum: str) -> str:
     """Return the ETag header of an object with a checksum."""
     return f'"{checksum}"'
+
+
+def http_date(time: datetime) -> str:
+    """Return a time as headers tell it, to the second."""
+    return _http_date(int(time.timestamp()))
+
+
+@lru_cache(maxsize=1024)
+def _http_date(seconds: int) -> str:
+    return format_datetime(datetime.fromtimestamp(seconds, UTC), usegmt=True)
 
 
 def matches(header: str, checksum: str) -> bool:

@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from hashlib import sha256
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -120,6 +121,52 @@ def test_checksums_are_checked(gate: Door, headers: dict[str, str], code: str) -
     target = f"{BUCKET}/main/never"
     assert gate.ask("PUT", target, b"body", headers=headers).code == code
     assert gate.ask("GET", target).code == "NoSuchKey"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-amz-server-side-encryption-customer-algorithm": "AES256"},
+        {"x-amz-tagging": "a=b"},
+        {"x-amz-object-lock-mode": "GOVERNANCE"},
+    ],
+)
+def test_what_is_promised_to_nobody_is_not_asked_for_in_vain(
+    gate: Door, headers: dict[str, str]
+) -> None:
+    target = f"{BUCKET}/main/promised"
+    assert gate.ask("PUT", target, b"x", headers=headers).code == "NotImplemented"
+    assert gate.ask("GET", target).code == "NoSuchKey"
+
+
+def test_a_delete_with_a_condition_deletes_nothing(gate: Door) -> None:
+    target = f"{BUCKET}/main/kept"
+    gate.ask("PUT", target, b"kept")
+    for headers in ({"if-match": '"other"'}, {"x-amz-if-match-size": "1"}):
+        assert gate.ask("DELETE", target, headers=headers).code == "NotImplemented"
+    body = b"<Delete><Object><Key>main/kept</Key><ETag>other</ETag></Object></Delete>"
+    assert gate.ask("POST", f"{BUCKET}?delete", body).code == "NotImplemented"
+    assert gate.ask("GET", target).body == b"kept"
+
+
+@pytest.mark.parametrize("token", ["", "!!", "a", "gA=="])
+def test_a_token_that_is_not_ours_is_refused(gate: Door, token: str) -> None:
+    query = f"list-type=2&prefix=main%2F&continuation-token={quote(token)}"
+    assert gate.ask("GET", f"{BUCKET}?{query}").code == "InvalidArgument"
+
+
+def test_texts_that_cannot_be_headers_are_left_out(gate: Door) -> None:
+    gate.services.catalog.uploads.upload(
+        RepositoryID(REPOSITORY),
+        BranchID("main"),
+        b"odd",
+        [b"x"],
+        content_type="text/plain\r\nSet-Cookie: a=b",
+        metadata={"::lakebed::header::expires": "never\r\nSet-Cookie: a=b"},
+    )
+    answer = gate.ask("HEAD", f"{BUCKET}/main/odd")
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert "expires" not in answer.headers
 
 
 def test_places_that_cannot_be_written(gate: Door) -> None:

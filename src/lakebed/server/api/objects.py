@@ -1,8 +1,5 @@
 """Objects: upload, download, stat, list, delete, copy."""
 
-from datetime import UTC, datetime
-from email.utils import format_datetime
-from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -27,7 +24,7 @@ from lakebed.server.api.models import (
 )
 from lakebed.server.bodies import Body
 from lakebed.server.call import Call, as_key, as_text
-from lakebed.server.conditions import etag, matches, requested_range, write_condition
+from lakebed.server.conditions import etag, http_date, matches, requested_range, write_condition
 from lakebed.server.errors import BadRequest, message_of, status_of
 from lakebed.server.multipart_form import form_file
 from lakebed.server.routes import Reply, Routes, fs
@@ -92,16 +89,11 @@ def wire(
 # Reading
 
 
-@lru_cache(maxsize=1024)
-def _http_date(seconds: int) -> str:
-    return format_datetime(datetime.fromtimestamp(seconds, UTC), usegmt=True)
-
-
 def _headers(found: Found) -> dict[str, str]:
     name = as_text(found.path).rpartition("/")[2]
     return {
         "ETag": etag(found.checksum),
-        "Last-Modified": _http_date(int(found.mtime.timestamp())),
+        "Last-Modified": http_date(found.mtime),
         "Accept-Ranges": "bytes",
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
         "X-Content-Type-Options": "nosniff",

@@ -103,8 +103,8 @@ class Call:
             if key.startswith(start):
                 yield key.removeprefix(start).replace("_", "-").lower(), value
 
-    def body(self) -> Body:
-        """Return the body of the request.
+    def body(self, *, has_checksums: bool = True) -> Body:
+        """Return the body of the request; `has_checksums`: those of headers are of the body.
 
         Raises:
             S3Error: The headers that describe it make no sense.
@@ -116,6 +116,7 @@ class Call:
             raw.unproven_chunks(),
             payload=self.verified.payload,
             scope=self.verified.scope,
+            has_checksums=has_checksums,
         )
 
     def authorize(self, action: Action, resource: str) -> None:

@@ -85,7 +85,12 @@ class Body(Iterable[bytes]):
 
 
 def open_body(
-    environ: Environ, raw: Iterable[bytes], *, payload: str, scope: SigningScope | None
+    environ: Environ,
+    raw: Iterable[bytes],
+    *,
+    payload: str,
+    scope: SigningScope | None,
+    has_checksums: bool = True,
 ) -> Body:
     """Return the body of a request whose signature was verified.
 
@@ -94,20 +99,22 @@ def open_body(
         raw: Its body as it arrives.
         payload: How it proves itself, and
         scope: what the signatures of its chunks go on from: both of `sigv4.Verified`.
+        has_checksums: Whether headers with checksums are about the body, as they nearly always are.
 
     Raises:
         S3Error: The headers that describe the body are missing or make no sense.
     """
-    expected = _expected(environ)
+    given = _checksums(environ) if has_checksums else {}
+    expected = _expected(environ, given)
     if mode := _CHUNKED_MODES.get(payload):
-        return _chunked_body(environ, raw, mode, scope, expected)
+        return _chunked_body(environ, raw, mode, scope, expected, given)
     if _SHA256.fullmatch(payload):
         expected.append(expected_sha256(payload))
     elif payload != UNSIGNED_PAYLOAD:
         raise S3Error(ErrorCode.INVALID_ARGUMENT, "this x-amz-content-sha256 is not supported")
     size = _length(environ, "CONTENT_LENGTH")
     pieces = _checked(_counted(raw, size), expected)
-    return Body(pieces, size, checksums=_echo(environ))
+    return Body(pieces, size, checksums=given)
 
 
 def _chunked_body(
@@ -116,12 +123,12 @@ def _chunked_body(
     mode: _Mode,
     scope: SigningScope | None,
     expected: list[Expected],
+    checksums: dict[str, str],
 ) -> Body:
     size = _length(environ, "HTTP_X_AMZ_DECODED_CONTENT_LENGTH")
     assert scope is not None, "a request says that its body is in chunks by version 4 only"
     decoder = ChunkDecoder(raw, scope=scope if mode.signed else None, has_trailers=mode.trailers)
     pieces = _checked(_counted(decoder, size), expected)
-    checksums = _echo(environ)
     announced = environ.get("HTTP_X_AMZ_TRAILER", "").strip().lower() if mode.trailers else ""
     if announced:
         pieces = _trailed(pieces, decoder, announced, algorithm(announced)(), checksums)
@@ -171,9 +178,9 @@ def _checked(pieces: Iterator[bytes], expected: list[Expected]) -> Iterator[byte
         item.check()
 
 
-def _expected(environ: Environ) -> list[Expected]:
-    """The checksums that came as headers."""
-    expected = [expected_checksum(name, value) for name, value in _echo(environ).items()]
+def _expected(environ: Environ, checksums: dict[str, str]) -> list[Expected]:
+    """What came as headers, to be checked."""
+    expected = [expected_checksum(name, value) for name, value in checksums.items()]
     if len(expected) > 1:
         raise S3Error(ErrorCode.INVALID_REQUEST, "a body has one x-amz-checksum- header, not more")
     if "HTTP_CONTENT_MD5" in environ:
@@ -181,7 +188,7 @@ def _expected(environ: Environ) -> list[Expected]:
     return expected
 
 
-def _echo(environ: Environ) -> dict[str, str]:
+def _checksums(environ: Environ) -> dict[str, str]:
     """The headers with checksums, by their names on the wire."""
     return {
         HEADER_PREFIX + key.removeprefix(_ENVIRON_PREFIX).lower(): value

@@ -138,6 +138,16 @@ _UNKNOWN: Final = frozenset(
 )
 """The other subresources of S3."""
 
+_PROMISES: Final = {
+    "HTTP_X_AMZ_OBJECT_LOCK_LEGAL_HOLD": "locks",
+    "HTTP_X_AMZ_OBJECT_LOCK_MODE": "locks",
+    "HTTP_X_AMZ_OBJECT_LOCK_RETAIN_UNTIL_DATE": "locks",
+    "HTTP_X_AMZ_SERVER_SIDE_ENCRYPTION_CUSTOMER_ALGORITHM": "keys of their own",
+    "HTTP_X_AMZ_TAGGING": "tags",
+    "HTTP_X_AMZ_WEBSITE_REDIRECT_LOCATION": "redirects",
+}
+"""Headers that ask for what objects have not: to do without would be another thing than asked."""
+
 _SUBRESOURCES: Final = (
     frozenset(name for _, name in [*_BUCKET, *_OBJECT] if name) | _ABSENT.keys() | _UNKNOWN
 )
@@ -178,6 +188,8 @@ def _operation(environ: Environ, bucket: str, key: str, query: Mapping[str, str]
         if method in {"GET", "HEAD"}:
             return Operation.LIST_BUCKETS
         raise S3Error(ErrorCode.METHOD_NOT_ALLOWED)
+    if promises := environ.keys() & _PROMISES.keys():
+        raise S3Error(ErrorCode.NOT_IMPLEMENTED, f"objects have no {_PROMISES[promises.pop()]}")
     subresource = _subresource(query)
     operation = (_OBJECT if key else _BUCKET).get((method, subresource))
     if operation is None:

@@ -19,6 +19,8 @@ _DEPTH_MAX: Final = 8
 _ELEMENTS_MAX: Final = 100_000
 _KEYS_MAX: Final = 1000
 _PARTS_MAX: Final = 10_000
+_CONDITIONS: Final = ("ETag", "LastModifiedTime", "Size")
+"""What an object to delete must be, where a client says so."""
 
 
 @dataclass(slots=True)
@@ -61,7 +63,7 @@ def read_delete(body: bytes) -> DeleteRequest:
 
     Raises:
         S3Error: `MALFORMED_XML`: the body is not such a document, or names no key or too many;
-            `NOT_IMPLEMENTED`: it names versions.
+            `NOT_IMPLEMENTED`: it names versions or conditions.
     """
     root = parse(body, "Delete")
     keys = [_key(item) for item in root.all("Object")]
@@ -156,6 +158,8 @@ def _key(item: Element) -> str:
         _refuse("an Object has no Key")
     if item.get("VersionId") not in {None, "", "null"}:
         raise S3Error(ErrorCode.NOT_IMPLEMENTED, "objects have no version ids; name a commit")
+    if any(item.get(name) is not None for name in _CONDITIONS):
+        raise S3Error(ErrorCode.NOT_IMPLEMENTED, "objects are deleted without conditions")
     return key
 
 

@@ -1,23 +1,29 @@
 """CompleteMultipartUpload; repeating it answers the same."""
 
+from typing import Final
 from urllib.parse import quote
 
 from lakebed.auth import Action
 from lakebed.catalog.multipart_records import NamedPart
 from lakebed.server.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_complete
 from lakebed.server.s3.xml_writer import document, element
+
+_DIGITS_MAX: Final = 15
 
 
 def handle(call: Call) -> Reply:
     """Answer the request."""
     target = call.upload
     call.authorize_object(Action.WRITE_OBJECT, target.path)
-    named = read_complete(call.body().read(XML_BYTES_MAX))
+    # A checksum here is that of the whole object. Those of its parts were checked.
+    named = read_complete(call.body(has_checksums=False).read(XML_BYTES_MAX))
     completed = call.services.catalog.completions.complete(
         target,
         [NamedPart(part.number, part.etag) for part in named],
+        size=_size(call),
         condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
     )
     return xml(
@@ -29,3 +35,13 @@ def handle(call: Call) -> Reply:
             element("ETag", etag(completed.checksum)),
         )
     )
+
+
+def _size(call: Call) -> int | None:
+    """How large the sender takes the object to be; None: it does not say."""
+    size = call.header("x-amz-mp-object-size")
+    if size is None:
+        return None
+    if not (size.isascii() and size.isdecimal() and len(size) <= _DIGITS_MAX):
+        raise S3Error(ErrorCode.INVALID_ARGUMENT, "x-amz-mp-object-size must be a number")
+    return int(size)

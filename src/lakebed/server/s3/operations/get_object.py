@@ -1,21 +1,23 @@
 """GetObject and HeadObject."""
 
-from email.utils import format_datetime
 from http import HTTPStatus
 from typing import Final
 
 from lakebed.auth import Action
 from lakebed.block import Between, ByteRange, RangeNotSatisfiable
 from lakebed.block.ranges import resolve
-from lakebed.catalog.model import ObjectStats
+from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
 from lakebed.catalog.properties import PartRange, headers_of, parts_of
 from lakebed.graveler.errors import EntryNotFound
-from lakebed.server.conditions import etag, requested_range
+from lakebed.server.conditions import etag, http_date, requested_range
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.conditions import Verdict, is_unchanged, judge
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.s3.operations.upload_part import part_number
+
+AT_ONCE_BYTES_MAX: Final = 1 << 16
+"""Small answers go out in one piece, which takes the server less than to ask for piece by piece."""
 
 _OVERRIDES: Final = {
     "response-cache-control": "Cache-Control",
@@ -35,7 +37,10 @@ def handle(call: Call) -> Reply:
     if reply.status is HTTPStatus.NOT_MODIFIED:
         return reply
     stream = call.services.catalog.objects.read(stats, byte_range=wanted)
-    return Reply(reply.status, reply.headers, stream)
+    if int(reply.headers["Content-Length"]) > AT_ONCE_BYTES_MAX:
+        return Reply(reply.status, reply.headers, stream)
+    with stream:
+        return Reply(reply.status, reply.headers, b"".join(stream))
 
 
 def handle_head(call: Call) -> Reply:
@@ -112,9 +117,9 @@ def _part(call: Call, stats: ObjectStats, headers: dict[str, str]) -> ByteRange 
 def _headers(call: Call, stats: ObjectStats) -> dict[str, str]:
     headers = {
         "Accept-Ranges": "bytes",
-        "Content-Type": stats.content_type,
-        "ETag": etag(stats.checksum),
-        "Last-Modified": format_datetime(stats.mtime, usegmt=True),
+        "Content-Type": _sane(stats.content_type) or DEFAULT_CONTENT_TYPE,
+        "ETag": etag(_sane(stats.checksum)),
+        "Last-Modified": http_date(stats.mtime),
         **headers_of(stats.reserved),
         **metadata_headers(stats.metadata),
     }
@@ -123,6 +128,11 @@ def _headers(call: Call, stats: ObjectStats) -> dict[str, str]:
         if value is not None:
             headers[name] = _header_value(parameter, value)
     return headers
+
+
+def _sane(value: str) -> str:
+    """What came by the API may be any text; what cannot be a header is left out."""
+    return value if value.isascii() and value.isprintable() else ""
 
 
 def _header_value(parameter: str, value: str) -> str:

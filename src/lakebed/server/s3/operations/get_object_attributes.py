@@ -1,11 +1,11 @@
 """GetObjectAttributes: those of an object's attributes that are asked for and known."""
 
 from collections.abc import Callable, Mapping
-from email.utils import format_datetime
 from typing import Final
 
 from lakebed.catalog.model import ObjectStats
 from lakebed.catalog.properties import parts_of
+from lakebed.server.conditions import http_date
 from lakebed.server.s3.call import XML_TYPE, Call, Reply
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.operations.get_object import find
@@ -24,7 +24,7 @@ def handle(call: Call) -> Reply:
     return Reply(
         headers={
             "Content-Type": XML_TYPE,
-            "Last-Modified": format_datetime(stats.mtime, usegmt=True),
+            "Last-Modified": http_date(stats.mtime),
         },
         body=document("GetObjectAttributesResponse", *found),
     )

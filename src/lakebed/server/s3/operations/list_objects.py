@@ -4,7 +4,7 @@ A prefix without a slash is the beginning of the name of a branch: then the bran
 common prefixes. With one, what is before the slash is a ref, and its objects are listed.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -191,6 +191,9 @@ def _token_of(key: str) -> str:
 
 def _key_of(token: str) -> str:
     try:
-        return urlsafe_b64decode(token.encode()).decode()
+        key = b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except ValueError:
-        raise S3Error(ErrorCode.INVALID_ARGUMENT, "the continuation-token is not ours") from None
+        key = ""
+    if not key:
+        raise S3Error(ErrorCode.INVALID_ARGUMENT, "the continuation-token is not ours")
+    return key
