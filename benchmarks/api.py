@@ -186,7 +186,7 @@ def each_operation(server: LakebedServer, seconds: float) -> dict[str, float]:
         name: requests_per_second(
             server.port,
             repeated(partial(numbered, operation)),
-            connections=CONNECTIONS,
+            connections=1 if operation.alone else CONNECTIONS,
             seconds=seconds,
             with_bodies=operation.method != "HEAD",
         )

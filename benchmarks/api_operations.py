@@ -17,6 +17,8 @@ class Operation(NamedTuple):
     method: str
     target: str
     body: Any = None
+    alone: bool = False
+    """Whether all requests swap one record, so that of many at a time most would try again."""
 
     def at(self, number: int) -> tuple[str, str, bytes]:
         """Return the request of some number: method, target and body."""
@@ -40,7 +42,7 @@ OPERATIONS: Final = {
     "getRepository": Operation("GET", REPOSITORY),
     "getRepositoryMetadata": Operation("GET", f"{REPOSITORY}/metadata"),
     "setRepositoryMetadata": Operation(
-        "POST", f"{REPOSITORY}/metadata", {"metadata": {"owner": "{n}"}}
+        "POST", f"{REPOSITORY}/metadata", {"metadata": {"owner": "{n}"}}, alone=True
     ),
     "getBranchProtectionRules": Operation("GET", f"{REPOSITORY}/settings/branch_protection"),
     "createBranch": Operation("POST", f"{REPOSITORY}/branches", {"name": "b{n}", "source": "main"}),
@@ -51,9 +53,11 @@ OPERATIONS: Final = {
     "getTag": Operation("GET", f"{REPOSITORY}/tags/t0"),
     "getCommit": Operation("GET", f"{REPOSITORY}/commits/main"),
     "logCommits": Operation("GET", f"{REF}/commits"),
-    "commit (empty)": Operation("POST", f"{BRANCH}/commits", {"message": "m", "allow_empty": True}),
+    "commit (empty)": Operation(
+        "POST", f"{BRANCH}/commits", {"message": "m", "allow_empty": True}, alone=True
+    ),
     "mergeIntoBranch (empty)": Operation(
-        "POST", f"{REF}/merge/dev", {"message": "m", "allow_empty": True}
+        "POST", f"{REF}/merge/dev", {"message": "m", "allow_empty": True}, alone=True
     ),
     "findMergeBase": Operation("GET", f"{REF}/merge/dev"),
     "diffRefs": Operation("GET", f"{REF}/diff/dev"),
@@ -67,14 +71,17 @@ OPERATIONS: Final = {
         "POST", f"{BRANCH}/objects/copy?dest_path=copies/{{n}}", {"src_path": "data/0/000000"}
     ),
     "updateObjectUserMetadata": Operation(
-        "PUT", f"{BRANCH}/objects/stat/user_metadata?{OBJECT}", {"set": {"colour": "{n}"}}
+        "PUT",
+        f"{BRANCH}/objects/stat/user_metadata?{OBJECT}",
+        {"set": {"colour": "{n}"}},
+        alone=True,
     ),
     "getPhysicalAddress": Operation("GET", f"{BRANCH}/staging/backing?path=linked/{{n}}"),
     "deleteObject": Operation("DELETE", f"{BRANCH}/objects?path=copies/{{n}}"),
     "deleteObjects (2)": Operation(
         "POST", f"{BRANCH}/objects/delete", {"paths": ["copies/{n}", "others/{n}"]}
     ),
-    "resetBranch": Operation("PUT", BRANCH, {"type": "reset"}),
+    "resetBranch": Operation("PUT", BRANCH, {"type": "reset"}, alone=True),
     "createUser": Operation("POST", f"{API}/auth/users", {"id": "u{n}"}),
     "listUsers": Operation("GET", f"{API}/auth/users?amount=100"),
     "getUser": Operation("GET", f"{API}/auth/users/u0"),
