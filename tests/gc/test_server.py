@@ -13,7 +13,7 @@ from lakebed.cli.running import run
 from lakebed.gc.datasource import LakebedDataSource
 from lakebed.testing.lakebed_server import LakebedServer
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 class Client:
