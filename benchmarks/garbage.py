@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from benchmarks.report import Row, report
-from lakebed.block import LocalSettings
+from lakebed.block import LocalSettings, Namespace
 from lakebed.formats import (
     OWNER_PATH,
     AddressType,
@@ -45,7 +45,7 @@ from lakebed.formats.gc_files import (
 )
 from lakebed.gc.job import Job, Options, new_session
 from lakebed.gc.server import Server
-from lakebed.gc.storage import open_storage
+from lakebed.gc.storage import Storage
 
 OBJECTS = 2_000_000
 BRANCHES = 100
@@ -63,9 +63,6 @@ class Prepared(Server):
 
     def __init__(self) -> None:
         pass
-
-    def storage_namespace(self) -> str:
-        return "local://lake/data"
 
     def prepare(self, unique_id: str) -> GCRunID:
         assert unique_id == _UID
@@ -193,7 +190,8 @@ def measure(objects: int = OBJECTS) -> list[Row]:
         lake = Lake(Path(folder), objects)
         spark = new_session("local[2]")
         server = Prepared()
-        job = Job(spark, server, open_storage(server, LocalSettings(lake.root)))
+        storage = Storage(LocalSettings(lake.root), Namespace.parse("local://lake/data"), _UID)
+        job = Job(spark, server, storage)
         spark.range(10).count()  # its start is not counted
         start = perf_counter()
         summary = job.run(Options(dry_run=True))

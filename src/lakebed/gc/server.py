@@ -1,12 +1,13 @@
 """The server, as far as garbage collection needs it."""
 
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
 
-from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.gc_files import GCMark, GCRunID
 from lakebed.gc.errors import ServerError
 
 _CONNECT_SECONDS: Final = 10.0
@@ -37,6 +38,16 @@ class Server:
             ServerError: The server refused, or did not answer.
         """
         return str(self._ask("GET", "")["storage_namespace"])
+
+    def mark(self) -> tuple[GCMark, Path | None]:
+        """Let the server write a mark; return it, and the folder of a storage on its own disk.
+
+        Raises as `storage_namespace`.
+        """
+        answer = self._ask("POST", "/gc/mark")
+        mark = GCMark(answer["storage_namespace"], answer["unique_id"], answer["nonce"])
+        root = answer.get("local_root")
+        return mark, None if root is None else Path(root)
 
     def metarange(self, ref: str) -> str:
         """Return the metarange of the commit at a ref; raises as `storage_namespace`."""
