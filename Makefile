@@ -74,7 +74,8 @@ test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROF
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.explore --seeds $(SEEDS) \
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
-		tests.simulation.scenarios tests.simulation.objects tests.unit.auth.scenarios
+		tests.simulation.scenarios tests.simulation.objects tests.unit.auth.scenarios \
+		tests.gc.histories
 
 bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
 	$(BIN)/python -m benchmarks.kv
