@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,68 +14,19 @@ from lakebed.formats.gc_files import GCMark
 from lakebed.gc.datasource import LakebedDataSource
 from lakebed.gc.server import Server
 from lakebed.testing.lakebed_server import LakebedServer
+from tests.gc.clients import Client, files, root, sign_in
 
 pytestmark = pytest.mark.timeout(600)
-
-
-class Client:
-    """Requests to a server about one repository."""
-
-    def __init__(self, server: LakebedServer, repository: str) -> None:
-        self.repository = repository
-        self._http = httpx.Client(
-            base_url=f"{server.endpoint}/api/v1/",
-            auth=(server.access_key_id, server.secret_access_key),
-            timeout=60,
-        )
-        body = {"name": repository, "storage_namespace": f"{server.namespace}/{repository}"}
-        self._sent("POST", "repositories", json=body)
-
-    def _sent(self, method: str, path: str, **options: object) -> httpx.Response:
-        response = self._http.request(method, path, **options)  # type: ignore[arg-type]
-        response.raise_for_status()
-        return response
-
-    def upload(self, path: str, text: str) -> None:
-        self._sent(
-            "POST",
-            f"repositories/{self.repository}/branches/main/objects",
-            params={"path": path},
-            content=text.encode(),
-            headers={"Content-Type": "application/octet-stream"},
-        )
-
-    def commit(self) -> None:
-        path = f"repositories/{self.repository}/branches/main/commits"
-        self._sent("POST", path, json={"message": "m"})
-
-    def read(self, path: str) -> str:
-        objects = f"repositories/{self.repository}/refs/main/objects"
-        return self._sent("GET", objects, params={"path": path}).text
-
-    def close(self) -> None:
-        self._http.close()
 
 
 @pytest.fixture
 def client(
     sqlite_lakebed: LakebedServer, repository_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Client]:
-    monkeypatch.setenv("LAKEBED_ENDPOINT", sqlite_lakebed.endpoint)
-    monkeypatch.setenv("LAKEBED_ACCESS_KEY_ID", sqlite_lakebed.access_key_id)
-    monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", sqlite_lakebed.secret_access_key)
+    sign_in(sqlite_lakebed, monkeypatch)
     client = Client(sqlite_lakebed, repository_name)
     yield client
     client.close()
-
-
-def root(server: LakebedServer) -> Path:
-    return server.folder / "objects"
-
-
-def files(server: LakebedServer, repository: str) -> list[Path]:
-    folder = root(server) / server.namespace.removeprefix("local://") / repository / "repos"
-    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def test_the_command_line(
