@@ -135,11 +135,12 @@ def pack(archive: Path) -> None:
     found: dict[str, frozenset[str]] = {}
     needed("lakebed", frozenset({"", "s3", "spark"}), found)
     with tarfile.open(archive, "w") as tar:
-        for name in sorted(found.keys() - {"lakebed", "pyspark"}):
+        for name in sorted(found.keys() - {"pyspark"}):
             for file in distribution(name).files or ():
                 source = Path(str(distribution(name).locate_file(file)))
-                if ".." not in file.parts and source.is_file():
+                if ".." not in file.parts and file.suffix != ".pth" and source.is_file():
                     tar.add(source, str(file))
+        # Which may be installed as a mere link to its source.
         tar.add(Path(lakebed.__file__).parent, "lakebed")
 
 

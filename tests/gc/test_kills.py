@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -17,7 +18,7 @@ from lakebed.testing.lakebed_server import LakebedServer
 from tests.fixtures.served import PATIENCE_SECONDS
 from tests.gc.clients import Client, files, folder_of, sign_in
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 GARBAGE = 150
 KEPT = 3
@@ -84,20 +85,29 @@ def kill_when(reached: Callable[[], bool], arguments: list[str], folder: Path) -
             stdout=log,
             stderr=log,
         )
-    leader = psutil.Process(process.pid)
-    until = time.monotonic() + 3 * PATIENCE_SECONDS
-    while not reached():
-        assert process.poll() is None, (folder / "run.log").read_text()
-        assert time.monotonic() < until, (folder / "run.log").read_text()
-        time.sleep(0.001)
-    # Stopped first, so that none starts another while the others die.
-    family = [leader, *leader.children(recursive=True)]
-    for each in family:
-        each.suspend()
-    for each in [*leader.children(recursive=True), leader]:
-        each.kill()
+    try:
+        until = time.monotonic() + 6 * PATIENCE_SECONDS
+        while not reached():
+            assert process.poll() is None, (folder / "run.log").read_text()
+            assert time.monotonic() < until, (folder / "run.log").read_text()
+            time.sleep(0.001)
+    finally:
+        kill_all(process)
+
+
+def kill_all(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process and all that it started; some may be gone already."""
+    with suppress(psutil.NoSuchProcess):
+        leader = psutil.Process(process.pid)
+        family = [leader, *leader.children(recursive=True)]
+        # Stopped first, so that none starts another while the others die.
+        for action in (psutil.Process.suspend, psutil.Process.kill):
+            for each in family:
+                with suppress(psutil.NoSuchProcess):
+                    action(each)
+        process.wait()
+        psutil.wait_procs(family, timeout=PATIENCE_SECONDS)
     process.wait()
-    psutil.wait_procs(family, timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("stage", CHOSEN)
