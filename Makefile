@@ -74,8 +74,8 @@ test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROF
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.explore --seeds $(SEEDS) \
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
-		tests.simulation.scenarios tests.simulation.objects tests.unit.auth.scenarios \
-		tests.gc.histories
+		tests.simulation.scenarios tests.simulation.objects \
+		tests.simulation.multiparts tests.unit.auth.scenarios tests.gc.histories
 
 bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
 	$(BIN)/python -m benchmarks.kv
@@ -92,7 +92,7 @@ bench-api: install ## the same for the REST API
 bench-s3: install ## the same for the S3 gateway
 	$(BIN)/python -m benchmarks.s3
 
-bench-gc: install ## the same for a first look of garbage collection
+bench-gc: install ## the same for garbage collection: looks, memory, preparation
 	$(BIN)/python -m benchmarks.garbage
 
 proto: install ## generate the protobuf code from the .proto files

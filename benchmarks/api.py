@@ -16,11 +16,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
 import psutil
 
+from benchmarks.api_operations import BRANCH, OPERATIONS, REF, REPOSITORY, Operation
 from benchmarks.http_load import repeated, requests_per_second
 from benchmarks.report import Row, report
 from lakebed.testing.lakebed_server import LakebedServer, lakebed_server
@@ -30,9 +32,6 @@ OBJECTS = 2000
 SMALL = os.urandom(1024)
 LARGE_BYTES = 1 << 30
 CHUNK = os.urandom(1 << 20)
-REPOSITORY = "/api/v1/repositories/bench"
-BRANCH = f"{REPOSITORY}/branches/main"
-REF = f"{REPOSITORY}/refs/main"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
             commit = prepare(server, objects=20 if tiny else OBJECTS)
             small = small_requests(server, commit, seconds)
             large = large_transfers(server, large_bytes)
+            each = each_operation(server, seconds / 4)
         (place / "floor").mkdir()
         with floor_server(place / "floor") as port:
             upload_floor = rate(port, put("/small"), seconds)
@@ -55,7 +55,13 @@ def main(arguments: list[str] | None = None) -> int:
                 transfer(port, put_head("/large/x", large_bytes), large_bytes),
                 transfer(port, get_head("/large/x"), 0),
             ]
-    return report(rows(small, upload_floor, large, large_floor))
+    floor = small["no-op, signed in"]
+    return report(
+        [
+            *rows(small, upload_floor, large, large_floor),
+            *(Row(name, "sqlite", found, found / floor, None) for name, found in each.items()),
+        ]
+    )
 
 
 def rows(
@@ -85,11 +91,12 @@ def rows(
 _headers = ""
 
 
-def request(method: str, target: str, body: bytes = b"") -> bytes:
+def request(
+    method: str, target: str, body: bytes = b"", *, kind: str = "application/octet-stream"
+) -> bytes:
     """A request as bytes."""
-    length = f"Content-Length: {len(body)}\r\n" if body else ""
-    kind = "Content-Type: application/octet-stream\r\n"
-    head = f"{method} {target} HTTP/1.1\r\nHost: bench\r\n{_headers}{length}{kind}\r\n"
+    framing = f"Content-Length: {len(body)}\r\nContent-Type: {kind}\r\n" if body else ""
+    head = f"{method} {target} HTTP/1.1\r\nHost: bench\r\n{_headers}{framing}\r\n"
     return head.encode() + body
 
 
@@ -149,6 +156,8 @@ def prepare(server: LakebedServer, *, objects: int) -> str:
             )
             answer.raise_for_status()
         made = client.post(f"{BRANCH}/commits", json={"message": "all"}).raise_for_status()
+        dev = {"name": "dev", "source": "main"}
+        client.post(f"{REPOSITORY}/branches", json=dev).raise_for_status()
         return str(made.json()["id"])
 
 
@@ -169,6 +178,25 @@ def small_requests(server: LakebedServer, commit: str, seconds: float) -> dict[s
         "upload 1 KiB": post(f"{BRANCH}/objects?path=new/"),
     }
     return {name: rate(server.port, make, seconds) for name, make in wanted.items()}
+
+
+def each_operation(server: LakebedServer, seconds: float) -> dict[str, float]:
+    """Return requests per second of each operation, for the report."""
+    return {
+        name: requests_per_second(
+            server.port,
+            repeated(partial(numbered, operation)),
+            connections=CONNECTIONS,
+            seconds=seconds,
+            with_bodies=operation.method != "HEAD",
+        )
+        for name, operation in OPERATIONS.items()
+    }
+
+
+def numbered(operation: Operation, number: int) -> bytes:
+    """A request for an operation."""
+    return request(*operation.at(number), kind="application/json")
 
 
 # Large objects

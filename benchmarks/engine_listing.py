@@ -11,7 +11,6 @@ from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
 from lakebed.graveler.committed import CommonPrefix, Query
 from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.kv.wrappers.faults import Call, FaultyStore
 
 ResultT = TypeVar("ResultT")
@@ -61,9 +60,9 @@ def measure_directories(folder: Path, objects: int) -> list[Row]:
         lake.graveler.commit(LAKE, MAIN, REQUEST)
         rows.append(_directories(folder, lake, "committed"))
         lake.stage(tables(objects), values=tombstones)
-        rows.append(_emptied(lake, 0, f"list a directory under {objects:,} tombstones"))
+        rows += _emptied_twice(lake, f"list a directory under {objects:,} tombstones")
         last = max(table.column("key")[-1].as_py() for table in tables(objects))
-        lake.store.delete(lake.token(), STAGED_PREFIX + last)
+        lake.graveler.reset_key(LAKE, MAIN, last)
         rows.append(_emptied(lake, 1, "same, with one object left at the end"))
     return rows
 
@@ -88,9 +87,24 @@ def _directories(folder: Path, lake: Lake, where: str) -> Row:
     return Row(operation, "sqlite", 1 / seconds, SEEKS / seeks, 1.0)
 
 
+def _emptied_twice(lake: Lake, operation: str) -> list[Row]:
+    """The first listing leaves a note, by which the second is much faster."""
+    first = _seconds_to_list(lake, 0)
+    again = _seconds_to_list(lake, 0)
+    return [
+        Row(f"{operation} ({first:.1f} s)", "sqlite", 1 / first, None, None),
+        Row(f"same, once more ({again * 1000:.0f} ms)", "sqlite", 1 / again, first / again, 20.0),
+    ]
+
+
 def _emptied(lake: Lake, directories: int, operation: str) -> Row:
+    seconds = _seconds_to_list(lake, directories)
+    return Row(f"{operation} ({seconds * 1000:.0f} ms)", "sqlite", 1 / seconds, None, None)
+
+
+def _seconds_to_list(lake: Lake, directories: int) -> float:
     begun = perf_counter()
     page = lake.graveler.list_entries(LAKE, MAIN, Query(delimiter=b"/"))
     seconds = perf_counter() - begun
-    assert len(page.items) == directories
-    return Row(f"{operation} ({seconds:.1f} s)", "sqlite", 1 / seconds, None, None)
+    assert len(page.items) == directories, page.items
+    return seconds

@@ -1,206 +1,199 @@
-"""How fast a first look of garbage collection is.
+"""How fast garbage collection is, as ratios to a floor.
 
-The floor lists the same tree with the system's own calls, and lets DuckDB do the same anti-join
-over the same Parquet files. Spark's start is not counted. Files are made empty and without fsync.
+- *First look*: the floor lists the same tree with the system's own calls, and lets DuckDB do the
+  same anti-join over the same Parquet files. Spark's start is not counted: a run over a
+  repository of a tenth comes before.
+- *Memory of the driver*: the peak of the Python process, and the heap of its JVM after a collection
+  at the end. The repository is ten times as large, and the memory must hardly be larger.
+- *Optimized run*: a repository as nightly runs find it, with few objects that are not committed.
+  Counted is what a run reads (entries of commits, what the server prepared, what the run before
+  left), and the objects that it lists.
+- *Preparation*: see `benchmarks.garbage_prepare`.
+
+Trees are made, and floors measured, by another process: the memory of this one is the job's.
 """
 
+import argparse
+import gc
 import os
+import resource
 import sys
 import tempfile
-from datetime import UTC, datetime
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
+from typing import Final
 
 import duckdb
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
+from benchmarks import garbage_prepare
+from benchmarks.garbage_lake import NAMESPACE, UID, Lake, PreparedServer
 from benchmarks.report import Row, report
 from lakebed.block import LocalSettings, Namespace
-from lakebed.formats import (
-    OWNER_PATH,
-    AddressType,
-    Owner,
-    RangeRef,
-    conform_entries,
-    encode_metarange,
-    encode_owner,
-    encode_range,
-    metarange_id,
-    metarange_path,
-    metarange_table,
-    range_id,
-    range_path,
-)
-from lakebed.formats.gc_files import (
-    GC_SCHEMAS,
-    MANIFEST_NAME,
-    GCFile,
-    GCFileKind,
-    GCManifest,
-    GCRun,
-    GCRunID,
-    encode_gc_manifest,
-    encode_gc_table,
-    gc_path,
-)
+from lakebed.formats.gc_files import GCRunID, gc_path
 from lakebed.gc.job import Job, Options, new_session
-from lakebed.gc.server import Server
 from lakebed.gc.storage import Storage
+from lakebed.gc.summary import Summary
 
-OBJECTS = 2_000_000
-BRANCHES = 100
-RANGE_ROWS = 50_000
-FIVE_TIMES = 0.2
+OBJECTS: Final = 2_000_000
+COMMITS: Final = 200
+NEW_SHARE: Final = 0.01
+IDLE_BRANCHES: Final = 10_000
 
-_NOW_US = int(datetime(2026, 6, 1, tzinfo=UTC).timestamp() * 1e6)
-_OLD_US = _NOW_US - 30 * 24 * 3600 * 1_000_000
-_UID = "ab" * 10
-_RUN = GCRunID("0" * 36)
+FIVE_TIMES: Final = 0.2
+FLAT: Final = 0.85
+AT_MOST_0_15: Final = 1 / 0.15
 
-
-class Prepared(Server):
-    """A server that has prepared already."""
-
-    def __init__(self) -> None:
-        pass
-
-    def prepare(self, unique_id: str) -> GCRunID:
-        assert unique_id == _UID
-        return _RUN
+_MASTER: Final = "local[2]"
+_DRIVER: Final = "--conf spark.driver.memory=1g pyspark-shell"
 
 
-def object_path(number: int) -> str:
-    partition = f"{(1 << 64) - 1 - _OLD_US:016x}-{number % BRANCHES:012x}"
-    branch = f"branch-{number % BRANCHES}"
-    return f"repos/{_UID}/branches/{branch}/{partition}/{_OLD_US + number:016x}{number:020x}"
+def main(arguments: list[str] | None = None) -> int:
+    """Measure everything and print the table; return 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--objects", type=int, default=OBJECTS, help="how many objects there are")
+    objects = parser.parse_args(arguments).objects
+    os.environ["PYSPARK_SUBMIT_ARGS"] = _DRIVER
+    spark = new_session(_MASTER)
+    with tempfile.TemporaryDirectory() as name:
+        rows = measure(spark, Path(name), objects=objects, branches=IDLE_BRANCHES)
+    return report(rows)
 
 
-class Lake:
-    """A tree of objects: half of them committed, a quarter staged, a quarter garbage."""
-
-    def __init__(self, folder: Path, objects: int) -> None:
-        self.root = folder
-        self.data = folder / "lake" / "data"
-        self.objects = objects
-        self._make_tree()
-        self._make_files()
-
-    def _write(self, path: str, data: bytes) -> None:
-        file = self.data / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
-
-    def _make_tree(self) -> None:
-        for number in range(BRANCHES):
-            (self.data / object_path(number)).parent.mkdir(parents=True)
-        for number in range(self.objects):
-            path = str(self.data / object_path(number))
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
-            os.utime(path, (_OLD_US / 1e6, _OLD_US / 1e6))
-
-    def _make_files(self) -> None:
-        self._write(OWNER_PATH, encode_owner(Owner("installation", "lake", _UID)))
-        committed, staged = self.objects // 2, self.objects * 3 // 4
-        refs = [
-            self._make_range(start, min(start + RANGE_ROWS, committed))
-            for start in range(0, committed, RANGE_ROWS)
+def measure(spark: SparkSession, folder: Path, *, objects: int, branches: int) -> list[Row]:
+    """Return all measurements, for so many objects and idle branches."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as elsewhere:
+        bench = Bench(spark, elsewhere)
+        _, memory_before = bench.first_look(folder / "small", objects // 10)  # and Spark starts
+        look, memory = bench.first_look(folder / "large", objects)
+        megabytes = f"{memory_before >> 20} MB for a tenth, {memory >> 20} MB"
+        preparing = partial(garbage_prepare.measure, objects=objects // 2, branches=branches)
+        return [
+            look,
+            Row(f"memory of the driver, {megabytes}", _MASTER, 0, memory_before / memory, FLAT),
+            bench.optimized_run(folder / "nightly", objects // 4),
+            *elsewhere.submit(preparing, folder).result(),
         ]
-        table = metarange_table(refs)
-        metarange = metarange_id(table)
-        self._write(metarange_path(metarange), encode_metarange(table))
-        addresses = [f"local://lake/data/{object_path(n)}" for n in range(committed, staged)]
-        files = (
-            self._make_gc_file(GCFileKind.STAGED, {"address": addresses}),
-            self._make_gc_file(GCFileKind.COMMITS, {"id": ["c"], "metarange_id": [metarange]}),
-        )
-        run = GCRun(
-            run_id=_RUN,
-            installation_id="installation",
-            repository="lake",
-            unique_id=_UID,
-            adopted_unique_ids=(),
-            storage_namespace="local://lake/data",
-            began_us=_NOW_US,
-            cutoff_us=_NOW_US - 86_400_000_000,
-            gap_us=3_600_000_000,
-            partition_open_us=3_600_000_000,
-            with_uploads=True,
-        )
-        manifest = GCManifest(run=run, ended_us=_NOW_US + 1, files=files)
-        self._write(gc_path(_UID, _RUN, MANIFEST_NAME), encode_gc_manifest(manifest))
-
-    def _make_range(self, start: int, stop: int) -> RangeRef:
-        count = stop - start
-        keys = [f"{number:012}".encode() for number in range(start, stop)]
-        entries = conform_entries(
-            pa.table(
-                {
-                    "key": keys,
-                    "identity": keys,
-                    "address": [object_path(number) for number in range(start, stop)],
-                    "address_type": pa.array([int(AddressType.RELATIVE)] * count, pa.int8()),
-                    "size": [0] * count,
-                    "checksum": [""] * count,
-                    "mtime": pa.array([_OLD_US] * count).cast(pa.timestamp("us", tz="UTC")),
-                    "content_type": [""] * count,
-                    "metadata": pa.array([[]] * count, pa.map_(pa.string(), pa.string())),
-                }
-            )
-        )
-        found = range_id(entries)
-        self._write(range_path(found), encode_range(entries))
-        return RangeRef(found, keys[0], keys[-1], count, 0)
-
-    def _make_gc_file(self, kind: GCFileKind, columns: dict[str, list[str]]) -> GCFile:
-        name = f"{kind}-0.parquet"
-        data, file = encode_gc_table(kind, pa.table(columns, schema=GC_SCHEMAS[kind]), name)
-        self._write(gc_path(_UID, _RUN, name), data)
-        return file
-
-    def floor(self) -> tuple[float, int]:
-        """List and subtract with the least that can do it; return the seconds and the garbage."""
-        start = perf_counter()
-        prefix = len(str(self.data)) + 1
-        listed = [
-            (entry.path[prefix:], entry.stat().st_mtime_ns)
-            for folder, _, names in os.walk(self.data / "repos")
-            if names
-            for entry in os.scandir(folder)
-        ]
-        paths = pa.table(
-            {"path": [path for path, _ in listed], "mtime": [mtime for _, mtime in listed]}
-        )
-        staged = f"{self.data}/{gc_path(_UID, _RUN, 'staged-0.parquet')}"
-        with duckdb.connect() as connection:
-            connection.execute("SET threads = 2")
-            connection.register("paths", paths)
-            row = connection.execute(
-                f"""SELECT count(*) FROM paths
-                ANTI JOIN '{self.data}/_lakebed/ranges/*.parquet' AS r ON paths.path = r.address
-                ANTI JOIN (SELECT substr(address, 19) AS path FROM '{staged}') AS s
-                    ON paths.path = s.path"""
-            ).fetchone()
-        assert row is not None
-        return perf_counter() - start, int(row[0])
 
 
-def measure(objects: int = OBJECTS) -> list[Row]:
-    """Return all measurements, for so many objects."""
-    with tempfile.TemporaryDirectory() as folder:
-        lake = Lake(Path(folder), objects)
-        spark = new_session("local[2]")
-        server = Prepared()
-        storage = Storage(LocalSettings(lake.root), Namespace.parse("local://lake/data"), _UID)
-        job = Job(spark, server, storage)
-        spark.range(10).count()  # its start is not counted
-        start = perf_counter()
-        summary = job.run(Options(dry_run=True))
-        ours = perf_counter() - start
-        floor, garbage = lake.floor()
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Spark, and another process."""
+
+    spark: SparkSession
+    elsewhere: Executor
+    """Makes trees and measures floors."""
+
+    def first_look(self, root: Path, objects: int) -> tuple[Row, int]:
+        """Make a clean run; return how fast it was, and the memory of the driver.
+
+        Of the objects, one half is committed, a quarter staged and a quarter garbage.
+        """
+        lake, run_id = self.elsewhere.submit(make_lake, root, objects).result()
+        begun = perf_counter()
+        summary = run(self.spark, root, run_id, Options(dry_run=True))
+        seconds = perf_counter() - begun
+        memory = driver_memory(self.spark)
+        floor, garbage = self.elsewhere.submit(bare_look, lake, run_id).result()
         assert summary.waiting == garbage == objects - objects * 3 // 4, (summary, garbage)
         name = f"first look, {objects:,} objects"
-        return [Row(name, "local[2]", objects / ours, floor / ours, FIVE_TIMES)]
+        return Row(name, _MASTER, objects / seconds, floor / seconds, FIVE_TIMES), memory
+
+    def optimized_run(self, root: Path, objects: int) -> Row:
+        """Make a run after some new data came, optimized and clean, and compare what they read."""
+        lake, run_id = self.elsewhere.submit(make_nightly_lake, root, objects).result()
+        run(self.spark, root, run_id, Options())
+        run_id = self.elsewhere.submit(add_some, lake, int(objects * NEW_SHARE)).result()
+        seconds, cost = [], []
+        for clean in (True, False):
+            begun = perf_counter()
+            summary = run(self.spark, root, run_id, Options(dry_run=True, clean=clean))
+            seconds.append(perf_counter() - begun)
+            cost.append(summary.rows_read + summary.listed)
+        assert summary.mode == "optimized"
+        name = (
+            f"rows and objects saved by an optimized run, {seconds[1]:.1f} s for {seconds[0]:.1f} s"
+        )
+        return Row(name, _MASTER, cost[1] / seconds[1], cost[0] / cost[1], AT_MOST_0_15)
+
+
+def run(spark: SparkSession, root: Path, run_id: GCRunID, options: Options) -> Summary:
+    """Make a run that the server has prepared."""
+    storage = Storage(LocalSettings(root), Namespace.parse(NAMESPACE), UID)
+    return Job(spark, PreparedServer(run_id), storage).run(options)
+
+
+def driver_memory(spark: SparkSession) -> int:
+    """Bytes: the most that this process ever had, and what the JVM holds on to."""
+    gc.collect()
+    jvm = spark.sparkContext._jvm  # noqa: SLF001 - there is no other door
+    assert jvm is not None
+    jvm.java.lang.System.gc()
+    runtime = jvm.java.lang.Runtime.getRuntime()
+    heap: int = runtime.totalMemory() - runtime.freeMemory()
+    return heap + resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def make_lake(root: Path, objects: int) -> tuple[Lake, GCRunID]:
+    """Make a repository for a first look."""
+    lake = Lake(root)
+    committed, named = objects // 2, objects * 3 // 4
+    lake.commit(committed, min(COMMITS, committed))
+    lake.stage(named - committed)
+    lake.litter(objects - named)
+    return lake, lake.prepare()
+
+
+def make_nightly_lake(root: Path, objects: int) -> tuple[Lake, GCRunID]:
+    """Make a repository in which one object of twenty is staged, and one is garbage."""
+    lake = Lake(root)
+    few = objects // 20
+    lake.commit(objects - 2 * few, min(COMMITS, objects - 2 * few))
+    lake.stage(few)
+    lake.litter(few)
+    return lake, lake.prepare()
+
+
+def add_some(lake: Lake, objects: int) -> GCRunID:
+    """Commit some objects in two commits, stage some, and leave some lying about."""
+    lake.commit(objects // 2, 2)
+    lake.stage(objects // 4)
+    lake.litter(objects - objects // 2 - objects // 4)
+    return lake.prepare()
+
+
+def bare_look(lake: Lake, run_id: GCRunID) -> tuple[float, int]:
+    """List and subtract with the least that can do it; return the seconds and the garbage."""
+    start = perf_counter()
+    prefix = len(str(lake.data)) + 1
+    listed = [
+        (entry.path[prefix:], entry.stat().st_mtime_ns)
+        for folder, _, names in os.walk(lake.data / "repos")
+        if names
+        for entry in os.scandir(folder)
+    ]
+    paths = pa.table(
+        {"path": [path for path, _ in listed], "mtime": [mtime for _, mtime in listed]}
+    )
+    staged = f"{lake.data}/{gc_path(UID, run_id, 'staged-*.parquet')}"
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 2")
+        connection.execute("SET enable_progress_bar = false")
+        connection.register("paths", paths)
+        row = connection.execute(
+            f"""SELECT count(*) FROM paths
+            ANTI JOIN '{lake.data}/_lakebed/ranges/*.parquet' AS r ON paths.path = r.address
+            ANTI JOIN (SELECT substr(address, {len(NAMESPACE) + 2}) AS path FROM '{staged}') AS s
+                ON paths.path = s.path"""
+        ).fetchone()
+    assert row is not None
+    return perf_counter() - start, int(row[0])
 
 
 if __name__ == "__main__":
-    sys.exit(report(measure(int(sys.argv[1]) if sys.argv[1:] else OBJECTS)))
+    sys.exit(main())

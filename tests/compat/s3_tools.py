@@ -44,6 +44,14 @@ class Tool(ABC):
     def remove(self, prefix: str) -> None:
         """Delete all keys below a prefix."""
 
+    def upload_file(self, file: Path, key: str) -> None:
+        """Copy one file to a key that may be no path of a file; for clients that can."""
+        raise NotImplementedError
+
+    def read(self, key: str) -> bytes:
+        """Return what is at such a key."""
+        raise NotImplementedError
+
     def run(self, program: str, *arguments: str, **environment: str) -> str:
         """Run a program of the environment that the tests run in; return what it says."""
         command = [str(Path(sys.executable).parent / program), *arguments]
@@ -107,6 +115,13 @@ class Boto3(Tool):
             answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": objects})
             assert "Errors" not in answer
 
+    def upload_file(self, file: Path, key: str) -> None:
+        self._client.upload_file(str(file), self.bucket, key)
+
+    def read(self, key: str) -> bytes:
+        body: bytes = self._client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+        return body
+
     def _keys(self, prefix: str) -> list[str]:
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self.bucket, Prefix=f"{prefix}/"
@@ -125,6 +140,13 @@ class AwsCli(Tool):
 
     def remove(self, prefix: str) -> None:
         self.run("aws", "s3", "rm", "--quiet", "--recursive", f"s3://{self.bucket}/{prefix}/")
+
+    def upload_file(self, file: Path, key: str) -> None:
+        where = ["--bucket", self.bucket, "--key", key]
+        self.run("aws", "s3api", "put-object", *where, "--body", str(file))
+
+    def read(self, key: str) -> bytes:
+        return self.run("aws", "s3", "cp", "--quiet", f"s3://{self.bucket}/{key}", "-").encode()
 
 
 class S3fs(Tool):
@@ -150,6 +172,13 @@ class S3fs(Tool):
 
     def remove(self, prefix: str) -> None:
         self._fs.rm(f"{self.bucket}/{prefix}", recursive=True)
+
+    def upload_file(self, file: Path, key: str) -> None:
+        self._fs.pipe_file(f"{self.bucket}/{key}", file.read_bytes())
+
+    def read(self, key: str) -> bytes:
+        content: bytes = self._fs.cat_file(f"{self.bucket}/{key}")
+        return content
 
 
 class Arrow(Tool):
@@ -251,6 +280,14 @@ class MinioPy(Tool):
     def remove(self, prefix: str) -> None:
         keys = [DeleteObject(key) for key in self._keys(prefix)]
         assert list(self._client.remove_objects(self.bucket, keys)) == []
+
+    def upload_file(self, file: Path, key: str) -> None:
+        self._client.fput_object(self.bucket, key, str(file))
+
+    def read(self, key: str) -> bytes:
+        with self._client.get_object(self.bucket, key) as answer:
+            content: bytes = answer.read()
+        return content
 
     def _keys(self, prefix: str) -> list[str]:
         found = self._client.list_objects(self.bucket, prefix=f"{prefix}/", recursive=True)

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from tests.compat.test_s3_duckdb import EXTENSION
 from tests.fixtures.s3_gateway import Gateway
 
 PAGE = Path(__file__).parents[2] / "docs" / "s3-clients.md"
-RUN = ("python", "sh")
+RUN = ("python", "sh", "sql")
 BLOCKS = [
     (heading, kind, text)
     for heading, section in re.findall(
@@ -29,17 +31,30 @@ def test_there_are_blocks_to_run() -> None:
         "pandas",
         "PyArrow",
         "DuckDB",
+        "DuckDB",
         "rclone",
     ]
 
 
-@pytest.mark.parametrize(("heading", "kind", "text"), BLOCKS, ids=[block[0] for block in BLOCKS])
+def with_extension(sql: str) -> str:
+    """The statements with the extension from a package, where people let DuckDB download it."""
+    file = EXTENSION / f"v{duckdb.__version__}" / "httpfs.duckdb_extension"
+    assert sql.startswith("INSTALL httpfs;")
+    return sql.replace("INSTALL httpfs;", f"LOAD '{file}';")
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind", "text"), BLOCKS, ids=[f"{b[0]}-{b[1]}" for b in BLOCKS]
+)
 def test_a_block_runs(gateway: Gateway, tmp_path: Path, heading: str, kind: str, text: str) -> None:
     text = text.replace("http://127.0.0.1:8000", gateway.url)
     text = text.replace("AKIAIOSFOLQUICKSTART", gateway.access_key)
     text = text.replace("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", gateway.secret_key)
+    text = text.replace("127.0.0.1:8000", gateway.endpoint)
     programs = Path(sys.executable).parent
-    command = [sys.executable, "-c", text] if kind == "python" else ["sh", "-euc", text]
+    if kind == "sql":
+        text = f"import duckdb; duckdb.execute({with_extension(text)!r})"
+    command = ["sh", "-euc", text] if kind == "sh" else [sys.executable, "-c", text]
     done = subprocess.run(
         command,
         cwd=tmp_path,

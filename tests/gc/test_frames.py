@@ -112,8 +112,13 @@ def test_nothing_at_all(spark: SparkSession) -> None:
     assert judged.collect() == []
 
 
-def test_what_is_new_comes_once(spark: SparkSession) -> None:
-    found = spark.createDataFrame([("a",), ("b",), ("b",), ("c",)], "range_id string")
-    known = spark.createDataFrame([("a",), ("x",)], "range_id string")
-    expected = spark.createDataFrame([("b",), ("c",)], "range_id string")
-    assertDataFrameEqual(frames.unknown(found, known, "range_id"), expected)
+def test_what_is_known_is_left_out(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    found = spark.createDataFrame([("a", 1), ("b", 2), ("b", 3), ("c", 4)], "id string, n long")
+    known = spark.createDataFrame([("a",), ("a",), ("x",)], "id string")
+    expected = spark.createDataFrame([("b", 2), ("b", 3), ("c", 4)], "id string, n long")
+    unknown = frames.unknown(found, known, "id")
+    assertDataFrameEqual(unknown, expected)
+    # Nothing that grows with commits goes through the driver.
+    capsys.readouterr()
+    unknown.explain()
+    assert "SortMergeJoin" in capsys.readouterr().out

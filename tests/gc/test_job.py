@@ -21,7 +21,8 @@ from lakebed.gc.errors import (
 )
 from lakebed.gc.job import Job, Options
 from lakebed.gc.states import SavedState
-from lakebed.gc.storage import open_storage
+from lakebed.gc.storage import Storage, open_storage
+from lakebed.gc.summary import run_ids
 from lakebed.graveler.model import BranchID
 from lakebed.graveler.moves import MergeRequest
 from tests.gc.lakes import DEV, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
@@ -124,6 +125,10 @@ def test_optimized_runs_read_and_list_what_is_new(
     look = lake.run()
     # The new object, and the one that was staged when its partition was closed.
     assert (look.mode, look.looked_at, look.committed, look.waiting) == ("optimized", 2, 1, 1)
+    assert (clean.listed, look.listed) == (21, 1)
+    # Entries of one range each, what is staged, commit records; then what the run before left: two
+    # commits, a range, an object.
+    assert (clean.rows_read, look.rows_read) == (20 + 1 + 2, 21 + 0 + 3 + 2 + 1 + 1)
     lake.later()
     monkeypatch.setattr(rules, "BRAKE_OBJECTS_MIN", 0)
     with pytest.raises(TooMuchGarbage, match="1 of 22 objects"):
@@ -133,6 +138,23 @@ def test_optimized_runs_read_and_list_what_is_new(
     assert lake.stored() == {*old, new}
     again = lake.run(Options(clean=True))
     assert (again.mode, again.looked_at, again.committed, again.waiting) == ("clean", 21, 21, 0)
+
+
+def test_files_of_old_runs_go(lake: GCLake) -> None:
+    lake.upload("a")
+    lake.commit()
+    repository = lake.lake.repository
+    storage = Storage(lake.settings, repository.namespace, repository.unique_id)
+    first = lake.run().run_id
+    lake.later(24 * 31)
+    dry = lake.run(Options(dry_run=True)).run_id
+    assert list(run_ids(storage)) == [first, dry]
+    second = lake.run()
+    assert (second.mode, list(run_ids(storage))) == ("optimized", [dry, second.run_id])
+    lake.later(24 * 31)
+    third = lake.run()
+    assert (third.mode, third.looked_at) == ("optimized", 0)
+    assert list(run_ids(storage)) == [third.run_id]
 
 
 def test_a_quiet_repository_is_cleaned_at_once(lake: GCLake) -> None:

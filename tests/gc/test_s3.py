@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakebed.block import S3Settings, open_block
-from lakebed.gc.listing import folders
 from lakebed.graveler.model import BranchID
 from lakebed.kv import open_store
 from tests.fixtures.object_stores import BUCKET
@@ -38,7 +37,7 @@ def test_branches_are_found_without_listing_all(
         repository = lake.lake.repository
         parent = repository.namespace.folder(f"repos/{repository.unique_id}/branches")
         # In the order of paths: what follows a name is a slash.
-        assert list(folders(lake.lake.block, parent)) == ["dev-2", "dev", "dev0", "devel"]
+        assert list(lake.lake.block.list_folders(parent)) == ["dev-2", "dev", "dev0", "devel"]
 
 
 def test_two_runs(seaweedfs_settings: S3Settings, tmp_path: Path, spark: SparkSession) -> None:

@@ -25,6 +25,8 @@ LONG_STALLS = Faults(stall=0.03, stall_seconds=2000, kill=0.002, skew_seconds=20
 WRITES = {"put": 6, "delete": 2, "read": 4, "list_all": 1, "commit": 4}
 CONDITIONAL = {"create": 8, "read": 2, "commit": 4, "delete": 1}
 CREATES = {"create": 6, "commit": 4, "read": 2}
+# Branches on which most is deleted, and listings leave notes of that.
+EMPTIED = {"put": 4, "create": 1, "delete": 9, "list_all": 10, "commit": 1, "reset_key": 1}
 RECREATED = {"put": 6, "read": 4, "commit": 3, "recreate": 2}
 EVERYTHING = {
     "put": 6, "create": 4, "delete": 2, "read": 4, "list_all": 2, "commit": 5, "merge": 2,
@@ -45,6 +47,8 @@ MIXES = {
     ),
     "conditional": Mix(requests=CONDITIONAL, faults=FAULTY),
     "creates_only": Mix(requests=CREATES, faults=FAULTY),
+    "emptied": Mix(requests=EMPTIED, faults=SLOW_REPLIES, processes=(2, 2), each=16),
+    "emptied_faulty": Mix(requests=EMPTIED, faults=FAULTY, processes=(2, 2), each=16),
     "recreated": Mix(requests=RECREATED, faults=FAULTY),
     "moving": Mix(requests=MOVING, faults=FAULTY, retrying=0.3),
     "cleaned": Mix(requests={**WRITES, "list_all": 2}, faults=LONG_STALLS, cleaners=1),

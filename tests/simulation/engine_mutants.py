@@ -16,9 +16,13 @@ from lakebed.graveler.publish import Publisher, _without
 from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.refs.shared_reads import SharedReads
 from lakebed.graveler.reset import Resets
+from lakebed.graveler.staging import emptied
+from lakebed.graveler.staging.emptied import Emptied, Search, Stretch
+from lakebed.graveler.staging.listing import _StagedWindows
 from lakebed.graveler.staging.values import encode
 from lakebed.graveler.staging.writer import Condition, IsFresh, Writer
-from lakebed.kv import OutcomeUnknown, PredicateFailed
+from lakebed.kv import OutcomeUnknown, PredicateFailed, Version
+from lakebed.kv import entities_pb2 as pb
 from lakebed.runtime import Event
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -75,9 +79,9 @@ def compare_tokens_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def same_tokens(before: Branch, after: Branch) -> bool:
         return before.tokens[:1] == after.tokens[:1]
 
-    def compare(self: Resets, repository: Repository, before: Branch) -> bool:
+    def compare(self: Resets, repository: Repository, before: Branch, keys: list[bytes]) -> bool:
         after = self._branches.get(repository, before.id)
-        return same_tokens(before, after) or unchanged(self, repository, before)
+        return same_tokens(before, after) or unchanged(self, repository, before, keys)
 
     monkeypatch.setattr(Writer, "put_if", _put_if_until(same_tokens))
     monkeypatch.setattr(Resets, "_unchanged", compare)
@@ -240,4 +244,34 @@ def edit_a_sealed_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reset_to_a_stale_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reset of keys takes no notice of a head that moved meanwhile."""
-    monkeypatch.setattr(Resets, "_unchanged", lambda _self, _repository, _before: True)
+    monkeypatch.setattr(Resets, "_unchanged", lambda _self, _repository, _before, _keys: True)
+
+
+# Notes of listings
+
+
+def leave_notes_when_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer takes no notice of what listings noted about its key."""
+    monkeypatch.setattr(emptied, "fill", lambda _store, _token, _keys, *, tries: tries)
+
+
+def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing notes what it found empty without having said before what it looks through."""
+
+    begin, add = Emptied.seek, Emptied.found
+
+    def seek(_self: Emptied, stretch: Stretch) -> Search:
+        return Search(stretch, pb.Emptied(), Version(b""))
+
+    def found(self: Emptied, search: Search, end: bytes | None) -> None:
+        begun = begin(self, Stretch(search.stretch.start, end))
+        if begun is not None:
+            add(self, begun, end)
+
+    monkeypatch.setattr(Emptied, "seek", seek)
+    monkeypatch.setattr(Emptied, "found", found)
+
+
+def note_what_was_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing counts as looked through what it had read before it said so."""
+    monkeypatch.setattr(_StagedWindows, "forget", lambda _self: None)

@@ -81,15 +81,16 @@ class OnlookerRuntime(ThreadRuntime):
 class World:
     """What one run shares: the truth, and what actors were told."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, settings: CatalogSettings = SETTINGS) -> None:
         self.simulation = simulation
+        self.settings = settings
         self.random = self.simulation.random
         self.store = SimulatedStore(self.simulation, MemoryStore(ThreadRuntime()))
         storage = self.simulation.actor("storage").runtime
         self.block = SimulatedBlock(self.simulation, MemoryBlockStore(storage))
         runtime = OnlookerRuntime(storage)
         self.onlooker = Graveler(self.store.inner, self.block.inner, runtime=runtime)
-        self.catalog = Catalog(self.onlooker, self.store.inner, self.block.inner, runtime, SETTINGS)
+        self.catalog = Catalog(self.onlooker, self.store.inner, self.block.inner, runtime, settings)
         namespace = Namespace.parse("mem://lake/x")
         self.onlooker.repositories.create(REPOSITORY, namespace, committer="")
         self.onlooker.create_branch(REPOSITORY, DEV, MAIN)
@@ -104,7 +105,7 @@ class World:
             store = RetryingStore(store, actor.runtime)
         block = self.block.handle(actor)
         graveler = Graveler(store, block, runtime=actor.runtime, settings=ENGINE)
-        return Process(actor, Catalog(graveler, store, block, actor.runtime, SETTINGS), self)
+        return Process(actor, Catalog(graveler, store, block, actor.runtime, self.settings), self)
 
     def new_body(self) -> list[bytes]:
         self.written += 1
@@ -423,6 +424,33 @@ class CollectorLives(Simulation):
         result = apply()
         self.pause(actor, self.random.random() * 0.01)
         return result
+
+
+class KillsAt(Simulation):
+    """Lets the actor called "victim" die at a certain call, before or after it is applied."""
+
+    def __init__(self, at: int, *, after: bool) -> None:
+        super().__init__(at)
+        self.calls = 0
+        self._at = at
+        self._after = after
+
+    def call(
+        self,
+        actor: Actor,
+        label: tuple[object, ...],
+        apply: Callable[[], ResultT],
+        lost: Callable[[bool], Exception],
+    ) -> ResultT:
+        if actor.name != "victim":
+            return super().call(actor, label, apply, lost)
+        self.calls += 1
+        if self.calls == self._at and self._after:
+            with suppress(LakebedError):
+                apply()
+        if self.calls == self._at:
+            self._die(actor, label, "killed")
+        return super().call(actor, label, apply, lost)
 
 
 def collected_hold(seed: int, faults: Faults = COLLECT_FAULTS) -> int:

@@ -35,6 +35,9 @@ def test_every_seed_passes(name: str, portion: int) -> None:
         (mutants.take_a_lost_reply_for_failure, "moving"),
         (mutants.edit_a_sealed_token, "moving"),
         (mutants.reset_to_a_stale_head, "moving"),
+        (mutants.leave_notes_when_writing, "emptied"),
+        (mutants.note_without_seeking, "emptied"),
+        (mutants.note_what_was_read_before, "emptied"),
     ],
 )
 def test_a_broken_rule_is_found_out(

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -13,17 +12,15 @@ from lakebed.catalog.addresses import ObjectAddress
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc_walk import StagedWalk
 from lakebed.catalog.links import Links
-from lakebed.errors import LakebedError
 from lakebed.formats.gc_files import GCManifest
 from lakebed.kv import Predicate, Version
 from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Records
 from lakebed.testing.explore import first_failure
-from lakebed.testing.scheduler import Actor
-from lakebed.testing.simulator import Simulation
 from tests.simulation import objects
 from tests.simulation.objects import (
     Collector,
+    KillsAt,
     Race,
     World,
     check_link,
@@ -49,33 +46,6 @@ def test_the_scenarios_reach_what_they_are_about() -> None:
 
 
 # One death at every step of a link
-
-
-class KillsAt(Simulation):
-    """Lets the actor called "victim" die at a certain call, before or after it is applied."""
-
-    def __init__(self, at: int, *, after: bool) -> None:
-        super().__init__(at)
-        self.calls = 0
-        self._at = at
-        self._after = after
-
-    def call(
-        self,
-        actor: Actor,
-        label: tuple[object, ...],
-        apply: Callable[[], ResultT],
-        lost: Callable[[bool], Exception],
-    ) -> ResultT:
-        if actor.name != "victim":
-            return super().call(actor, label, apply, lost)
-        self.calls += 1
-        if self.calls == self._at and self._after:
-            with suppress(LakebedError):
-                apply()
-        if self.calls == self._at:
-            self._die(actor, label, "killed")
-        return super().call(actor, label, apply, lost)
 
 
 def repeat_after_death(at: int, *, after: bool) -> tuple[Race, bool]:

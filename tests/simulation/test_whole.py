@@ -38,6 +38,8 @@ def test_every_seed_holds(name: str, portion: int) -> None:
     ("plant", "scenario"),
     [
         (whole_mutants.remember_repositories, "all"),
+        (whole_mutants.trust_the_branch, "all"),
+        (whole_mutants.trust_the_repository, "all"),
         (whole_mutants.dump_commits_first, "dumps"),
         (whole_mutants.dump_what_is_deleted, "dumps"),
         (engine_mutants.no_second_read, "all"),

@@ -91,7 +91,7 @@ class Truth:
         """Take note of a write, or of a deletion."""
         if value is not None:
             self.written[partition, key] = self._simulation.seconds
-        if b":" in partition:
+        if b":" in partition and key.startswith(STAGED_PREFIX):
             self._follow_staged(partition.decode(), key, value)
         elif key.startswith(BRANCHES.prefix):
             branch = None if value is None else pb.Branch.FromString(value)

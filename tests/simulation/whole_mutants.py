@@ -8,11 +8,12 @@ import pytest
 from lakebed.block import BlockStore
 from lakebed.formats import DumpManifest
 from lakebed.graveler import graveler
-from lakebed.graveler.keys import COMMITS
+from lakebed.graveler.keys import BRANCHES, COMMITS, REPOSITORIES
 from lakebed.graveler.model import Repository, RepositoryID
 from lakebed.graveler.refs import dump
 from lakebed.graveler.repositories import Repositories
-from lakebed.kv import Entry, Store
+from lakebed.graveler.staging import quick
+from lakebed.kv import Entry, Store, Version
 from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Record, Records
@@ -31,6 +32,25 @@ def remember_repositories(monkeypatch: pytest.MonkeyPatch) -> None:
         return known[repository]
 
     monkeypatch.setattr(Repositories, "get", remembered)
+
+
+def _trust(monkeypatch: pytest.MonkeyPatch, prefix: bytes) -> None:
+    is_as_seen = quick._is
+
+    def trusting(record: Entry | None, version: Version) -> bool:
+        return is_as_seen(record, version) or bool(record and record.key.startswith(prefix))
+
+    monkeypatch.setattr(quick, "_is", trusting)
+
+
+def trust_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read in one call does not look whether the branch is as it was."""
+    _trust(monkeypatch, BRANCHES.prefix)
+
+
+def trust_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read in one call does not look whether the repository is as it was."""
+    _trust(monkeypatch, REPOSITORIES.prefix)
 
 
 class _CommitsFromBefore(FaultyStore):

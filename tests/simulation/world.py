@@ -49,7 +49,10 @@ LONGEST_REQUEST_SECONDS: Final = GRACE_SECONDS * 0.8
 SURELY_PAST_GRACE_SECONDS: Final = GRACE_SECONDS * 1.2
 
 SETTINGS: Final = EngineSettings(
-    grace_seconds=GRACE_SECONDS, scan_limit_seconds=100, sealed_tokens_max=3
+    grace_seconds=GRACE_SECONDS,
+    scan_limit_seconds=100,
+    sealed_tokens_max=3,
+    noted_tombstones_min=1,
 )
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.fixtures.served import Served, Servers, eventually
 
+STALL_SECONDS = 4
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -22,7 +24,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             "work_slots": 8,
             "transfer_slots": 64,
             "header_seconds": 2,
-            "stall_seconds": 4,
+            "stall_seconds": STALL_SECONDS,
         },
     )
     servers.end()
@@ -203,6 +205,29 @@ def test_a_client_that_leaves_a_download_ends_it(served: Served) -> None:
         eventually((served.objects / "left.open").exists)
     eventually(lambda: not (served.objects / "left.open").exists())
     eventually(lambda: in_progress(served) == 1)
+
+
+def test_clients_that_take_nothing_of_a_download_are_cut_off(served: Served) -> None:
+    marks = [served.objects / f"stalled{number}.open" for number in range(8)]  # at both workers
+    with ExitStack() as stack:
+        for mark in marks:
+            head = f"GET /download/{mark.stem} HTTP/1.1\r\nHost: x\r\n\r\n"
+            connection = stack.enter_context(served.connect(head.encode()))
+            assert connection.recv(100)
+        assert all(mark.exists() for mark in marks)
+        eventually(lambda: not any(mark.exists() for mark in marks))
+    assert "takes nothing of an answer" in served.log()
+
+
+def test_a_client_that_takes_a_download_slowly_is_not(served: Served) -> None:
+    mark = served.objects / "slowly.open"
+    with served.connect(b"GET /download/slowly HTTP/1.1\r\nHost: x\r\n\r\n") as connection:
+        until = time.monotonic() + 3 * STALL_SECONDS
+        while time.monotonic() < until:
+            time.sleep(STALL_SECONDS / 4)
+            assert connection.recv(1 << 20)
+        assert mark.exists()
+    eventually(lambda: not mark.exists())
 
 
 def test_a_client_that_stops_in_a_body_is_cut_off(served: Served) -> None:

@@ -46,6 +46,9 @@ UploadId = NewType("UploadId", str)
 PART_NUMBER_MAX: Final = 10_000
 """Parts of an upload are numbered from 1 to this."""
 
+# Sorts after every character that a name can hold.
+_LAST: Final = "\U0010ffff"
+
 LIST_SCHEMA: Final = pa.schema(
     [
         pa.field("address", pa.string(), nullable=False),
@@ -276,6 +279,24 @@ class BlockStore(ABC):
         Raises:
             InvalidAddress: `start_after` belongs to another store.
         """
+
+    def list_folders(self, namespace: Namespace) -> Iterator[str]:
+        """Iterate over the names of the folders in a namespace, in order of the paths in them.
+
+        A folder is what objects have in common up to the next slash. A storage that has folders of
+        its own may also show empty ones. Errors come from the call or from iterating.
+        """
+        # One look for each, which any storage can do; drivers override it with what is faster.
+        after = None
+        while True:
+            batch = next(iter(self.list_objects(namespace, start_after=after)), None)
+            if batch is None:
+                return
+            path = batch.column("address")[0].as_py()[len(str(namespace)) :]
+            name, slash, _ = path.partition("/")
+            if slash:
+                yield name
+            after = namespace.address(f"{name}/{_LAST}" if slash else name)
 
     @staticmethod
     def _start(namespace: Namespace, start_after: Address | None) -> str:

@@ -22,11 +22,15 @@ however old the upload is by then.
 - 6: a repeat answers the same and stages nothing, whatever became of the path since.
 
 Should the storage refuse the parts in step 4 (one was sent again at that very moment), nothing was
-joined, and the decision is taken back. A record stays for a while after its object was staged, for
-the sake of repeats.
+joined, and the decision is taken back. Another request may have read it before; so an entry is
+acknowledged only if the decision still stands after the entry was staged, and 6 is certain. That is
+also what makes sure that the record was there as long as nothing else protected the object: an
+upload that is too old is dropped, also if someone is completing it just then. A record stays for a
+while after its object was staged, for the sake of repeats.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -56,7 +60,9 @@ from lakebed.catalog.multipart_records import (
     UploadRecord,
     entry_of,
     etag_of,
+    id_of,
 )
+from lakebed.catalog.properties import for_parts
 from lakebed.graveler.errors import EntryNotFound, PreconditionFailed, TooManyTries
 from lakebed.graveler.graveler import Graveler
 from lakebed.graveler.model import Repository
@@ -95,6 +101,7 @@ class Completions:
             InvalidParts: It cannot be made of these parts.
             ReadOnly, BranchNotFound, Protected: The branch cannot be written to.
             PreconditionFailed: The condition does not hold.
+            Stale: Meanwhile the upload was dropped, for its age, or its parts were replaced.
             TooManyTries, OutcomeUnknown: The object may be visible; repeating it tells.
             BlockError: The storage refused or failed; repeating it may help.
         """
@@ -113,9 +120,14 @@ class Completions:
                 target.branch,
                 entry,
                 condition=condition,
+                # The record protects the object until the entry does, and not one moment less.
+                is_fresh=partial(records.stands, record),
                 unique_id=repository.unique_id,
             )
-            records.note_staged(target)
+            if not records.note_staged(record):
+                raise PartMissing(
+                    "a part was uploaded again meanwhile, and the object may be there"
+                )
         return stats_of(repository.namespace, entry)
 
     # Steps 1 to 3
@@ -144,7 +156,7 @@ class Completions:
                 checksum=checksum,
                 modified=self._runtime.now(),
                 content_type=upload.content_type,
-                metadata=upload.metadata,
+                metadata={**upload.metadata, **for_parts([part.size for part in parts])},
             )
             decided = records.decide(record, entry)
             if decided is not None:
@@ -177,15 +189,16 @@ class Completions:
         upload = decided.message
         address = repository.namespace.address(upload.address)
         try:
-            parts = _checked(records, _id_of(decided), named)
+            parts = _checked(records, id_of(decided), named)
             wanted = [Part(part.number, part.storage_etag) for part in parts]
             self._block.complete_upload(address, UploadId(upload.storage_upload_id), wanted)
         except (InvalidParts, InvalidPart, UploadNotFound) as error:
-            # Another request has joined the parts already; or one was sent again meanwhile.
-            if self._is_there(address, upload.entry.entry.size):
+            # Another request has joined the parts already; or one was sent again meanwhile. If a
+            # decision was ever taken back, the object may be made of other parts than these.
+            if not upload.reopened and self._is_there(address, upload.entry.entry.size):
                 return
             if isinstance(error, UploadNotFound):
-                raise MultipartNotFound(_id_of(decided)) from error
+                raise MultipartNotFound(id_of(decided)) from error
             records.take_back(decided)
             raise PartMissing(f"a part was uploaded again meanwhile: {error}") from error
 
@@ -195,10 +208,6 @@ class Completions:
             return self._block.head(address).size == size
         except ObjectNotFound:
             return False
-
-
-def _id_of(record: UploadRecord) -> MultipartID:
-    return MultipartID(record.name.decode())
 
 
 def _check_order(named: Sequence[NamedPart]) -> None:

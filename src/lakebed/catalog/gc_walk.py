@@ -17,7 +17,7 @@ from lakebed.kv import Store
 from lakebed.runtime import Runtime
 
 # How many branches are looked at together, and staged records read between two looks at the clock.
-_BRANCHES: Final = 64
+_BRANCHES: Final = 256
 _RECORDS: Final = 1024
 
 _RELATIVE: Final = int(AddressType.RELATIVE)
@@ -106,7 +106,9 @@ class StagedWalk:
         return None
 
     def _is_busy(self, branch: Branch) -> bool:
-        scans = (self._store.scan(token.encode(), limit=1) for token in branch.tokens)
+        scans = (
+            self._store.scan(token.encode(), STAGED_PREFIX, limit=1) for token in branch.tokens
+        )
         return any(next(scan, None) is not None for scan in scans)
 
     def _read(self, position: Position, is_full: Callable[[], bool]) -> Position | None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from lakebed.block import Address, Namespace
 from lakebed.catalog.errors import InvalidPath
+from lakebed.catalog.properties import split
 from lakebed.formats import AddressType, Entry
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
@@ -31,6 +32,8 @@ class ObjectStats:
     content_type: str
     metadata: Mapping[str, str] = field(hash=False)
     """The user's own."""
+    reserved: Mapping[str, str] = field(hash=False, default_factory=dict)
+    """What else is kept with it; see `properties`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class PresignedURL:
 
 def stats_of(namespace: Namespace, entry: Entry) -> ObjectStats:
     """Return what is known of an entry in a repository's namespace."""
+    user, reserved = split(entry.metadata)
     return ObjectStats(
         path=entry.key,
         address=physical_address(namespace, entry),
@@ -50,7 +54,8 @@ def stats_of(namespace: Namespace, entry: Entry) -> ObjectStats:
         checksum=entry.checksum,
         mtime=entry.mtime,
         content_type=entry.content_type,
-        metadata=entry.metadata,
+        metadata=user,
+        reserved=reserved,
     )
 
 

@@ -9,17 +9,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NewType
+from typing import Final, NewType
 
 from lakebed.block import ETag
 from lakebed.catalog.errors import MultipartNotFound, PartMissing
 from lakebed.catalog.keys import MULTIPART_PARTS, MULTIPARTS
 from lakebed.formats import Entry
+from lakebed.graveler.errors import TooManyTries
 from lakebed.graveler.model import BranchID, Repository, RepositoryID
 from lakebed.graveler.staging.values import decode, encode
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Record, Records
+
+_TRIES: Final = 10
 
 MultipartID = NewType("MultipartID", str)
 """What a client knows an upload by."""
@@ -115,22 +118,36 @@ class MultipartRecords:
         """Open an upload again that could not be completed as decided."""
         open_again = _copy(decided)
         open_again.ClearField("entry")
+        open_again.reopened = True
         with suppress(PredicateFailed):
             self._uploads.set_if(decided.name, open_again, decided.predicate)
 
-    def note_staged(self, target: Target) -> None:
-        """Note that the entry of an upload was acknowledged; its parts are of no use then.
+    def stands(self, decided: UploadRecord) -> bool:
+        """Whether an upload is still there and decided as it was, noted as staged or not."""
+        record = self._uploads.find(decided.name)
+        return record is not None and record.message.entry == decided.message.entry
 
-        If it cannot be noted, a repeat of the request stages the same entry again.
+    def note_staged(self, decided: UploadRecord) -> bool:
+        """Note that the entry of an upload is staged; its parts are of no use then.
+
+        False: it could not be noted, since the decision is another by now.
+
+        Raises:
+            TooManyTries, OutcomeUnknown: Nobody knows whether it was noted.
         """
-        record = self._uploads.find(target.upload_id.encode())
-        if record is None or record.message.staged:
-            return
-        staged = _copy(record)
-        staged.staged = True
-        with suppress(PredicateFailed, OutcomeUnknown):
-            self._uploads.set_if(record.name, staged, record.predicate)
-            self.drop_parts(target.upload_id)
+        for _ in range(_TRIES):
+            record = self._uploads.find(decided.name)
+            if record is None or record.message.entry != decided.message.entry:
+                return record is None  # it was all over, so long ago that nobody asks any more
+            if record.message.staged:
+                return True
+            staged = _copy(record)
+            staged.staged = True
+            with suppress(PredicateFailed, OutcomeUnknown):
+                self._uploads.set_if(record.name, staged, record.predicate)
+                self.drop_parts(id_of(decided))
+                return True
+        raise TooManyTries(f"noting that the upload {id_of(decided)} is completed", _TRIES)
 
     def drop(self, record: UploadRecord) -> None:
         """Remove an upload and its parts, if it is still as it was read.
@@ -138,7 +155,7 @@ class MultipartRecords:
         Raises:
             MultipartNotFound: It is not.
         """
-        upload_id = MultipartID(record.name.decode())
+        upload_id = id_of(record)
         try:
             self._uploads.delete_if(record.name, record.predicate)
         except PredicateFailed as error:
@@ -162,6 +179,11 @@ class MultipartRecords:
         """Remove the records of all parts of an upload."""
         for record in self._parts.scan(prefix=_prefix(upload_id)):
             self._parts.delete(record.name)
+
+
+def id_of(record: UploadRecord) -> MultipartID:
+    """Return what a client knows an upload by."""
+    return MultipartID(record.name.decode())
 
 
 def entry_of(upload: pb.MultipartUpload) -> Entry | None:

@@ -41,8 +41,8 @@ class Objects:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
             EntryNotFound: There is no such object.
         """
-        repository = self._graveler.repositories.get(repository_id)
-        return stats_of(repository.namespace, self._graveler.get_entry(repository, ref, path))
+        repository, entry = self._graveler.find(repository_id, ref, path)
+        return stats_of(repository.namespace, entry)
 
     def exists(self, repository_id: RepositoryID, ref: str, path: bytes) -> bool:
         """Whether there is such an object; raises as `stat` does, but for `EntryNotFound`."""

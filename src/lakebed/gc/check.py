@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.errors import LakebedError
-from lakebed.gc.listing import folders
 from lakebed.gc.paths import branches_folder
 from lakebed.gc.server import Server
 from lakebed.gc.storage import Storage
@@ -45,7 +44,7 @@ def _ask(server: Server) -> str:
 
 def _list(storage: Storage) -> str:
     parent = storage.namespace.folder(branches_folder(storage.repository_uid))
-    name = next(folders(storage.block, parent), None)
+    name = next(storage.block.list_folders(parent), None)
     return "no objects yet" if name is None else f"objects of the branch {name}, among others"
 
 

@@ -44,8 +44,10 @@ _FACTS: Final = ("size", "born_us", "made_us", "committed", "held", "found_us")
 
 
 def unknown(found: DataFrame, known: DataFrame, key: str) -> DataFrame:
-    """Return what is found and not known yet, each once."""
-    return found.select(key).distinct().join(known.select(key), key, "left_anti")
+    """Return what is found and not known yet."""
+    # By sorting: Spark takes what comes from a few files to be small, and would have the driver
+    # hand all of it to every executor.
+    return found.join(known.select(key).hint("merge"), key, "left_anti")
 
 
 def looked_at(saved: DataFrame, listed: DataFrame, closed_before_us: int) -> DataFrame:

@@ -6,6 +6,7 @@ Only this module owns a Spark session. Its steps:
 2. Judge every object (`lakebed.gc.judging`).
 3. Unless it is a dry run: delete what is due, with a result for each object.
 4. Replace the state. A run that dies before has deleted garbage, and nothing else has happened.
+5. Remove the files of runs that are long past (`lakebed.gc.prune`).
 
 What is in the driver's memory grows with the number of files, not with objects.
 """
@@ -20,13 +21,21 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from lakebed.block import ObjectNotFound
-from lakebed.formats.gc_files import MANIFEST_NAME, GCFileKind, GCManifest, decode_gc_manifest
+from lakebed.errors import LakebedError
+from lakebed.formats.gc_files import (
+    MANIFEST_NAME,
+    GCFileKind,
+    GCManifest,
+    GCRunID,
+    decode_gc_manifest,
+)
 from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCResultKind, GCState
 from lakebed.gc import rules, sweep
 from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
 from lakebed.gc.explain import explained
 from lakebed.gc.judging import Findings, Judging, as_files, of_kind
 from lakebed.gc.parts import DUE_LABEL, WRITTEN
+from lakebed.gc.prune import prune
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.server import Server
 from lakebed.gc.sources import Sources
@@ -130,7 +139,18 @@ class Job:
         self._storage.block.put(
             self._storage.file(summary.run_id, SUMMARY_NAME), [summary.encode()]
         )
+        if not options.dry_run:
+            self._prune(summary.run_id)
         return summary
+
+    def _prune(self, run_id: GCRunID) -> None:
+        try:
+            count = prune(self._storage, run_id)
+        except LakebedError as error:
+            # The run has done its work; the next one tries this again.
+            self._say(f"The files of old runs could not be removed: {error}")
+        else:
+            self._say(f"The files of {count} old runs were removed.")
 
     def _act(
         self,
@@ -270,7 +290,9 @@ def _summary(
         began_us=look.began_us,
         cutoff_us=min(look.cutoff_us, look.began_us),
         looked_at=sum(count.objects for count in findings.totals),
+        listed=findings.listed,
         ranges_read=findings.ranges_read,
+        rows_read=findings.rows_read,
         committed=findings.of(Verdict.COMMITTED)[0],
         held=findings.of(Verdict.HELD)[0],
         young=findings.of(Verdict.YOUNG)[0],

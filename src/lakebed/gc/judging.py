@@ -37,6 +37,8 @@ class Findings:
     ranges: tuple[GCResultFile, ...]
     """All ranges that were ever read."""
     ranges_read: int
+    rows_read: int
+    """Entries of ranges, what the server prepared, and what the run before left."""
     counts: tuple[GCResultFile, ...]
     """The figures by branch, not added up yet."""
     totals: tuple[Count, ...]
@@ -46,6 +48,11 @@ class Findings:
         """How many objects were found to be something, and their bytes."""
         found = [count for count in self.totals if count.verdict == verdict]
         return sum(count.objects for count in found), sum(count.bytes for count in found)
+
+    @property
+    def listed(self) -> int:
+        """How many objects came from listings; those in closed partitions came from the state."""
+        return sum(count.objects for count in self.totals if count.stage != "closed")
 
     def staying(self, stage: str) -> int:
         """How many objects of a stage this run does not delete."""
@@ -92,6 +99,7 @@ class Judging:
         self._state = state
         self._known = state if optimized else None
         self._look = look
+        self._entries = sources.counter()
         self._quiet = quiet
         # What is closed stays closed, also when the server's times were made longer.
         self.closed_before_us = max(look.closed_before_us, state.closed_before_us if state else 0)
@@ -106,9 +114,20 @@ class Judging:
             due=of_kind(files, GCResultKind.DUE),
             ranges=self._all_ranges(new_ranges),
             ranges_read=sum(file.rows for file in new_ranges),
+            rows_read=self._entries.value + self._rows_of_files(),
             counts=of_kind(files, GCResultKind.COUNTS),
             totals=tuple(_count(row) for row in written if row.kind == TOTAL),
         )
+
+    def _rows_of_files(self) -> int:
+        """How many rows there are in the files that the server and the run before wrote."""
+        rows = sum(file.rows for file in self._manifest.files)
+        if self._known is not None:
+            rows += sum(file.rows for file in self._known.commits)
+            rows += sum(file.rows for file in of_kind(self._known.files, GCResultKind.RANGES))
+        if self._state is not None:
+            rows += sum(file.rows for file in of_kind(self._state.files, GCResultKind.OBJECTS))
+        return rows
 
     def _new_ranges(self) -> DataFrame:
         sources = self._sources
@@ -127,7 +146,9 @@ class Judging:
     def _judged(self, new_ranges: tuple[GCResultFile, ...]) -> DataFrame:
         sources = self._sources
         saved = sources.saved(self._state)
-        committed = sources.named_by_ranges(self._read(new_ranges, GCResultKind.RANGES))
+        committed = sources.named_by_ranges(
+            self._read(new_ranges, GCResultKind.RANGES), self._entries
+        )
         looked = sources.listed(_uids(self._manifest), self._listed_from_us)
         if self._known is not None:
             committed = committed.unionByName(frames.saved_commit_named(saved))

@@ -5,7 +5,8 @@ found too. Partitions sort newest first: an optimized run reads those of a branc
 that is closed, and no further.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.block import BlockStore, Namespace
+from lakebed.block import Namespace
 from lakebed.gc.paths import (
     ISSUED_FROM,
     MADE_FROM,
@@ -34,11 +35,9 @@ STORED_SCHEMA: Final = pa.schema(
     ]
 )
 
+_FOLDERS: Final = 1000
 _DIGITS: Final = 16
 _LETTER_A: Final = 97
-
-# Sorts after every character that a name can hold.
-_LAST: Final = "\U0010ffff"
 
 
 def branches(storage: Storage) -> Transform:
@@ -48,8 +47,8 @@ def branches(storage: Storage) -> Transform:
         storage.check_owner()
         for row in rows(batches):
             folder = branches_folder(row["repository_uid"])
-            for name in folders(storage.block, storage.namespace.folder(folder)):
-                yield texts("folder", [f"{folder}{name}/"])
+            names = storage.block.list_folders(storage.namespace.folder(folder))
+            yield from _as_batches(f"{folder}{name}/" for name in names)
 
     return read
 
@@ -60,15 +59,26 @@ def partitions(storage: Storage, closed_before_us: int) -> Transform:
     def read(batches: Batches) -> Batches:
         for row in rows(batches):
             folder = row["folder"]
-            for name in folders(storage.block, storage.namespace.folder(folder)):
-                made_us = partition_made_us(name)
-                if made_us is None:
-                    continue
-                if made_us < closed_before_us:
-                    break  # so are all that follow, which are older
-                yield texts("folder", [f"{folder}{name}/"])
+            names = storage.block.list_folders(storage.namespace.folder(folder))
+            yield from _as_batches(f"{folder}{name}/" for name in _open(names, closed_before_us))
 
     return read
+
+
+def _open(names: Iterable[str], closed_before_us: int) -> Iterator[str]:
+    """Iterate over the names of partitions that are not closed."""
+    for name in names:
+        made_us = partition_made_us(name)
+        if made_us is None:
+            continue
+        if made_us < closed_before_us:
+            return  # so are all that follow, which are older
+        yield name
+
+
+def _as_batches(folders: Iterator[str]) -> Batches:
+    while some := list(islice(folders, _FOLDERS)):
+        yield texts("folder", some)
 
 
 def objects(storage: Storage) -> Transform:
@@ -110,18 +120,3 @@ def _numbers(texts: pa.Array) -> npt.NDArray[np.uint64]:
     shifts = np.arange(4 * (_DIGITS - 1), -1, -4, dtype=np.uint64)
     numbers: npt.NDArray[np.uint64] = np.bitwise_or.reduce(values << shifts, axis=1)
     return numbers
-
-
-def folders(block: BlockStore, parent: Namespace) -> Iterator[str]:
-    """Iterate over the names of the folders in one, in order, with one look each."""
-    after = None
-    prefix = len(str(parent))
-    while True:
-        batch = next(iter(block.list_objects(parent, start_after=after)), None)
-        if batch is None:
-            return
-        path = batch.column("address")[0].as_py()[prefix:]
-        name, slash, _ = path.partition("/")
-        if slash:
-            yield name
-        after = parent.address(f"{name}/{_LAST}" if slash else name)

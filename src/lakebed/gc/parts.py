@@ -119,22 +119,44 @@ def write_judged(storage: Storage, run_id: GCRunID) -> Transform:
     def write(batches: Batches) -> Batches:
         due = PartWriter(storage, run_id, GCResultKind.DUE)
         remembered = PartWriter(storage, run_id, GCResultKind.OBJECTS)
-        counts = GC_RESULT_SCHEMAS[GCResultKind.COUNTS].empty_table()
+        counts = Counts()
         for batch in batches:
             table = pa.Table.from_batches([batch])
             is_due = table.column("is_due")
             yield from due.add(table.filter(is_due))
             kept = pc.and_(table.column("is_remembered"), pc.invert(is_due))
             yield from remembered.add(table.filter(kept))
-            counts = add_up([counts, _labelled(table)], ["branch", "verdict", "stage"])
+            counts.add(_labelled(table))
         yield from due.flush()
         yield from remembered.flush()
         by_branch = PartWriter(storage, run_id, GCResultKind.COUNTS)
-        yield from by_branch.add(counts)
+        yield from by_branch.add(counts.table())
         yield from by_branch.flush()
-        yield from _totals(counts)
+        yield from _totals(counts.table())
 
     return write
+
+
+class Counts:
+    """Adds up counts by branch; there may be as many branches as there are objects."""
+
+    def __init__(self) -> None:
+        self._tables = [GC_RESULT_SCHEMAS[GCResultKind.COUNTS].empty_table()]
+        self._new_rows = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Add some."""
+        self._tables.append(table)
+        self._new_rows += table.num_rows
+        # Only when there is as much new as old, or else many branches would be added up each time.
+        if self._new_rows >= max(FILE_ROWS, self._tables[0].num_rows):
+            self.table()
+
+    def table(self) -> pa.Table:
+        """Return what they add up to."""
+        self._tables = [add_up(self._tables, ["branch", "verdict", "stage"])]
+        self._new_rows = 0
+        return self._tables[0]
 
 
 def _labelled(table: pa.Table) -> pa.Table:

@@ -31,6 +31,9 @@ Transform = Callable[[Batches], Batches]
 FILES: Final = "name string, kind string, rows long, content_id string"
 """Rows that name files of a run."""
 
+FOLDERS: Final = "folder string"
+"""Rows that name folders in the namespace."""
+
 _PATHS: Final = pa.schema([pa.field("path", pa.string())])
 _ROWS_MAX: Final = 10_000
 
@@ -90,14 +93,15 @@ def ranges_of(storage: Storage) -> Transform:
     return read
 
 
-def paths_of_ranges(storage: Storage) -> Transform:
-    """From ids of ranges to the paths that their entries name."""
+def paths_of_ranges(storage: Storage, count: Callable[[int], None]) -> Transform:
+    """From ids of ranges to the paths that their entries name; `count` is told how many it read."""
 
     def read(batches: Batches) -> Batches:
         for row in rows(batches):
             found = RangeID(row["range_id"])
             address = storage.namespace.address(range_path(found))
             table = decode_range(storage.block.read(address), found, file=str(address))
+            count(table.num_rows)
             yield from _as_batches(entry_paths(table, storage.namespace))
 
     return read

@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
 from lakebed.gc import frames, listing, reading
-from lakebed.gc.reading import FILES, Transform
+from lakebed.gc.reading import FILES, FOLDERS, Transform
 from lakebed.gc.storage import Storage
 
 _RESULT_COLUMNS: Final[dict[GCResultKind, StructType | str]] = {
@@ -53,7 +54,7 @@ class Sources:
         """The metaranges of commits that are not known yet, each once."""
         commits = self._commits(manifest.run.run_id, manifest.of_kind(GCFileKind.COMMITS))
         if known is not None:
-            commits = commits.join(self._commits(known.run_id, known.commits), "id", "left_anti")
+            commits = frames.unknown(commits, self._commits(known.run_id, known.commits), "id")
         return commits.select("metarange_id").distinct()
 
     def ranges(self, metaranges: DataFrame) -> DataFrame:
@@ -61,9 +62,14 @@ class Sources:
         transform = reading.ranges_of(self.storage)
         return self._mapped(metaranges, transform, "range_id string").distinct()
 
-    def named_by_ranges(self, ranges: DataFrame) -> DataFrame:
-        """What the entries of ranges name, as `frames.PATHS`."""
-        return self._mapped(ranges, reading.paths_of_ranges(self.storage), frames.PATHS)
+    def named_by_ranges(self, ranges: DataFrame, entries: Accumulator[int]) -> DataFrame:
+        """What the entries of ranges name, as `frames.PATHS`; those that were read are counted."""
+        transform = reading.paths_of_ranges(self.storage, entries.add)
+        return self._mapped(ranges, transform, frames.PATHS)
+
+    def counter(self) -> Accumulator[int]:
+        """A number that executors add to."""
+        return self.spark.sparkContext.accumulator(0)
 
     def listed(self, repository_uids: Iterable[str], closed_before_us: int) -> DataFrame:
         """The objects in partitions that are not closed, as `frames.STORED`."""
@@ -71,11 +77,19 @@ class Sources:
         uids = self.spark.createDataFrame(
             [(uid,) for uid in sorted(repository_uids)], "repository_uid string"
         )
-        branches = self._mapped(uids, listing.branches(storage), "folder string")
-        partitions = self._mapped(
-            branches, listing.partitions(storage, closed_before_us), "folder string"
+        branches = uids.repartition(1).mapInArrow(listing.branches(storage), FOLDERS)
+        partitions = self._by_folder(branches).mapInArrow(
+            listing.partitions(storage, closed_before_us), FOLDERS
         )
-        return self._mapped(partitions, listing.objects(storage), frames.STORED)
+        return self._by_folder(partitions).mapInArrow(listing.objects(storage), frames.STORED)
+
+    def _by_folder(self, folders: DataFrame) -> DataFrame:
+        """Spread folders over all executors.
+
+        Each has its own place, whatever else is listed: where Spark lists again, because it has
+        lost an executor, none moves to a task that is done already.
+        """
+        return folders.repartition(self.width, "folder")
 
     def results(
         self, run_id: GCRunID, files: Iterable[GCResultFile], kind: GCResultKind

@@ -14,7 +14,6 @@ from lakebed.formats.gc_state import (
     GCResultKind,
     decode_result,
 )
-from lakebed.gc.listing import folders
 from lakebed.gc.parts import add_up
 from lakebed.gc.storage import Storage
 
@@ -34,7 +33,11 @@ class Summary:
     """What came to be later was left alone."""
     looked_at: int
     """How many objects were judged."""
+    listed: int
+    """How many of them the storage listed; the others are remembered from runs before."""
     ranges_read: int
+    rows_read: int
+    """Entries of those ranges, what the server prepared, and what the run before left."""
     committed: int
     held: int
     young: int
@@ -74,7 +77,7 @@ def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
 def run_ids(storage: Storage) -> Iterator[GCRunID]:
     """Iterate over the runs of a repository, the oldest first."""
     parent = storage.namespace.folder(f"_lakebed/gc/{storage.repository_uid}/runs")
-    for name in folders(storage.block, parent):
+    for name in storage.block.list_folders(parent):
         yield GCRunID(name)
 
 

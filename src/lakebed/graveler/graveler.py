@@ -41,6 +41,7 @@ from lakebed.graveler.refs.resolve import Resolver, View
 from lakebed.graveler.refs.restore import restore_refs
 from lakebed.graveler.repositories import Repositories
 from lakebed.graveler.settings import EngineSettings
+from lakebed.graveler.staging.quick import QuickReader
 from lakebed.graveler.staging.values import decode
 from lakebed.graveler.staging.writer import Condition, IsFresh
 from lakebed.kv import Store
@@ -101,6 +102,7 @@ class Graveler:
             commits=self.commits,
             committed_in=self._committed_in,
         )
+        self._quick_reader = QuickReader(store, self.branches, self._engine.reader)
 
     # Entries
 
@@ -111,7 +113,18 @@ class Graveler:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
             EntryNotFound: There is no such entry.
         """
-        return self.get_entry(self.repositories.get(repository_id), ref, key)
+        return self.find(repository_id, ref, key)[1]
+
+    def find(self, repository_id: RepositoryID, ref: str, key: bytes) -> tuple[Repository, Entry]:
+        """Return an entry as `get` does, and with it the very repository that it was found in."""
+        seen = self.repositories.last_seen(repository_id)
+        if seen is not None:
+            version, repository = seen
+            entry = self._quick_reader.find(repository, version, ref, key)
+            if entry is not None:
+                return repository, entry
+        repository = self.repositories.get(repository_id)
+        return repository, self.get_entry(repository, ref, key)
 
     def get_entry(self, repository: Repository, ref: str, key: bytes) -> Entry:
         """Return an entry of a repository that was just read; otherwise as `get`.

@@ -5,7 +5,7 @@
 | graveler               | repos/<repository>, namespaces/<canonical namespace>      |
 | graveler_deleted       | repo/<repository>/<unique id>                             |
 | <repository>-<uid>     | branches/<name>, tags/<name>, commits/<id>, settings/…    |
-| <staging token>        | key/<object path>                                         |
+| <staging token>        | key/<object path>, emptied                                |
 | cleanup_tokens         | <staging token>                                           |
 | kv_metadata            | schema_version, installation_id, leases/…                 |
 """
@@ -33,6 +33,9 @@ RESTORED_NAME: Final = b"restored_refs"
 
 STAGED_PREFIX: Final = b"key/"
 """Before the path of an object, in the partition of a staging token."""
+
+EMPTIED: Final = Kind(b"emptied", pb.Emptied)
+"""One in the partition of a staging token; before all staged keys, whose scans do not meet it."""
 
 DROPPED_PARTITION: Final = b"cleanup_tokens"
 DROPPED: Final = Kind(b"", pb.DroppedToken)

@@ -112,6 +112,13 @@ class Repositories:
         """
         return self._reads.get(repository)
 
+    def last_seen(self, repository: RepositoryID) -> tuple[Version, Repository] | None:
+        """Return an active repository as this process last read it, with the version of its record.
+
+        Only for callers that find out whether it still has that version.
+        """
+        return self._known.get(repository)
+
     def list(self, *, prefix: str = "", after: str = "") -> Iterator[Repository]:
         """Iterate over the active repositories whose names begin with `prefix`, past `after`."""
         start = after.encode() + b"\x00" if after else b""

@@ -17,6 +17,7 @@ from lakebed.graveler.model import Branch, BranchID, Repository
 from lakebed.graveler.publish import Publisher
 from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.settings import EngineSettings
+from lakebed.graveler.staging import emptied
 from lakebed.graveler.staging.changes import StagedChanges
 from lakebed.graveler.staging.reader import Reader
 from lakebed.graveler.staging.values import TOMBSTONE, decode, encode
@@ -78,7 +79,7 @@ class Resets:
             staged = self._reader.staged(before, key)
             newest = next((record for record in staged if record is not None), None)
             done = newest is None or self._restored(repository, before, key, newest, staged[0])
-            if done and self._unchanged(repository, before):
+            if done and self._unchanged(repository, before, [key]):
                 return
         raise TooManyTries(f"the reset of {key!r} on {branch}", self._tries)
 
@@ -90,17 +91,23 @@ class Resets:
             before = self._branches.get(repository, branch)
             changes = StagedChanges(self._store, before.tokens, start=start, prefix=prefix)
             page = list(islice(changes.rows(), _PAGE))
-            if self._restore_page(repository, before, page) and self._unchanged(repository, before):
+            keys = [record.key[len(STAGED_PREFIX) :] for record in page]
+            done = self._restore_page(repository, before, page)
+            if done and self._unchanged(repository, before, keys):
                 if len(page) < _PAGE:
                     return
-                start = page[-1].key[len(STAGED_PREFIX) :] + b"\x00"
+                start = keys[-1] + b"\x00"
                 tries = self._tries
             else:
                 tries -= 1
         raise TooManyTries(f"the reset of {prefix!r} on {branch}", self._tries)
 
-    def _unchanged(self, repository: Repository, before: Branch) -> bool:
-        after = self._branches.get(repository, before.id)
+    def _unchanged(self, repository: Repository, before: Branch, keys: list[bytes]) -> bool:
+        """Look again, after keys were restored; whatever listings noted about them is taken out."""
+        token = before.staging_token
+        after, has_note = self._branches.get_after_put(repository, before.id, token)
+        if has_note:
+            emptied.fill(self._store, token, keys, tries=self._tries)
         if after.unique_id != before.unique_id:
             raise BranchNotFound(before.id)
         return after.version == before.version

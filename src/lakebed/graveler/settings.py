@@ -18,3 +18,6 @@ class EngineSettings:
 
     tries_max: int = 100
     """How often an operation begins again because others changed the same record first."""
+
+    noted_tombstones_min: int = 2_000
+    """A listing that met this many tombstones in a row notes where, for the listings after it."""

@@ -115,6 +115,28 @@ class Branch(_message.Message):
     created_us: int
     def __init__(self, unique_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: _Optional[bool] = ..., created_us: _Optional[int] = ...) -> None: ...
 
+class Emptied(_message.Message):
+    __slots__ = ("sealed_tokens", "metarange_id", "stretches", "sought")
+    SEALED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    METARANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    STRETCHES_FIELD_NUMBER: _ClassVar[int]
+    SOUGHT_FIELD_NUMBER: _ClassVar[int]
+    sealed_tokens: _containers.RepeatedScalarFieldContainer[str]
+    metarange_id: str
+    stretches: _containers.RepeatedCompositeFieldContainer[Stretch]
+    sought: Stretch
+    def __init__(self, sealed_tokens: _Optional[_Iterable[str]] = ..., metarange_id: _Optional[str] = ..., stretches: _Optional[_Iterable[_Union[Stretch, _Mapping]]] = ..., sought: _Optional[_Union[Stretch, _Mapping]] = ...) -> None: ...
+
+class Stretch(_message.Message):
+    __slots__ = ("start", "end", "found_us")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    FOUND_US_FIELD_NUMBER: _ClassVar[int]
+    start: bytes
+    end: bytes
+    found_us: int
+    def __init__(self, start: _Optional[bytes] = ..., end: _Optional[bytes] = ..., found_us: _Optional[int] = ...) -> None: ...
+
 class Tag(_message.Message):
     __slots__ = ("commit_id", "created_us")
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -356,7 +378,7 @@ class Link(_message.Message):
     def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., expires_us: _Optional[int] = ..., state: _Optional[_Union[LinkState, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., etag: _Optional[str] = ...) -> None: ...
 
 class MultipartUpload(_message.Message):
-    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged")
+    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged", "reopened")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -373,6 +395,7 @@ class MultipartUpload(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
     STAGED_FIELD_NUMBER: _ClassVar[int]
+    REOPENED_FIELD_NUMBER: _ClassVar[int]
     branch: str
     path: bytes
     address: str
@@ -382,7 +405,8 @@ class MultipartUpload(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     entry: StagedEntry
     staged: bool
-    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ...) -> None: ...
+    reopened: bool
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ..., reopened: _Optional[bool] = ...) -> None: ...
 
 class MultipartPart(_message.Message):
     __slots__ = ("md5", "storage_etag", "size", "modified_us")

@@ -55,7 +55,7 @@ class Records(Generic[MessageT]):
             KeyNotFound: There is none of that name.
             CorruptRecord: What is there is not such a message.
         """
-        return self._record(self._store.get(self._partition, self._key(name)))
+        return self.decode(self._store.get(self._partition, self._key(name)))
 
     def find(self, name: bytes) -> Record[MessageT] | None:
         """Return a record, or None if there is none of that name.
@@ -106,12 +106,17 @@ class Records(Generic[MessageT]):
         for entry in self._store.scan(self._partition, first, limit=limit):
             if not entry.key.startswith(wanted):
                 return
-            yield self._record(entry)
+            yield self.decode(entry)
 
     def _key(self, name: bytes) -> bytes:
         return self._kind.prefix + name
 
-    def _record(self, entry: Entry) -> Record[MessageT]:
+    def decode(self, entry: Entry) -> Record[MessageT]:
+        """Return what was read by other means as a record.
+
+        Raises:
+            CorruptRecord: It is not such a message.
+        """
         message = self._kind.message()
         try:
             message.ParseFromString(entry.value)

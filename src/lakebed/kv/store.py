@@ -297,7 +297,8 @@ class Store(ABC):
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
         """Return the entries of many ``(partition, key)`` pairs, in their order; None where absent.
 
-        Each entry is read as by `get`; together they are not a snapshot.
+        Each entry is read as by `get`, in this order or all at one moment: none is older than those
+        before it. Together they are not a snapshot.
 
         Raises:
             StoreUnavailable: The store did not answer.

@@ -64,6 +64,19 @@ class ListingConformance:
         assert addresses_of(store.list_objects(folder, start_after=before)) == expected
         assert addresses_of(store.list_objects(folder, start_after=behind)) == []
 
+    def test_folders_are_in_order_of_the_paths_in_them(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
+        for path in ("dev/1", "dev/x/1", "dev-2/1", "dev.txt", "de/1", "dev0/1", "d\u00e9v/x/y/1"):
+            store.put(namespace.address(path), [b""])
+        # The slash counts, as it does in the order of paths.
+        expected = ["de", "dev-2", "dev", "dev0", "d\u00e9v"]
+        assert list(store.list_folders(namespace)) == expected
+        assert list(store.list_folders(namespace.folder("dev"))) == ["x"]
+        assert list(store.list_folders(namespace.folder("dev0"))) == []
+        assert list(store.list_folders(namespace.folder("d"))) == []
+        assert list(store.list_folders(namespace.folder("dev.txt"))) == []
+
     def test_listings_agree_with_a_sorted_list(
         self, store: BlockStore, namespace: Namespace
     ) -> None:

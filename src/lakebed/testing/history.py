@@ -72,6 +72,15 @@ class History:
             for write in [initially_absent, *of_key]
         )
 
+    def is_unsettled(self, key: bytes, begun: int) -> bool:
+        """Whether something was put there without being acknowledged before a step."""
+        return any(
+            write.key == key
+            and write.value != ABSENT
+            and not (write.succeeded and write.happened_before(begun))
+            for write in self.writes
+        )
+
     def check_read(
         self, what: str, contents: dict[bytes, str], keys: Iterable[bytes], begun: int, ended: int
     ) -> None:

@@ -587,6 +587,32 @@ class StoreConformance:
 
         in_threads([lambda: churn(1), lambda: churn(2), look])
 
+    def test_get_many_never_reads_a_later_key_first(self, store: Store, partition: bytes) -> None:
+        """Of a writer's two keys, the one that it writes last is read first: never ahead."""
+        pair = [(partition, b"last"), (partition, b"first")]
+        store.set(partition, b"first", b"0")
+        store.set(partition, b"last", b"0")
+        stop = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                store.set(partition, b"first", b"%d" % number)
+                store.set(partition, b"last", b"%d" % number)
+
+        def look() -> None:
+            try:
+                for _ in range(300):
+                    last, first = store.get_many(pair)
+                    assert last is not None
+                    assert first is not None
+                    assert int(last.value) <= int(first.value)
+            finally:
+                stop.set()
+
+        in_threads([write, look])
+
     def test_agrees_with_a_sorted_dict(self, store: Store, partition: bytes) -> None:
         class Machine(StoreMachine):
             def __init__(self) -> None:

@@ -15,8 +15,20 @@ from lakebed.catalog.errors import (
     PartTooSmall,
 )
 from lakebed.catalog.keys import MULTIPART_PARTS, MULTIPARTS
-from lakebed.catalog.multipart_records import MultipartID, MultipartRecords, NamedPart, Target
-from lakebed.graveler.errors import BranchNotFound, EntryNotFound, PreconditionFailed, Protected
+from lakebed.catalog.multipart_records import (
+    MultipartID,
+    MultipartRecords,
+    NamedPart,
+    Target,
+    UploadRecord,
+)
+from lakebed.graveler.errors import (
+    BranchNotFound,
+    EntryNotFound,
+    PreconditionFailed,
+    Protected,
+    Stale,
+)
 from lakebed.graveler.model import BranchID
 from lakebed.graveler.staging.writer import if_absent
 from lakebed.kv.records import Records
@@ -143,6 +155,46 @@ def test_a_repeat_goes_on_from_wherever_the_first_request_died(
     assert lake.text("main", PATH) == (FIRST + LAST).decode()
     assert lake.catalog.completions.complete(target, named) == stats
     assert len(lake.stored()) == 1
+
+
+def test_a_decision_that_is_taken_back_is_not_acknowledged(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another request found its parts gone, and opens the upload again at the last moment."""
+    target = begin(lake)
+    named = send_all(lake, target)
+    note_staged = MultipartRecords.note_staged
+
+    def too_late(self: MultipartRecords, decided: UploadRecord) -> bool:
+        self.take_back(decided)
+        return note_staged(self, decided)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MultipartRecords, "note_staged", too_late)
+        with pytest.raises(PartMissing, match="meanwhile"):
+            lake.catalog.completions.complete(target, named)
+    # What was joined then may be of other parts than those that are named now.
+    with pytest.raises(MultipartNotFound):
+        lake.catalog.completions.complete(target, named)
+
+
+def test_an_upload_that_is_dropped_meanwhile_is_not_acknowledged(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing protects its object any more, and garbage collection may have seen that."""
+    target = begin(lake)
+    named = send_all(lake, target)
+    stands = MultipartRecords.stands
+
+    def dropped(self: MultipartRecords, decided: UploadRecord) -> bool:
+        if lake.catalog.objects.exists(REPOSITORY, "main", PATH):
+            self.drop(decided)
+        return stands(self, decided)
+
+    monkeypatch.setattr(MultipartRecords, "stands", dropped)
+    with pytest.raises(Stale):
+        lake.catalog.completions.complete(target, named)
+    assert not lake.catalog.objects.exists(REPOSITORY, "main", PATH)
 
 
 def test_a_storage_that_does_not_answer_leaves_an_upload_to_be_completed(

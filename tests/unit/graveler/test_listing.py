@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from lakebed.block import MemorySettings, open_block
 from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table
-from lakebed.graveler.committed import Breaks, Committed, CommonPrefix, Query
+from lakebed.graveler.committed import Breaks, Committed, CommonPrefix, Page, Query
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import StagingToken
 from lakebed.graveler.staging.changes import changes_table
-from lakebed.graveler.staging.listing import list_changes, list_entries
+from lakebed.graveler.staging.listing import Noting, list_changes, list_entries
 from lakebed.graveler.staging.values import TOMBSTONE, encode
 from lakebed.kv import CorruptRecord, Store, Version
 from lakebed.kv import Entry as Record
@@ -54,15 +54,18 @@ class Staged:
                 self.store.set(token.encode(), STAGED_PREFIX + key, value)
                 self.visible.pop(key, None)
                 if new is not None:
-                    # A commit would keep the committed entry of the same content; so do listings.
-                    before = self.base.get(key)
-                    same = before is not None and before.identity == new.identity
-                    self.visible[key] = before if same and before is not None else new
+                    self.visible[key] = new
 
-    def entries(self, query: Query) -> list[Entry | CommonPrefix]:
+    def page(self, query: Query, *, noted_min: int = 10_000) -> Page[Entry]:
+        noting = Noting(0, noted_min)
+        return list_entries(
+            self.store, TOKENS, self.committed, self.metarange_id, query, noting=noting
+        )
+
+    def entries(self, query: Query, *, noted_min: int = 10_000) -> list[Entry | CommonPrefix]:
         items: list[Entry | CommonPrefix] = []
         while True:
-            page = list_entries(self.store, TOKENS, self.committed, self.metarange_id, query)
+            page = self.page(query, noted_min=noted_min)
             items += page.items
             if not page.has_more:
                 return items
@@ -100,6 +103,33 @@ def test_listings_agree_with_a_plain_model(
     lake = Staged(committed, new, old)
     query = Query(prefix, after, delimiter, amount)
     assert lake.entries(query) == folded(lake.visible, query)
+
+
+queries = st.builds(
+    Query,
+    prefix=st.sampled_from([b"", b"a", b"a/", b"\xff"]),
+    after=st.just(b"") | paths,
+    delimiter=st.sampled_from([b"", b"/"]),
+    amount=st.integers(1, 3),
+)
+
+
+@given(
+    committed=st.dictionaries(paths, st.sampled_from(["x", "y"]), max_size=30),
+    kept=st.sets(paths, max_size=2),
+    new=staged,
+    listed=st.lists(queries, min_size=2, max_size=4),
+)
+def test_listings_agree_with_the_model_by_what_others_noted(
+    committed: dict[bytes, str],
+    kept: set[bytes],
+    new: dict[bytes, str | None],
+    listed: list[Query],
+) -> None:
+    gone: dict[bytes, str | None] = dict.fromkeys(committed.keys() - kept)
+    lake = Staged(committed, new, gone)
+    for query in [*listed, *listed]:
+        assert lake.entries(query, noted_min=1) == folded(lake.visible, query)
 
 
 @given(
@@ -174,7 +204,7 @@ def test_a_directory_costs_its_subdirectories(where: str) -> None:
 def test_a_page_reads_one_record_more_than_it_returns() -> None:
     lake = Staged({}, {}, {b"%05d" % number: "x" for number in range(3000)})
     reads = Reads(lake)
-    page = list_entries(lake.store, TOKENS, lake.committed, lake.metarange_id, Query(amount=1000))
+    page = lake.page(Query(amount=1000))
     assert len(page.items) == 1000
     assert page.has_more
     assert reads.records == 1001
@@ -198,3 +228,14 @@ def test_a_prefix_that_begins_with_tombstones_is_found_by_what_is_left() -> None
     items = lake.entries(Query(delimiter=b"/"))
     assert [item.key for item in items] == [b"a/", b"b"]
     assert reads.records < 300
+
+
+def test_a_run_of_tombstones_is_gone_through_once() -> None:
+    keys = [b"a/%05d" % number for number in range(3000)]
+    lake = Staged(dict.fromkeys([*keys, b"b"], "x"), dict.fromkeys(keys), {})
+    lake.entries(Query(delimiter=b"/"), noted_min=200)
+    reads = Reads(lake)
+    for query in (Query(delimiter=b"/"), Query(), Query(prefix=b"a", delimiter=b"/")):
+        items = lake.entries(query, noted_min=200)
+        assert [item.key for item in items] == ([] if query.prefix else [b"b"])
+    assert reads.records < 3 * 1500

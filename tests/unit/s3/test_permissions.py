@@ -67,6 +67,13 @@ CASES: dict[Operation, tuple[str, str, bytes, dict[str, str], list[Need]]] = {
     Operation.PUT_OBJECT: ("PUT", KEY, b"new", {}, [WRITE]),
     Operation.COPY_OBJECT: ("PUT", KEY, b"", SOURCE, [READ, WRITE]),
     Operation.DELETE_OBJECT: ("DELETE", KEY, b"", {}, [(Action.DELETE_OBJECT, OBJECT_ARN)]),
+    Operation.GET_OBJECT_ATTRIBUTES: (
+        "GET",
+        f"{KEY}?attributes",
+        b"",
+        {"x-amz-object-attributes": "ETag"},
+        [READ],
+    ),
     Operation.GET_OBJECT_TAGGING: ("GET", f"{KEY}?tagging", b"", {}, [READ]),
     Operation.GET_OBJECT_ACL: ("GET", f"{KEY}?acl", b"", {}, [READ]),
     Operation.CREATE_MULTIPART_UPLOAD: ("POST", f"{KEY}?uploads", b"", {}, [WRITE]),

@@ -47,6 +47,12 @@ def plain(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
     return [b"12", b"345"]
 
 
+@pytest.fixture(autouse=True)
+def outside_of_requests() -> None:
+    """No request is under way, also where a test before left an answer half read."""
+    logs.unbind_trace()
+
+
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """The log, as JSON."""

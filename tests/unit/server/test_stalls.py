@@ -1,5 +1,5 @@
 from lakebed.server.logs import Trace
-from lakebed.server.stalls import Connection, stalled
+from lakebed.server.stalls import Connection, Untaken, stalled
 
 
 def trace(*, begun: float, received_at: float, waits: bool, peer: str = "a") -> Trace:
@@ -49,3 +49,38 @@ def test_a_long_upload_that_goes_on_does_not_protect_those_that_stopped() -> Non
     going_on = trace(begun=1, received_at=NOW, waits=True)
     its_own = Connection("a", 899.9)
     assert closed([STOPPED, going_on], its_own, Connection("a", NOW)) == [its_own]
+
+
+def untaken(cookie: bytes, *, acknowledged: int, queued: int) -> Connection:
+    return Connection("a", 0.0, cookie=cookie, acknowledged=acknowledged, queued=queued)
+
+
+def test_an_answer_that_nobody_takes_is_cut_off_when_a_stall_has_passed() -> None:
+    answer = untaken(b"1", acknowledged=5, queued=100)
+    known = Untaken()
+    known.look([answer], 0.0)
+    assert known.stalled([answer], before=0.0) == []
+    known.look([answer], 4.0)
+    assert known.stalled([answer], before=0.1) == [answer]
+
+
+def test_an_answer_of_which_something_is_taken_goes_on() -> None:
+    known = Untaken()
+    known.look([untaken(b"1", acknowledged=5, queued=100)], 0.0)
+    moved = untaken(b"1", acknowledged=6, queued=100)
+    known.look([moved], 4.0)
+    assert known.stalled([moved], before=0.1) == []
+    known.look([moved], 8.0)
+    assert known.stalled([moved], before=4.1) == [moved]
+
+
+def test_a_connection_with_nothing_to_take_has_not_stopped() -> None:
+    known = Untaken()
+    idle = untaken(b"1", acknowledged=5, queued=0)
+    known.look([untaken(b"1", acknowledged=5, queued=1)], 0.0)
+    known.look([idle], 4.0)
+    assert known.stalled([idle], before=10.0) == []
+    # It waits from now on, not since it waited last.
+    again = untaken(b"1", acknowledged=5, queued=1)
+    known.look([again], 9.0)
+    assert known.stalled([again], before=8.0) == []

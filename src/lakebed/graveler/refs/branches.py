@@ -5,7 +5,7 @@ from typing import Final
 
 from lakebed.graveler.errors import BranchNotFound, NotUnique
 from lakebed.graveler.ids import new_staging_token, new_unique_id
-from lakebed.graveler.keys import BRANCHES, DROPPED_PARTITION
+from lakebed.graveler.keys import BRANCHES, DROPPED_PARTITION, EMPTIED
 from lakebed.graveler.model import (
     Branch,
     BranchID,
@@ -31,6 +31,9 @@ class Branches:
         self._store = store
         self._runtime = runtime
         self._reads: SharedReads[tuple[bytes, BranchID], Branch] = SharedReads(runtime, self._read)
+        self._second_reads: SharedReads[
+            tuple[bytes, BranchID, StagingToken], tuple[Branch, bool]
+        ] = SharedReads(runtime, self._read_after_put)
         self._cache: dict[tuple[bytes, BranchID], tuple[Branch, float]] = {}
 
     def get(self, repository: Repository, branch: BranchID) -> Branch:
@@ -40,6 +43,16 @@ class Branches:
             BranchNotFound: There is none.
         """
         return self._reads.get((repository.partition, branch))
+
+    def get_after_put(
+        self, repository: Repository, branch: BranchID, token: StagingToken
+    ) -> tuple[Branch, bool]:
+        """Return a branch as `get` does, and whether a note of listings lies at a token.
+
+        Raises:
+            BranchNotFound: There is none.
+        """
+        return self._second_reads.get((repository.partition, branch, token))
 
     def get_cached(self, repository: Repository, branch: BranchID) -> Branch:
         """Return a branch as it was at most `CACHE_SECONDS` ago.
@@ -53,6 +66,14 @@ class Branches:
         if cached is not None and cached[1] > self._runtime.monotonic():
             return cached[0]
         return self.get(repository, branch)
+
+    def last_seen(self, repository: Repository, branch: BranchID) -> Branch | None:
+        """Return a branch as this process last read it, however long ago.
+
+        Only for callers that find out whether it still has that version.
+        """
+        cached = self._cache.get((repository.partition, branch))
+        return None if cached is None else cached[0]
 
     def list(
         self, repository: Repository, *, prefix: str = "", after: str = ""
@@ -168,7 +189,20 @@ class Branches:
 
     def _read(self, key: tuple[bytes, BranchID]) -> Branch:
         partition, branch = key
-        record = self._records(partition).find(branch.encode())
+        return self._remember(partition, branch, self._records(partition).find(branch.encode()))
+
+    def _read_after_put(self, key: tuple[bytes, BranchID, StagingToken]) -> tuple[Branch, bool]:
+        partition, branch, token = key
+        found, note = self._store.get_many(
+            [(partition, BRANCHES.prefix + branch.encode()), (token.encode(), EMPTIED.prefix)]
+        )
+        record = None if found is None else self._records(partition).decode(found)
+        return self._remember(partition, branch, record), note is not None
+
+    def _remember(
+        self, partition: bytes, branch: BranchID, record: Record[pb.Branch] | None
+    ) -> Branch:
+        key = (partition, branch)
         if record is None:
             self._cache.pop(key, None)
             raise BranchNotFound(branch)

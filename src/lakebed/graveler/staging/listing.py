@@ -1,11 +1,12 @@
 """Pages of a branch: what is staged laid over what is committed, a window of keys at a time.
 
-A window holds some staged changes and the committed entries of the same stretch of keys, merged as
-a commit would merge them. Pages are filled from windows just as they are
-from ranges (`fill_page`): with a delimiter, a common prefix is found with its first key and the
+A window holds some staged changes and the committed entries of the same stretch of keys, merged so
+that each key shows what a read of it would. Pages are filled from windows just as they are from
+ranges (`fill_page`): with a delimiter, a common prefix is found with its first key and the
 rest of it is jumped over, in staging and in ranges alike. A run of tombstones costs one scan over
 it, in windows that grow; if it lies below a common prefix, no more than a look further on, unless
-nearly all of the prefix is deleted.
+nearly all of the prefix is deleted. Of a long run a note is left, and the next listing jumps over
+it (`emptied`).
 """
 
 from bisect import bisect_left
@@ -26,6 +27,7 @@ from lakebed.graveler.errors import EntryNotFound
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import StagingToken
 from lakebed.graveler.staging.changes import StagedChanges, changes_table
+from lakebed.graveler.staging.emptied import Emptied, Search, Stretch
 from lakebed.graveler.staging.values import TOMBSTONE, decode
 from lakebed.kv import Entry as Record
 from lakebed.kv import Store
@@ -35,15 +37,28 @@ _LARGEST_WINDOW: Final = 25_000
 _PROBES: Final = 32
 
 
+@dataclass(frozen=True, slots=True)
+class Noting:
+    """When a listing takes place, and of what it leaves a note for others."""
+
+    now_us: int
+    tombstones_min: int
+    """Of runs of so many tombstones."""
+
+
 def list_entries(
     store: Store,
     tokens: Sequence[StagingToken],
     committed: Committed,
     metarange_id: MetaRangeID,
     query: Query,
+    *,
+    noting: Noting,
 ) -> Page[Entry]:
     """Return a page of what tokens, newest first, make of a metarange."""
-    return fill_page(_MergedWindows(store, tokens, committed, metarange_id, query), query)
+    notes = Emptied(store, tokens, metarange_id, now_us=noting.now_us)
+    emptied = _EmptyRuns(notes, query, noting.tombstones_min)
+    return fill_page(_MergedWindows(store, tokens, committed, metarange_id, query, emptied), query)
 
 
 def list_changes(
@@ -99,6 +114,10 @@ class _StagedWindows:
             held = self._held = self._read(start)
         return held.between(start, held.end)
 
+    def forget(self) -> None:
+        """Have what follows read from the store, even what was read already."""
+        self._held = None
+
     def _read(self, start: bytes) -> _Staged:
         changes = StagedChanges(
             self._store, self._tokens, start=start, prefix=self._prefix, limit=self._size
@@ -106,6 +125,66 @@ class _StagedWindows:
         records = list(islice(changes.rows(), self._size))
         keys = [record.key[len(STAGED_PREFIX) :] for record in records]
         return _Staged(keys, records, successor(keys[-1]) if len(keys) == self._size else None)
+
+
+class _EmptyRuns:
+    """Stretches in which nothing is left: those known from notes, and those to note."""
+
+    def __init__(self, notes: Emptied, query: Query, noted_min: int) -> None:
+        self._notes = notes
+        self._query = query
+        self._noted_min = noted_min
+        self._known: list[Stretch] | None = None
+        self._begin: bytes | None = None
+        self._hidden = 0
+        self._search: Search | None = None
+        self._seen_to = b""
+
+    def jump(self, place: bytes) -> bytes | None:
+        """Return the end of the stretch that a place lies in, if it is known to be empty."""
+        if self._known is None:
+            # Not before something was found empty: most listings never ask.
+            self._known = self._notes.stretches()
+        for stretch in self._known:
+            if place in stretch:
+                return stretch.end
+        return place
+
+    def add(self, start: bytes, place: bytes, hidden: int) -> bool:
+        """Nothing is left from a start to a place; whether what follows must be read anew."""
+        self._begin = start if self._begin is None else self._begin
+        self._hidden += hidden
+        self._seen_to = place
+        goes_on = self._search is not None and place not in self._search.stretch
+        if self._search is not None and goes_on:
+            self._note(self._search.stretch.end)
+        if self._search is not None or (self._hidden < self._noted_min and not goes_on):
+            return False
+        self._search = self._notes.seek(Stretch(place, self._bound(place)))
+        self._hidden = 0  # not again at once, if that did not work
+        return self._search is not None
+
+    def _bound(self, place: bytes) -> bytes | None:
+        """How far to seek: a run in one directory may end there, and writers be busy behind it."""
+        common = self._query.folded(place)
+        assert self._begin is not None
+        if common is not None and common == self._query.folded(self._begin):
+            return prefix_end(common)
+        return prefix_end(self._query.prefix)
+
+    def stop(self) -> None:
+        """Something is left behind the last place."""
+        self.end(self._seen_to)
+
+    def end(self, end: bytes | None) -> None:
+        """The run goes up to some key; None: to the last."""
+        self._note(end)
+        self._begin, self._hidden = None, 0
+
+    def _note(self, end: bytes | None) -> None:
+        search, self._search = self._search, None
+        if search is not None and (end is None or end > search.stretch.start):
+            self._notes.found(search, end)
 
 
 class _MergedWindows:
@@ -118,7 +197,9 @@ class _MergedWindows:
         committed: Committed,
         metarange_id: MetaRangeID,
         query: Query,
+        emptied: _EmptyRuns,
     ) -> None:
+        self._emptied = emptied
         self._staged = _StagedWindows(store, tokens, query)
         self._committed = committed
         self._metarange_id = metarange_id
@@ -136,19 +217,36 @@ class _MergedWindows:
         """
         while True:
             if self._block is not None and self._block.keys and self._block.keys[-1] >= key:
+                self._emptied.stop()
                 return self._block
             if self._end is None:
                 return None
             start = max(key, self._end)
-            self._block, self._end = self._window(start)
-            if not self._block.keys and self._end is not None:
-                self._block = self._probe(self._end)
+            self._block, self._end, hidden = self._window(start)
+            if self._block.keys:
+                continue
+            if self._end is None:
+                self._emptied.end(prefix_end(self._query.prefix))
+            else:
+                self._pass_over(start, self._end, hidden)
+
+    def _pass_over(self, start: bytes, end: bytes, hidden: int) -> None:
+        """Go on behind a window that is empty."""
+        place = self._emptied.jump(end)
+        if place != end:
+            # What a note says may have changed since it was read: it is no part of another.
+            self._emptied.stop()
+            self._end = place
+            return
+        if self._emptied.add(start, end, hidden):
+            self._staged.forget()
+        self._block = self._probe(end)
 
     def _probe(self, start: bytes) -> Block[Entry] | None:
         """Look for an entry further on in a common prefix that begins with tombstones.
 
         Those that ranges end with are known, and to ask for them in staging is one call. If one is
-        not staged, the prefix is there, and the tombstones before it need not be gone through.
+        not deleted, the prefix is there, and the tombstones before it need not be gone through.
         """
         common = self._query.folded(start)
         if common is None or common == self._probed:
@@ -161,12 +259,16 @@ class _MergedWindows:
         found = iter(self._store.get_many(wanted) if wanted else [])
         for key in keys:
             staged = list(islice(found, len(self._tokens)))
-            if not any(staged):
+            newest = next((record for record in staged if record is not None), None)
+            if newest is None:
                 entry = self._committed.get(self._metarange_id, key)
                 return _MergedBlock(entries_table([entry]), _Staged([], [], None))
+            if newest.value != TOMBSTONE:
+                return _MergedBlock(ENTRY_SCHEMA.empty_table(), _Staged([key], [newest], None))
         return None
 
-    def _window(self, start: bytes) -> tuple[Block[Entry], bytes | None]:
+    def _window(self, start: bytes) -> tuple[Block[Entry], bytes | None, int]:
+        """Read what follows a key: the block, where it ends, and how many changes are in it."""
         staged = self._staged.take(start)
         end = staged.end
         base = next(
@@ -180,7 +282,8 @@ class _MergedWindows:
             committed_end = successor(keys[-1])
             end = committed_end if end is None else min(end, committed_end)
             base = base.slice(0, keys.find(end))
-        return _MergedBlock(base, staged.between(start, end)), end
+        staged = staged.between(start, end)
+        return _MergedBlock(base, staged), end, len(staged.keys)
 
 
 class _MergedBlock:
@@ -209,12 +312,10 @@ class _MergedBlock:
 
     def _item(self, key: bytes, committed: Entry | None) -> Entry:
         value = self._puts.get(key)
-        staged = None if value is None else decode(key, value)
-        # As a commit would: a put with the identity of the entry that is there keeps that entry.
-        if staged is not None and (committed is None or committed.identity != staged.identity):
-            return staged
-        assert committed is not None, "a key is staged or committed"
-        return committed
+        # As a read of the key: what is staged, even if a commit would find it to change nothing.
+        entry = committed if value is None else decode(key, value)
+        assert entry is not None, "a key is staged or committed"
+        return entry
 
 
 def _visible(committed: pa.Array, staged: list[bytes], puts: list[bytes]) -> pa.Array:

@@ -8,6 +8,7 @@ longer than half of it begins again.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from lakebed.block import Namespace
@@ -19,7 +20,7 @@ from lakebed.graveler.model import Branch, BranchID, CommitID, Repository
 from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.refs.commits import Commits
 from lakebed.graveler.settings import EngineSettings
-from lakebed.graveler.staging.listing import list_changes, list_entries
+from lakebed.graveler.staging.listing import Noting, list_changes, list_entries
 from lakebed.graveler.staging.values import decode
 from lakebed.kv import Entry as Record
 from lakebed.kv import Store
@@ -48,6 +49,7 @@ class Reader:
         self._committed_in = committed_in
         self._runtime = runtime
         self._patience = settings.grace_seconds / 2
+        self._noted_min = settings.noted_tombstones_min
 
     def get(
         self, repository: Repository, branch: BranchID, key: bytes, *, record: Branch | None = None
@@ -88,7 +90,9 @@ class Reader:
         Raises:
             BranchNotFound: There is no such branch.
         """
-        return self._page(repository, branch, query, list_entries, record)
+        noting = Noting(int(self._runtime.now() * 1e6), self._noted_min)
+        list_page = partial(list_entries, noting=noting)
+        return self._page(repository, branch, query, list_page, record)
 
     def list_changes(
         self, repository: Repository, branch: BranchID, query: Query

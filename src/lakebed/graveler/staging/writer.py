@@ -7,6 +7,8 @@ is not, a committer may have scanned the old token before the write arrived; so 
 the token of the record just read. What was written under the old token stays: deleting it could
 delete another's acknowledged write.
 
+A put also takes back what listings noted about its key, before it is acknowledged (`emptied`).
+
 **Conditional write.** Read the branch, evaluate the condition over its tokens and its commit, write
 by compare-and-swap on the staged key, read the branch again. Only if the *whole* record is the same
 before and after did the condition hold when the write took effect. A new head alone can change the
@@ -32,6 +34,7 @@ from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import Branch, BranchID, Repository
 from lakebed.graveler.refs.branches import Branches
 from lakebed.graveler.settings import EngineSettings
+from lakebed.graveler.staging import emptied
 from lakebed.graveler.staging.reader import Reader
 from lakebed.graveler.staging.trail import Trail
 from lakebed.graveler.staging.values import TOMBSTONE, decode, encode
@@ -116,7 +119,7 @@ class Writer:
             predicate: Predicate = ABSENT if found is None else found.predicate
             value, version = trail.prepare(current.staging_token, found)
             written = self._swap(current, entry.key, value, predicate, version)
-            after = self._branches.get(repository, branch)
+            after = self._look_again(repository, current, entry.key)
             _check_fresh(trail, is_fresh)
             if written and after.staging_token == current.staging_token:
                 return
@@ -153,7 +156,7 @@ class Writer:
                 raise PreconditionFailed(entry.key, found)
             value, version = trail.prepare(before.staging_token, seen.record)
             written = self._swap(before, entry.key, value, seen.predicate, version)
-            after = self._branches.get(repository, branch)
+            after = self._look_again(repository, before, entry.key)
             _check_fresh(trail, is_fresh)
             if written and after.version == before.version:
                 return
@@ -169,11 +172,22 @@ class Writer:
             except OutcomeUnknown as error:
                 # Writing the same again does no harm: the write was not acknowledged yet.
                 unknown = error
-            after = self._branches.get(repository, branch)
+            if value == TOMBSTONE:
+                after = self._branches.get(repository, branch)
+            else:
+                after = self._look_again(repository, current, key)
             if unknown is None and after.staging_token == current.staging_token:
                 return
             current = after
         raise unknown or TooManyTries(f"the write of {key!r}", self._tries)
+
+    def _look_again(self, repository: Repository, before: Branch, key: bytes) -> Branch:
+        """Read a branch after a put; whatever listings noted about the key is taken out."""
+        token = before.staging_token
+        after, has_note = self._branches.get_after_put(repository, before.id, token)
+        if has_note:
+            emptied.fill(self._store, token, [key], tries=self._tries)
+        return after
 
     def _swap(
         self,

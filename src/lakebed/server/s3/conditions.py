@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from lakebed.catalog.model import ObjectStats
 from lakebed.formats import Entry
-from lakebed.server.conditions import matches
+from lakebed.server.conditions import etag, matches
 
 
 class Verdict(Enum):
@@ -36,6 +36,13 @@ def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> Ve
     elif (since := _time(header("If-Modified-Since"))) is not None and modified <= since:
         return Verdict.NOT_MODIFIED
     return Verdict.GO_ON
+
+
+def is_unchanged(stats: ObjectStats, mark: str) -> bool:
+    """Whether an object is still the one that an ``If-Range`` header tells of, by ETag or time."""
+    if mark.startswith('"'):
+        return mark == etag(stats.checksum)
+    return _time(mark) == stats.mtime.replace(microsecond=0)
 
 
 def _time(text: str | None) -> datetime | None:

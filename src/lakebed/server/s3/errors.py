@@ -4,6 +4,7 @@ LakebedError
 └── S3Error     one of the codes of `ErrorCode`, with a message for people
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from http import HTTPStatus
 from typing import ClassVar
@@ -92,6 +93,11 @@ class ErrorCode(Enum):
         "InvalidPart",
         HTTPStatus.BAD_REQUEST,
         "a part named was not uploaded, or has another ETag",
+    )
+    INVALID_PART_NUMBER = (
+        "InvalidPartNumber",
+        HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+        "the object has no such part",
     )
     INVALID_PART_ORDER = (
         "InvalidPartOrder",
@@ -211,9 +217,17 @@ class S3Error(LakebedError):
 
     kind: ClassVar[str] = "s3"
 
-    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Refuse a request; `headers` go with the answer."""
         super().__init__(message or code.message)
         self.code = code
+        self.headers = headers or {}
 
 
 def error_body(error: S3Error, *, resource: str, request_id: str) -> bytes:

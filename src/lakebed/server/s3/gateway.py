@@ -69,7 +69,7 @@ def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> Reply:
     told = as_s3_error(error)
     if told.code is ErrorCode.INTERNAL_ERROR:
         _LOGGER.error("an operation failed", exc_info=error)
-    headers = {"Content-Type": XML_TYPE}
+    headers = {"Content-Type": XML_TYPE, **told.headers}
     if "HTTP_EXPECT" in environ:
         # The client waits to be asked for the body. Refused instead, it does not send it, and the
         # server would take the next request for it.

@@ -1,10 +1,13 @@
-"""The user's metadata of objects, between headers and entries.
+"""The metadata of objects, between headers and entries: the user's own, and headers of HTTP.
 
 A header ``x-amz-meta-<name>`` is kept as ``X-Amz-Meta-<name>``, the name in lower case, as clients
 of the REST API know it. Metadata that came by the REST API has plain names; it is shown too.
 
 Headers carry bytes, metadata are texts. What is not ASCII comes back as an encoded word (RFC 2047),
 as S3 sends it; what has no form as a header is counted in ``x-amz-missing-meta``.
+
+Headers like ``Content-Encoding`` come with the object and go with it; see
+`lakebed.catalog.properties`.
 """
 
 import re
@@ -12,26 +15,44 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Final
 
+from lakebed.catalog.properties import HEADERS, for_headers
 from lakebed.server.s3.call import Call
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
 METADATA_BYTES_MAX: Final = 2048
 _HEADER_PREFIX: Final = "x-amz-meta-"
 _KEPT_PREFIX: Final = "X-Amz-Meta-"
+_CHUNKED: Final = "aws-chunked"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
-def user_metadata(call: Call) -> dict[str, str]:
-    """Return the metadata that a request brings along.
+def metadata_of(call: Call) -> dict[str, str]:
+    """Return the metadata that a request brings along: the user's, and headers that are kept.
 
     Raises:
         S3Error: `METADATA_TOO_LARGE`.
     """
+    return _user_metadata(call) | for_headers(_kept_headers(call))
+
+
+def _user_metadata(call: Call) -> dict[str, str]:
     found = {name: _text(value) for name, value in call.headers(_HEADER_PREFIX)}
     size = sum(len(name) + len(value.encode()) for name, value in found.items())
     if size > METADATA_BYTES_MAX:
         raise S3Error(ErrorCode.METADATA_TOO_LARGE)
     return {_KEPT_PREFIX + name: value for name, value in found.items()}
+
+
+def _kept_headers(call: Call) -> dict[str, str]:
+    found = {name: _text(value) for name in HEADERS if (value := call.header(name))}
+    encoding = found.pop("Content-Encoding", "")
+    # How the body came over the wire is not how the object is encoded.
+    codings = [coding.strip() for coding in encoding.split(",")]
+    if left := ",".join(coding for coding in codings if coding not in {"", _CHUNKED}):
+        found["Content-Encoding"] = left
+    if sum(len(value.encode()) for value in found.values()) > METADATA_BYTES_MAX:
+        raise S3Error(ErrorCode.METADATA_TOO_LARGE)
+    return found
 
 
 def metadata_headers(metadata: Mapping[str, str]) -> dict[str, str]:

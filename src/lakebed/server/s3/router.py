@@ -37,6 +37,7 @@ class Operation(Enum):
     PUT_OBJECT = auto()
     COPY_OBJECT = auto()
     DELETE_OBJECT = auto()
+    GET_OBJECT_ATTRIBUTES = auto()
     GET_OBJECT_TAGGING = auto()
     GET_OBJECT_ACL = auto()
 
@@ -80,6 +81,7 @@ _OBJECT: Final[Mapping[tuple[str, str], Operation]] = {
     ("DELETE", "uploadId"): Operation.ABORT_MULTIPART_UPLOAD,
     ("GET", ""): Operation.GET_OBJECT,
     ("GET", "acl"): Operation.GET_OBJECT_ACL,
+    ("GET", "attributes"): Operation.GET_OBJECT_ATTRIBUTES,
     ("GET", "tagging"): Operation.GET_OBJECT_TAGGING,
     ("GET", "uploadId"): Operation.LIST_PARTS,
     ("HEAD", ""): Operation.HEAD_OBJECT,
@@ -115,7 +117,6 @@ _UNKNOWN: Final = frozenset(
     {
         "accelerate",
         "analytics",
-        "attributes",
         "intelligent-tiering",
         "inventory",
         "legal-hold",

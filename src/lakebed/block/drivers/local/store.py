@@ -64,7 +64,7 @@ from lakebed.block.drivers.local.places import (
 )
 from lakebed.block.drivers.local.tree import Folder, Tree, refuse_link
 from lakebed.block.drivers.local.uploads import Uploads, copy_bytes
-from lakebed.block.drivers.local.walk import walk
+from lakebed.block.drivers.local.walk import scan, walk
 from lakebed.block.errors import (
     AlreadyExists,
     InvalidAddress,
@@ -217,6 +217,21 @@ class LocalBlockStore(BlockStore):
                     rows = []
             if rows:
                 yield list_batch(rows)
+
+    def list_folders(self, namespace: Namespace) -> Iterator[str]:
+        self._check_open()
+        names = folder_of(self._root, namespace)
+        with explained(namespace):
+            try:
+                self._tree.enter(names)
+                found = scan(self._tree.path(names))
+            except (FileNotFoundError, NotADirectoryError):
+                return
+        for name in sorted(name for name in found if name.endswith(b"/")):
+            try:
+                yield name.decode().removesuffix("/")
+            except UnicodeDecodeError:
+                continue  # no address spells it; it was not written here
 
     # Small metadata files
 

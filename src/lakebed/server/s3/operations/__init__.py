@@ -14,6 +14,7 @@ from lakebed.server.s3.operations import (
     delete_object,
     delete_objects,
     get_object,
+    get_object_attributes,
     head_bucket,
     list_buckets,
     list_multipart_uploads,
@@ -53,6 +54,9 @@ OPERATIONS: Final[Mapping[Operation, Handler]] = {
     Operation.PUT_OBJECT: Handler("s3:PutObject", put_object.handle, is_transfer=True),
     Operation.COPY_OBJECT: Handler("s3:CopyObject", copy_object.handle, is_transfer=True),
     Operation.DELETE_OBJECT: Handler("s3:DeleteObject", delete_object.handle),
+    Operation.GET_OBJECT_ATTRIBUTES: Handler(
+        "s3:GetObjectAttributes", get_object_attributes.handle
+    ),
     Operation.GET_OBJECT_TAGGING: Handler("s3:GetObjectTagging", probes.object_tagging),
     Operation.GET_OBJECT_ACL: Handler("s3:GetObjectAcl", probes.object_acl),
     Operation.CREATE_MULTIPART_UPLOAD: Handler(

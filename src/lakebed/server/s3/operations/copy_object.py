@@ -7,7 +7,7 @@ from lakebed.server.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.copy_source import copy_source, source_condition
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.metadata import user_metadata
+from lakebed.server.s3.metadata import metadata_of
 from lakebed.server.s3.xml_writer import document, element, timestamp
 
 
@@ -27,7 +27,7 @@ def handle(call: Call) -> Reply:
         source_path=source.path,
         source_condition=source_condition(call),
         content_type=call.header("Content-Type") if replaces else None,
-        metadata=user_metadata(call) if replaces else None,
+        metadata=metadata_of(call) if replaces else None,
         condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
     )
     return xml(

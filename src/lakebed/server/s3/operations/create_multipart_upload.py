@@ -4,7 +4,7 @@ from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.graveler.model import BranchID
 from lakebed.server.s3.call import Call, Reply, xml
-from lakebed.server.s3.metadata import user_metadata
+from lakebed.server.s3.metadata import metadata_of
 from lakebed.server.s3.xml_writer import document, element
 
 
@@ -17,7 +17,7 @@ def handle(call: Call) -> Reply:
         BranchID(branch),
         path,
         content_type=call.header("Content-Type") or DEFAULT_CONTENT_TYPE,
-        metadata=user_metadata(call),
+        metadata=metadata_of(call),
     )
     return xml(
         document(

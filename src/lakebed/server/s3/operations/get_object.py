@@ -5,15 +5,17 @@ from http import HTTPStatus
 from typing import Final
 
 from lakebed.auth import Action
-from lakebed.block import ByteRange
+from lakebed.block import Between, ByteRange, RangeNotSatisfiable
 from lakebed.block.ranges import resolve
 from lakebed.catalog.model import ObjectStats
+from lakebed.catalog.properties import PartRange, headers_of, parts_of
 from lakebed.graveler.errors import EntryNotFound
 from lakebed.server.conditions import etag, requested_range
 from lakebed.server.s3.call import Call, Reply
-from lakebed.server.s3.conditions import Verdict, judge
+from lakebed.server.s3.conditions import Verdict, is_unchanged, judge
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
+from lakebed.server.s3.operations.upload_part import part_number
 
 _OVERRIDES: Final = {
     "response-cache-control": "Cache-Control",
@@ -28,7 +30,7 @@ _OVERRIDES: Final = {
 
 def handle(call: Call) -> Reply:
     """Answer a GetObject."""
-    stats = _find(call)
+    stats = find(call)
     reply, wanted = _head(call, stats)
     if reply.status is HTTPStatus.NOT_MODIFIED:
         return reply
@@ -38,18 +40,21 @@ def handle(call: Call) -> Reply:
 
 def handle_head(call: Call) -> Reply:
     """Answer a HeadObject."""
-    return _head(call, _find(call))[0]
+    return _head(call, find(call))[0]
 
 
-def _find(call: Call) -> ObjectStats:
+def find(call: Call) -> ObjectStats:
+    """Return the object that a request asks for.
+
+    Raises:
+        Denied: The sender may not read it.
+        RepositoryNotFound, RefNotFound, InvalidRef, EntryNotFound: There is none.
+    """
     ref, path = call.place
     call.authorize_object(Action.READ_OBJECT, path)
     if not path:
         raise EntryNotFound(path)
-    stats = call.services.catalog.objects.stat(call.repository, ref, path)
-    if "partNumber" in call.route.query and "-" in stats.checksum:
-        raise S3Error(ErrorCode.NOT_IMPLEMENTED, "parts of finished objects cannot be told apart")
-    return stats
+    return call.services.catalog.objects.stat(call.repository, ref, path)
 
 
 def _head(call: Call, stats: ObjectStats) -> tuple[Reply, ByteRange | None]:
@@ -60,13 +65,48 @@ def _head(call: Call, stats: ObjectStats) -> tuple[Reply, ByteRange | None]:
     headers = _headers(call, stats)
     if verdict is Verdict.NOT_MODIFIED:
         return Reply(HTTPStatus.NOT_MODIFIED, headers), None
-    wanted = requested_range(call.header("Range"))
-    offset, length = resolve(wanted, stats.size)
+    if "partNumber" in call.route.query:
+        wanted = _part(call, stats, headers)
+    else:
+        wanted = _range(call, stats)
+    try:
+        offset, length = resolve(wanted, stats.size)
+    except RangeNotSatisfiable as error:
+        size = {"Content-Range": f"bytes */{stats.size}"}
+        raise S3Error(ErrorCode.INVALID_RANGE, str(error), headers=size) from error
     headers["Content-Length"] = str(length)
     if wanted is None:
         return Reply(HTTPStatus.OK, headers), None
     headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{stats.size}"
     return Reply(HTTPStatus.PARTIAL_CONTENT, headers), wanted
+
+
+def _range(call: Call, stats: ObjectStats) -> ByteRange | None:
+    """The bytes that the headers ask for; None: all of them."""
+    only_if = call.header("If-Range")
+    if only_if is not None and not is_unchanged(stats, only_if):
+        return None
+    return requested_range(call.header("Range"))
+
+
+def _part(call: Call, stats: ObjectStats, headers: dict[str, str]) -> ByteRange | None:
+    """The bytes of the part that is asked for; notes in the headers how many parts there are."""
+    if call.header("Range") is not None:
+        raise S3Error(ErrorCode.INVALID_REQUEST, "a request asks for a range or for a part")
+    number = part_number(call)
+    if not number:
+        raise S3Error(ErrorCode.INVALID_ARGUMENT, "parts are numbered from 1 on")
+    parts = parts_of(stats.reserved, stats.size)
+    if parts is not None:
+        headers["x-amz-mp-parts-count"] = str(len(parts))
+    elif "-" in stats.checksum:
+        raise S3Error(ErrorCode.NOT_IMPLEMENTED, "nothing is known of the parts of this object")
+    else:
+        parts = [PartRange(0, stats.size)]
+    if number > len(parts):
+        raise S3Error(ErrorCode.INVALID_PART_NUMBER)
+    part = parts[number - 1]
+    return Between(part.offset, part.offset + part.size) if part.size else None
 
 
 def _headers(call: Call, stats: ObjectStats) -> dict[str, str]:
@@ -75,6 +115,7 @@ def _headers(call: Call, stats: ObjectStats) -> dict[str, str]:
         "Content-Type": stats.content_type,
         "ETag": etag(stats.checksum),
         "Last-Modified": format_datetime(stats.mtime, usegmt=True),
+        **headers_of(stats.reserved),
         **metadata_headers(stats.metadata),
     }
     for parameter, name in _OVERRIDES.items():

@@ -8,7 +8,7 @@ from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.graveler.model import BranchID
 from lakebed.server.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply
-from lakebed.server.s3.metadata import user_metadata
+from lakebed.server.s3.metadata import metadata_of
 
 _MD5_OF_NOTHING: Final = md5(usedforsecurity=False).hexdigest()
 
@@ -26,7 +26,7 @@ def handle(call: Call) -> Reply:
         path,
         body,
         content_type=call.header("Content-Type") or DEFAULT_CONTENT_TYPE,
-        metadata=user_metadata(call),
+        metadata=metadata_of(call),
         condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
     )
     return Reply(headers={"ETag": etag(stored.checksum), **body.checksums})

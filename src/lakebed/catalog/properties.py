@@ -1,0 +1,108 @@
+"""What an entry tells of an object beside the user's metadata: headers, and how long its parts are.
+
+Clients of S3 set headers that go with the bytes wherever they are read (``Content-Encoding`` and
+others), and may ask for one part of an object that was uploaded in parts. Both are kept in the
+entry's metadata, under names that begin with `RESERVED`. So the files of commits need no columns
+that nearly every row leaves empty, and commits, merges, copies and dumps carry all of it along
+without knowing. `ObjectStats` tells them apart: its `metadata` are the user's own, so that no
+client sees names there that nobody set.
+
+Whoever can write metadata by the REST API can write these too. So what is read is checked, and what
+makes no sense is not there.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, groupby
+from typing import Final, NamedTuple
+
+from lakebed.block import PART_NUMBER_MAX
+
+RESERVED: Final = "::lakebed::"
+_HEADER: Final = f"{RESERVED}header::"
+_PARTS: Final = f"{RESERVED}parts"
+
+HEADERS: Final = (
+    "Cache-Control",
+    "Content-Disposition",
+    "Content-Encoding",
+    "Content-Language",
+    "Expires",
+)
+"""The headers that are kept. (The content type has a place of its own.)"""
+
+_NAMES: Final = {_HEADER + name.lower(): name for name in HEADERS}
+
+_PARTS_TEXT_MAX: Final = 1000
+"""An object with parts of so many different sizes that they do not fit tells nothing of them."""
+
+_RUNS: Final = re.compile(r"[0-9]{1,13}x[0-9]{1,5}(?:,[0-9]{1,13}x[0-9]{1,5})*", re.ASCII)
+
+
+class Split(NamedTuple):
+    """The metadata of an entry, told apart."""
+
+    user: Mapping[str, str]
+    reserved: Mapping[str, str]
+
+
+class PartRange(NamedTuple):
+    """Where a part of an object is."""
+
+    offset: int
+    size: int
+
+
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+def split(metadata: Mapping[str, str]) -> Split:
+    """Tell the user's metadata from what is reserved."""
+    if not any(name.startswith(RESERVED) for name in metadata):
+        return Split(metadata, _NOTHING)
+    reserved = {name: value for name, value in metadata.items() if name.startswith(RESERVED)}
+    user = {name: value for name, value in metadata.items() if name not in reserved}
+    return Split(user, reserved)
+
+
+def for_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the metadata that keep some of `HEADERS`."""
+    return {_HEADER + name.lower(): value for name, value in headers.items()}
+
+
+def headers_of(reserved: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that are kept."""
+    return {
+        _NAMES[name]: value
+        for name, value in reserved.items()
+        if name in _NAMES and value.isprintable()
+    }
+
+
+def for_parts(sizes: Sequence[int]) -> dict[str, str]:
+    """Return the metadata that keep the sizes of an object's parts, in their order."""
+    runs = (f"{size}x{len(list(same))}" for size, same in groupby(sizes))
+    text = ",".join(runs)
+    return {_PARTS: text} if len(text) <= _PARTS_TEXT_MAX else {}
+
+
+def of_parts(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return those of an entry's metadata that tell of its parts: they go wherever its bytes go."""
+    return {_PARTS: metadata[_PARTS]} if _PARTS in metadata else {}
+
+
+def parts_of(reserved: Mapping[str, str], size: int) -> list[PartRange] | None:
+    """Return the parts of an object of a size, in their order; None: nothing is known of them."""
+    text = reserved.get(_PARTS, "")
+    if len(text) > _PARTS_TEXT_MAX or not _RUNS.fullmatch(text):
+        return None
+    runs = [tuple(map(int, run.split("x"))) for run in text.split(",")]
+    if sum(count for _, count in runs) > PART_NUMBER_MAX:
+        return None
+    sizes = [part_size for part_size, count in runs for _ in range(count)]
+    ends = list(accumulate(sizes))
+    if ends[-1:] != [size]:
+        return None
+    return [
+        PartRange(end - part_size, part_size) for end, part_size in zip(ends, sizes, strict=True)
+    ]

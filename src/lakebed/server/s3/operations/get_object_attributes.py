@@ -1,0 +1,47 @@
+"""GetObjectAttributes: those of an object's attributes that are asked for and known."""
+
+from collections.abc import Callable, Mapping
+from email.utils import format_datetime
+from typing import Final
+
+from lakebed.catalog.model import ObjectStats
+from lakebed.catalog.properties import parts_of
+from lakebed.server.s3.call import XML_TYPE, Call, Reply
+from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.operations.get_object import find
+from lakebed.server.s3.xml_writer import Markup, document, element
+
+_HEADER: Final = "x-amz-object-attributes"
+
+
+def handle(call: Call) -> Reply:
+    """Answer the request."""
+    names = {name.strip() for name in (call.header(_HEADER) or "").split(",")}
+    if not names <= _ATTRIBUTES.keys():
+        raise S3Error(ErrorCode.INVALID_ARGUMENT, f"{_HEADER} must be of {', '.join(_ATTRIBUTES)}")
+    stats = find(call)
+    found = [show(stats) for name, show in _ATTRIBUTES.items() if name in names]
+    return Reply(
+        headers={
+            "Content-Type": XML_TYPE,
+            "Last-Modified": format_datetime(stats.mtime, usegmt=True),
+        },
+        body=document("GetObjectAttributesResponse", *found),
+    )
+
+
+def _parts(stats: ObjectStats) -> Markup:
+    """How many parts there are; of an object that was not uploaded in parts, nothing."""
+    parts = parts_of(stats.reserved, stats.size)
+    return (
+        Markup("") if parts is None else element("ObjectParts", element("PartsCount", len(parts)))
+    )
+
+
+_ATTRIBUTES: Final[Mapping[str, Callable[[ObjectStats], Markup]]] = {
+    "ETag": lambda stats: element("ETag", stats.checksum),
+    "Checksum": lambda _: Markup(""),  # none is kept
+    "ObjectParts": _parts,
+    "StorageClass": lambda _: element("StorageClass", "STANDARD"),
+    "ObjectSize": lambda stats: element("ObjectSize", stats.size),
+}

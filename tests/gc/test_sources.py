@@ -1,0 +1,24 @@
+"""How frames are read, as far as their plans tell."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakebed.block import LocalSettings, Namespace
+from lakebed.gc.sources import Sources
+from lakebed.gc.storage import Storage
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+
+
+def test_folders_that_are_listed_again_stay_in_their_tasks(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    namespace = Namespace.parse("local://lake/data")
+    sources = Sources(spark, Storage(LocalSettings(tmp_path), namespace, "a0"))
+    sources.listed({"a0", "b0"}, 0).explain()
+    plan = capsys.readouterr().out
+    # Dealt out in turn, a folder that came meanwhile would move all that follow.
+    assert "RoundRobin" not in plan
+    assert plan.count("hashpartitioning(folder") == 2

@@ -1,0 +1,265 @@
+"""Scenarios of multipart uploads: everything that can happen to one upload at the same time.
+
+`parts`: several processes complete one upload, with the same parts and with others; parts are sent
+again; someone aborts, the Cleaner comes by, others write to the path and commit. Every call may
+fail, hang or be the last of its process.
+
+`parts_collected`: the same with an upload that is older than garbage may become, requests that hang
+for longer than records and garbage live, and a collector.
+
+One object at most may come of an upload. Whoever is told that it was completed finds it there, made
+of the parts named, and is told the same when asking again. Nobody is told that an upload was
+completed that was aborted.
+"""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+from unittest.mock import patch
+
+from lakebed.catalog import completions
+from lakebed.catalog.errors import MultipartNotFound
+from lakebed.catalog.model import ObjectStats, physical_address
+from lakebed.catalog.multipart_records import NamedPart, Target
+from lakebed.errors import LakebedError
+from lakebed.formats import Entry
+from lakebed.graveler.staging.writer import Condition, if_absent
+from lakebed.testing.simulator import Faults, Simulation
+from tests.simulation.objects import (
+    DEV,
+    MAIN,
+    REPOSITORY,
+    SETTINGS,
+    Collector,
+    CollectorLives,
+    Process,
+    World,
+    commit,
+)
+
+PATH: Final = b"a"
+BODIES: Final = {1: b"first", 2: b"second"}
+OTHER: Final = b"FIRST"
+"""Another part 1, of the same size: nothing but its bytes tells it from the first."""
+
+LIFE_SECONDS: Final = 300.0
+MULTIPART_SETTINGS: Final = replace(SETTINGS, multipart_life_seconds=LIFE_SECONDS)
+
+FAULTS: Final = Faults(
+    fail_before=0.03,
+    fail_after=0.05,
+    kill=0.01,
+    stall=0.02,
+    stall_seconds=100,
+    skew_seconds=20,
+    until_step=2000,
+)
+SLOW: Final = replace(FAULTS, kill=0.003, stall=0.04, stall_seconds=600, skew_seconds=0)
+
+
+def named(number: int, body: bytes) -> NamedPart:
+    return NamedPart(number, hashlib.md5(body).hexdigest())
+
+
+SAME: Final = [named(number, body) for number, body in BODIES.items()]
+CHOICES: Final = [SAME, SAME, SAME, SAME[:1], [named(1, OTHER), SAME[1]]]
+
+
+@dataclass
+class Told:
+    """A request to complete the upload that was answered."""
+
+    parts: list[NamedPart]
+    stats: ObjectStats
+
+
+@dataclass
+class Upload:
+    """One upload, and what actors were told of it."""
+
+    world: World
+    target: Target
+    completed: list[Told] = field(default_factory=list)
+    refused: int = 0
+    aborted: bool = False
+    overwritten: bool = False
+    """Whether anyone tried to write something else to the path."""
+    cleaned: bool = False
+    """Whether the Cleaner came by."""
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All that was ever made of it and is named by something."""
+        world = self.world
+        found = [*world.staged(MAIN), *world.staged(DEV), *world.committed()]
+        return [entry for entry in found if str(self.target.upload_id) in entry.address]
+
+
+def begin(world: World) -> Upload:
+    """An upload with two parts, before anything goes wrong."""
+    multiparts = world.catalog.multiparts
+    target = Target(REPOSITORY, MAIN, PATH, multiparts.create(REPOSITORY, MAIN, PATH))
+    for number, body in BODIES.items():
+        multiparts.put_part(target, number, [body], size=len(body))
+    return Upload(world, target)
+
+
+# What actors do
+
+
+def complete(
+    upload: Upload,
+    process: Process,
+    parts: list[NamedPart],
+    condition: Condition | None = None,
+) -> None:
+    """Complete, and repeat it until there is an answer."""
+    for _ in range(6):
+        try:
+            stats = process.catalog.completions.complete(upload.target, parts, condition=condition)
+        except MultipartNotFound:
+            upload.refused += 1
+            return
+        except LakebedError:
+            continue
+        upload.completed.append(Told(parts, stats))
+        return
+
+
+def abort(upload: Upload, process: Process) -> None:
+    with suppress(LakebedError):
+        process.catalog.multiparts.abort(upload.target)
+        upload.aborted = True
+
+
+def send_again(upload: Upload, process: Process, body: bytes) -> None:
+    with suppress(LakebedError):
+        process.catalog.multiparts.put_part(upload.target, 1, [body], size=len(body))
+
+
+def overwrite(upload: Upload, process: Process) -> None:
+    upload.overwritten = True
+    with suppress(LakebedError):
+        process.catalog.uploads.upload(REPOSITORY, MAIN, PATH, process.world.new_body())
+
+
+def clean(upload: Upload, process: Process) -> None:
+    upload.cleaned = True
+    for _ in range(8):
+        process.actor.runtime.sleep(process.world.random.random() * LIFE_SECONDS / 4)
+        with suppress(LakebedError):
+            process.catalog.multiparts.clean(upload.world.repository)
+
+
+def start(upload: Upload, name: str, *tasks: Callable[[Process], None]) -> None:
+    process = upload.world.process(name)
+    for task in tasks:
+        process.actor.start(partial(task, process))
+
+
+def start_all(upload: Upload, *, cleaning: float = 0.3) -> None:
+    """Some of everything."""
+    random = upload.world.random
+
+    def completing(process: Process) -> None:
+        condition = random.choice([None, None, if_absent])
+        complete(upload, process, random.choice(CHOICES), condition)
+
+    def sometimes(share: float, task: Callable[[Upload, Process], None]) -> None:
+        if random.random() < share:
+            start(upload, task.__name__, partial(task, upload))
+
+    for number in range(3):
+        start(upload, f"server{number}", completing)
+    for number in range(random.randrange(3)):
+        again = partial(send_again, upload, body=random.choice([BODIES[1], OTHER]))
+        start(upload, f"sender{number}", again)
+    sometimes(0.3, abort)
+    sometimes(0.3, overwrite)
+    sometimes(cleaning, clean)
+    start(upload, "committer", commit)
+
+
+# What must hold
+
+
+def check(upload: Upload) -> None:
+    world = upload.world
+    made = {(entry.key, entry.checksum, entry.mtime) for entry in upload.entries}
+    assert len(made) <= 1, f"two objects of one upload: {made}"
+    assert len({told.stats.checksum for told in upload.completed}) <= 1, "two answers"
+    assert not (upload.completed and upload.aborted), "completed and aborted"
+    for told in upload.completed:
+        check_bytes(upload, told)
+    if upload.completed and not upload.overwritten:
+        (shown,) = world.staged(MAIN)
+        assert shown.checksum == upload.completed[0].stats.checksum, "what was told is not there"
+
+
+def check_bytes(upload: Upload, told: Told) -> None:
+    """What was told to be completed is there, and is made of the parts named."""
+    bodies = {hashlib.md5(body).hexdigest(): body for body in [*BODIES.values(), OTHER]}
+    expected = b"".join(bodies[part.md5] for part in told.parts)
+    with suppress(LakebedError):
+        stored = upload.world.block.inner.read(told.stats.address)
+        assert stored == expected, f"{stored!r} was told to be {expected!r}"
+    for entry in upload.entries:
+        address = physical_address(upload.world.repository.namespace, entry)
+        assert upload.world.block.inner.exists(address), "acknowledged, named, and gone"
+
+
+def check_repeats(upload: Upload) -> None:
+    """Once someone was told that it was completed, a repeat says so and changes nothing."""
+    for told in upload.completed:
+        before = upload.world.staged(MAIN)
+        assert upload.world.catalog.completions.complete(upload.target, told.parts) == told.stats
+        assert upload.world.staged(MAIN) == before
+
+
+# Scenarios
+
+
+def parts_hold(seed: int, faults: Faults = FAULTS) -> Upload:
+    with patch.object(completions, "PART_BYTES_MIN", 5):
+        upload = begin(World(Simulation(seed, faults, steps_max=200_000), MULTIPART_SETTINGS))
+        start_all(upload)
+        upload.world.simulation.run()
+        check(upload)
+        if not upload.cleaned:
+            check_repeats(upload)
+        return upload
+
+
+def parts_collected_hold(seed: int, faults: Faults = SLOW) -> Upload:
+    with patch.object(completions, "PART_BYTES_MIN", 5):
+        world = World(CollectorLives(seed, faults, steps_max=400_000), MULTIPART_SETTINGS)
+        upload = begin(world)
+        grow_old(upload)
+        start_all(upload, cleaning=1.0)
+        collector = Collector(world.process("collector"), partial(check, upload))
+        collector.process.actor.start(collector.run)
+        world.simulation.run()
+        check(upload)
+        return upload
+
+
+def grow_old(upload: Upload) -> None:
+    """Wait until nothing but its record protects the bytes of an upload."""
+    actor = upload.world.simulation.actor("waiting")
+    seconds = upload.world.random.uniform(0.7, 1.1) * LIFE_SECONDS
+    actor.start(partial(actor.runtime.sleep, seconds))
+    upload.world.simulation.run()
+
+
+def parts(seed: int) -> None:
+    parts_hold(seed)
+
+
+def parts_collected(seed: int) -> None:
+    parts_collected_hold(seed)
+
+
+SCENARIOS: Final = {"parts": parts, "parts_collected": parts_collected}

@@ -1,0 +1,120 @@
+"""Multipart uploads under the simulator: every seed holds, a death at any step, broken rules."""
+
+import os
+from functools import partial
+from unittest.mock import patch
+
+import pytest
+from google.protobuf.message import Message
+
+from lakebed.catalog import completions
+from lakebed.catalog.completions import Completions
+from lakebed.catalog.multipart_records import MultipartRecords, UploadRecord, _copy
+from lakebed.kv import Predicate, Version
+from lakebed.kv import entities_pb2 as pb
+from lakebed.kv.records import Records
+from lakebed.testing.explore import first_failure
+from tests.simulation import multiparts
+from tests.simulation.multiparts import SAME, abort, begin, check, check_repeats, complete
+from tests.simulation.objects import KillsAt, World
+
+TIMES = 30 if os.environ.get("LAKEBED_TEST_LONG") else 1
+
+
+@pytest.mark.parametrize(("name", "seeds"), [("parts", 600), ("parts_collected", 40)])
+def test_every_seed_holds(name: str, seeds: int) -> None:
+    assert first_failure(f"tests.simulation.multiparts:{name}", range(seeds * TIMES)) is None
+
+
+def test_the_scenarios_reach_what_they_are_about() -> None:
+    uploads = [multiparts.parts_hold(seed) for seed in range(100)]
+    assert sum(len(upload.completed) for upload in uploads) > 50
+    assert sum(upload.refused for upload in uploads) > 50
+    for happened in ("aborted", "overwritten", "cleaned"):
+        assert sum(getattr(upload, happened) for upload in uploads) > 4
+
+
+# One death at every step of a completion
+
+
+def die_and_repeat(at: int, *, after: bool, aborting: bool) -> tuple[multiparts.Upload, bool]:
+    """Let a completion die at a call, and others come after it; return whether it was so."""
+    simulation = KillsAt(at, after=after)
+    upload = begin(World(simulation))
+    for name in ["victim", "aborter", "repeat"] if aborting else ["victim", "repeat"]:
+        process = upload.world.process(name)
+        if name == "aborter":
+            process.actor.start(partial(abort, upload, process))
+        else:
+            process.actor.start(partial(complete, upload, process, SAME))
+        simulation.run()
+    check(upload)
+    check_repeats(upload)
+    return upload, simulation.calls >= at
+
+
+@pytest.mark.parametrize("aborting", [False, True], ids=["repeated", "aborted"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_completion_that_dies_at_any_step(*, after: bool, aborting: bool) -> None:
+    deaths = aborts = 0
+    with patch.object(completions, "PART_BYTES_MIN", 5):
+        for at in range(1, 100):
+            upload, died = die_and_repeat(at, after=after, aborting=aborting)
+            if not died:
+                break
+            deaths += 1
+            aborts += upload.aborted
+            assert upload.aborted or len(upload.completed) == 1
+    assert 8 < deaths < 99
+    # Whoever aborts before the decision is heard; later, it is too late.
+    assert (0 < aborts < deaths) == aborting
+
+
+# Broken rules
+
+
+def fails(scenario: str, *, seeds: int) -> bool:
+    return first_failure(f"tests.simulation.multiparts:{scenario}", range(seeds)) is not None
+
+
+def test_decisions_over_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_if = Records.set_if
+
+    def overwrite(
+        self: Records[Message], name: bytes, message: Message, predicate: Predicate
+    ) -> Version:
+        if isinstance(message, pb.MultipartUpload) and message.HasField("entry"):
+            return self.set(name, message)
+        return set_if(self, name, message, predicate)
+
+    monkeypatch.setattr(Records, "set_if", overwrite)
+    assert fails("parts", seeds=600)
+
+
+def test_parts_that_are_joined_as_this_request_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decision of another is taken for one's own."""
+    decided = Completions._decided
+
+    def own(self: Completions, *arguments: object) -> UploadRecord:
+        record: UploadRecord = decided(self, *arguments)  # type: ignore[arg-type]
+        mine = _copy(record)
+        mine.entry.entry.checksum = str(arguments[4])
+        return UploadRecord(record.name, mine, record.predicate)
+
+    monkeypatch.setattr(Completions, "_decided", own)
+    assert fails("parts", seeds=600)
+
+
+def test_acknowledging_what_nothing_protected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MultipartRecords, "stands", lambda _self, _decided: True)
+    assert fails("parts_collected", seeds=400)
+
+
+def test_forgetting_that_an_object_was_staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MultipartRecords, "note_staged", lambda _self, _decided: True)
+    assert fails("parts", seeds=600)
+
+
+def test_an_abort_whatever_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MultipartRecords, "find_open", MultipartRecords.find)
+    assert fails("parts", seeds=600)
