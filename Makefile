@@ -75,7 +75,7 @@ simulate: install ## run SEEDS simulated histories in all, each from a seed of i
 	$(BIN)/python -m lakebed.testing.explore --seeds $(SEEDS) \
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
 		tests.simulation.scenarios tests.simulation.objects \
-		tests.simulation.multiparts tests.unit.auth.scenarios
+		tests.simulation.multiparts tests.unit.auth.scenarios tests.gc.histories
 
 bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
 	$(BIN)/python -m benchmarks.kv

@@ -204,3 +204,6 @@ class PreparedServer(Server):
     def prepare(self, unique_id: str) -> GCRunID:
         assert unique_id == UID
         return self._run_id
+
+    def finish(self, unique_id: str, run_id: GCRunID) -> None:
+        assert (unique_id, run_id) == (UID, self._run_id)

@@ -19,6 +19,13 @@ from tests.gc.world import (
 
 TRIES = 6
 
+BRANCH_IS_READ = 3
+"""At which step an upload has read the branch, and not written to it yet."""
+ENTRY_IS_WRITTEN = 6
+"""At which step it has, and is to find out whether it was in time."""
+TOKENS_ARE_READ = 5
+"""At which step a commit of one sealed token has read it, and not stored its record yet."""
+
 
 class IsFresh(Protocol):
     def __call__(self) -> bool: ...
@@ -318,8 +325,11 @@ def tag(world: World, name: str, source: str) -> Steps:
     return branch is not None
 
 
-def repository(world: World) -> Steps:
-    """Dump the refs, delete the repository, make it again in its namespace, restore them there."""
+def repository(world: World, *, restores: bool = True) -> Steps:
+    """Dump the refs, delete the repository, make it again in its namespace, restore them there.
+
+    Or make a new one there, which has nothing to do with the former but its name and namespace.
+    """
     dumped = dict(world.commits), {name: one.head for name, one in world.branches.items()}
     yield
     former = tuple(uid for uid in (world.repository_uid, *world.adopted) if uid is not None)
@@ -328,9 +338,13 @@ def repository(world: World) -> Steps:
         while records:
             records.popitem()
             yield
-    world.owner = f"a{len(former)}"
+    world.owner = f"a{world.number()}"
     yield
     world.adopted = ()
+    if not restores:
+        world.branches["main"] = world.new_branch(world.new_commit(None, {}, published=True))
+        world.repository_uid = world.owner
+        return True
     world.repository_uid = world.owner
     for number, record in dumped[0].items():
         world.commits[number] = record

@@ -6,11 +6,21 @@ Run one again: ``python -m lakebed.testing.explore tests.gc.histories:mixed --se
 import heapq
 import random
 from collections.abc import Callable
+from itertools import count
 
 from lakebed.testing.explore import Scenario
 from tests.gc import actors
 from tests.gc.collector import Collector
-from tests.gc.world import MIN_AGE, MULTIPART_LIFE, PARTITION_OPEN, Process, Steps, World
+from tests.gc.world import (
+    GAP,
+    MIN_AGE,
+    MULTIPART_LIFE,
+    PARTITION_OPEN,
+    SCAN_LIMIT,
+    Process,
+    Steps,
+    World,
+)
 
 BRANCHES = ("main", "dev", "dev-2")
 KEYS = ("a", "b", "c")
@@ -23,12 +33,13 @@ class GarbageLeftError(AssertionError):
 class History:
     """Tasks that take turns, and wait for a random while at each step."""
 
-    def __init__(self, seed: int, *, naps: float) -> None:
+    def __init__(self, seed: int, *, naps: float, pace: int = 3) -> None:
         self.random = random.Random(seed)
         self.world = World(self.random)
         self.collector = Collector(self.world)
         self.deaths = 0.002
         self._naps = naps
+        self._pace = pace
         self._due: list[tuple[int, int, Steps]] = []
         self._sequence = 0
 
@@ -51,7 +62,7 @@ class History:
         draw = self.random.random()
         if draw < self._naps:
             return self.random.choice((SLEEP_SHORT, SLEEP_LONG)) + self.random.randint(0, 60)
-        return self.random.randint(0, 3)
+        return self.random.randint(0, self._pace)
 
     def process(self) -> Process:
         return self.random.choice(self.world.processes)
@@ -89,6 +100,10 @@ class History:
         world, collector = self.world, self.collector
         collector.trouble = 0.0
         self._naps = self.deaths = 0.0
+        if self.random.random() < QUIET:
+            self.start(collector.run_quiet(world.processes[0]))
+            self.finish()
+            world.check()
         for _ in range(2):
             world.now += MIN_AGE + PARTITION_OPEN + MULTIPART_LIFE
             self.start(actors.expire(world))
@@ -106,6 +121,8 @@ class History:
 
 
 SLEEP_SHORT, SLEEP_LONG = 40, 250
+QUIET = 0.3
+RESTORES = 0.7
 
 
 def mixed(seed: int) -> None:
@@ -154,6 +171,54 @@ def overwritten(seed: int) -> None:
     history.settle()
 
 
+def strays(seed: int) -> None:
+    """Slow writers overwrite an old entry, twice, under a token that a commit has sealed and read.
+
+    Nothing but the commit knows of that entry then, and the commit takes its time.
+    """
+    history = History(seed, naps=0.01, pace=seed % 2)
+    world, draw = history.world, history.random
+    history.start(actors.upload(world, history.process(), "main", "a"))
+    at = MIN_AGE + 50
+    for _ in range(3):
+        writer = actors.upload(world, history.process(), "main", "a")
+        history.start(held(writer, actors.BRANCH_IS_READ, draw.randint(10, 30)), after=at)
+    commit = actors.commit(world, history.process(), "main")
+    pause = draw.choice((draw.randint(0, 2 * SCAN_LIMIT), draw.randint(0, 4 * GAP)))
+    history.start(held(commit, actors.TOKENS_ARE_READ, pause), after=at + 5)
+    for after in range(at, at + 5 * GAP, 4):
+        history.start(history.collector.run(history.process()), after=after)
+    history.finish()
+    world.check()
+    history.settle()
+
+
+def regrets(seed: int) -> None:
+    """A writer overwrites an old entry, finds much later that it was too slow, and puts it back."""
+    history = History(seed, naps=0.01)
+    world, draw = history.world, history.random
+    history.start(actors.upload(world, history.process(), "main", "a"))
+    at = MIN_AGE + 50
+    writer = actors.upload(world, history.process(), "main", "a")
+    history.start(held(writer, actors.ENTRY_IS_WRITTEN, draw.randint(0, MIN_AGE)), after=at)
+    for after in range(at, at + MIN_AGE + 2 * GAP, 20):
+        history.start(history.collector.run(history.process()), after=after)
+    history.finish()
+    world.check()
+    history.settle()
+
+
+def held(steps: Steps, number: int, ticks: int) -> Steps:
+    """Let someone sleep for some time at one of the steps."""
+    for step in count(1):
+        try:
+            pause = next(steps)
+        except StopIteration as end:
+            return bool(end.value)
+        yield ticks if step == number else pause
+    raise AssertionError
+
+
 def held_up(seed: int) -> None:
     """Uploads of all kinds whose clients and servers are slow, and runs that follow on runs."""
     history = History(seed, naps=0.12)
@@ -179,14 +244,16 @@ def held_up(seed: int) -> None:
 
 
 def reborn(seed: int) -> None:
-    """The repository is deleted and made again in its namespace, and its refs are restored."""
+    """The repository is deleted and made again in its namespace, mostly with its refs restored."""
     history = History(seed, naps=0.03)
     draw = history.random
     for _ in range(30):
         history.start(history.operation(), after=draw.randint(0, 1200))
     for at in range(0, 1500, 70):
         history.start(history.collector.run(history.process()), after=at + draw.randint(0, 60))
-    history.start(actors.repository(history.world), after=draw.randint(200, 900))
+    restores = draw.random() < RESTORES
+    at = draw.randint(200, 900)
+    history.start(actors.repository(history.world, restores=restores), after=at)
     history.finish()
     history.world.check()
     history.settle()
@@ -196,6 +263,8 @@ SCENARIOS: dict[str, Scenario] = {
     "mixed": mixed,
     "sleepers": sleepers,
     "overwritten": overwritten,
+    "strays": strays,
+    "regrets": regrets,
     "held_up": held_up,
     "reborn": reborn,
 }

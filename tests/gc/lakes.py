@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from lakebed.block import BlockSettings, BlockStore, LocalSettings, Namespace, open_block
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.gc_files import GCMark, GCRunID
 from lakebed.gc.job import Job, Options
 from lakebed.gc.server import Server
 from lakebed.gc.storage import open_storage
@@ -37,8 +37,8 @@ class LocalServer(Server):
     def close(self) -> None:
         pass
 
-    def storage_namespace(self) -> str:
-        return str(self._lake.repository.namespace)
+    def mark(self) -> tuple[GCMark, Path | None]:
+        return self._lake.catalog.gc_marks.leave(self._lake.name), None
 
     def min_age_seconds(self) -> int:
         return int(self._lake.settings.min_age_seconds)
@@ -50,8 +50,12 @@ class LocalServer(Server):
             prepared = gc.prepare_uncommitted(
                 self._lake.name, unique_id=UniqueID(unique_id), token=prepared.continuation_token
             )
-        gc.prepare_commits(self._lake.name, unique_id=UniqueID(unique_id), run_id=prepared.run_id)
+        self.finish(unique_id, prepared.run_id)
         return prepared.run_id
+
+    def finish(self, unique_id: str, run_id: GCRunID) -> None:
+        gc = self._lake.catalog.gc
+        gc.prepare_commits(self._lake.name, unique_id=UniqueID(unique_id), run_id=run_id)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from lakebed.gc import frames, rules
 from lakebed.gc.frames import JUDGED, PATHS, STORED
 from lakebed.gc.rules import Judged, Look, State, StoredObject, Verdict
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 LOOK = Look(began_us=900, ended_us=1000, cutoff_us=500, closed_before_us=300, gap_us=100)
 

@@ -14,7 +14,7 @@ from lakebed.testing.explore import first_failure
 from tests.gc import actors, collector
 from tests.gc.collector import Collector, Preparation
 from tests.gc.histories import SCENARIOS
-from tests.gc.world import GAP, Entry, Pause, Process, Steps, World
+from tests.gc.world import GAP, MULTIPART_LIFE, Entry, Pause, Process, Steps, World
 
 SEEDS = 20_000 if os.environ.get("LAKEBED_TEST_LONG") else 400
 
@@ -45,6 +45,37 @@ def test_a_preparation_that_reads_against_the_flow(monkeypatch: pytest.MonkeyPat
     assert finding("overwritten") == "DataLossError"
 
 
+def test_a_preparation_that_reads_uploads_after_staging(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_uploads(world: World) -> Generator[Pause, None, set[str]]:
+        yield
+        return set()
+
+    def read_staging(world: World) -> Generator[Pause, None, set[str]]:
+        held = yield from staging(world)
+        return held | (yield from uploads(world))
+
+    uploads, staging = collector.read_uploads, collector.read_staging
+    monkeypatch.setattr(collector, "read_uploads", read_uploads)
+    monkeypatch.setattr(collector, "read_staging", read_staging)
+    # What was missed once is seen by the second look; so delete at the first.
+    monkeypatch.setattr(rules, "due", due_at_once)
+    assert finding("sleepers") == "DataLossError"
+
+
+@pytest.mark.parametrize(
+    ("part", "scenario"), [("read_uploads", "sleepers"), ("read_staging", "mixed")]
+)
+def test_a_preparation_that_leaves_something_out(
+    part: str, scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_nothing(world: World) -> Generator[Pause, None, set[str]]:
+        yield
+        return set()
+
+    monkeypatch.setattr(collector, part, read_nothing)
+    assert finding(scenario) == "DataLossError"
+
+
 def test_a_preparation_that_hides_what_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     def read_staging(world: World) -> Generator[Pause, None, set[str]]:
         held: set[str] = set()
@@ -64,7 +95,7 @@ def test_a_committer_that_publishes_what_it_read_long_ago(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(actors, "scan_is_young", lambda _world, _process, _scanned: True)
-    assert finding("overwritten") == "DataLossError"
+    assert finding("strays") == "DataLossError"
 
 
 def test_only_commits_that_refs_lead_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,16 +142,15 @@ def test_writers_without_regard_for_age(monkeypatch: pytest.MonkeyPatch) -> None
     assert finding("sleepers") == "DataLossError"
 
 
-def staged_paths_but_replaced(world: World, token: int) -> set[str]:
-    paths = map(collector.path_of, world.staged.get(token, {}).values())
-    return {path for path in paths if path is not None}
-
-
 def test_a_sleeper_that_puts_back_what_has_become_garbage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(collector, "staged_paths", staged_paths_but_replaced)
-    assert finding("sleepers") == "DataLossError"
+    def staged_paths(world: World, token: int) -> set[str]:
+        paths = map(collector.path_of, world.staged.get(token, {}).values())
+        return {path for path in paths if path is not None}
+
+    monkeypatch.setattr(collector, "staged_paths", staged_paths)
+    assert finding("regrets") == "DataLossError"
 
 
 def test_an_upload_completed_without_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +161,23 @@ def test_an_upload_completed_without_its_record(monkeypatch: pytest.MonkeyPatch)
 
     rightly: Callable[..., Steps] = actors.write
     monkeypatch.setattr(actors, "write", write)
+    assert finding("held_up") == "DataLossError"
+
+
+def test_an_upload_whose_record_goes_before_it_is_staged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def multipart(world: World, process: Process, name: str, key: str) -> Steps:
+        path = world.issue(process, name)
+        world.multiparts[path] = world.now + process.offset
+        yield world.random.randint(0, MULTIPART_LIFE)
+        if world.multiparts.pop(path, None) is None:
+            return False
+        world.put(path)
+        yield
+        return (yield from actors.write(world, name, key, Entry(path), lambda: True))
+
+    monkeypatch.setattr(actors, "multipart", multipart)
     assert finding("held_up") == "DataLossError"
 
 
@@ -166,8 +213,12 @@ def due_at_once(judged: list[Judged], look: Look) -> list[Judged]:
 
 def test_deleting_at_the_first_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "due", due_at_once)
-    monkeypatch.setattr(collector, "staged_paths", staged_paths_but_replaced)
-    assert finding("overwritten") == "DataLossError"
+    assert finding("strays") == "DataLossError"
+
+
+def test_looks_that_follow_close_on_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_look(monkeypatch, lambda look: replace(look, gap_us=0))
+    assert finding("strays") == "DataLossError"
 
 
 def forgetting(verdict: Verdict, *, closed: bool) -> Callable[[Judged, State], bool]:

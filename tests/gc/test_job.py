@@ -27,7 +27,7 @@ from lakebed.graveler.model import BranchID
 from lakebed.graveler.moves import MergeRequest
 from tests.gc.lakes import DEV, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 DEV_2 = BranchID("dev-2")
 WORK = BranchID("work")

@@ -14,7 +14,7 @@ from lakebed.kv import open_store
 from tests.fixtures.object_stores import BUCKET
 from tests.gc.lakes import DEV, REPOSITORY, GCLake, gc_lake
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @contextmanager

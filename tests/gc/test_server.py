@@ -1,79 +1,32 @@
 """The command line and the data source against a real server."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from pyspark.sql import SparkSession
 
 from lakebed import cli
 from lakebed.cli.running import run
+from lakebed.formats.gc_files import GCMark
 from lakebed.gc.datasource import LakebedDataSource
+from lakebed.gc.server import Server
 from lakebed.testing.lakebed_server import LakebedServer
+from tests.gc.clients import Client, files, root, sign_in
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
-
-
-class Client:
-    """Requests to a server about one repository."""
-
-    def __init__(self, server: LakebedServer, repository: str) -> None:
-        self.repository = repository
-        self._http = httpx.Client(
-            base_url=f"{server.endpoint}/api/v1/",
-            auth=(server.access_key_id, server.secret_access_key),
-            timeout=60,
-        )
-        body = {"name": repository, "storage_namespace": f"{server.namespace}/{repository}"}
-        self._sent("POST", "repositories", json=body)
-
-    def _sent(self, method: str, path: str, **options: object) -> httpx.Response:
-        response = self._http.request(method, path, **options)  # type: ignore[arg-type]
-        response.raise_for_status()
-        return response
-
-    def upload(self, path: str, text: str) -> None:
-        self._sent(
-            "POST",
-            f"repositories/{self.repository}/branches/main/objects",
-            params={"path": path},
-            content=text.encode(),
-            headers={"Content-Type": "application/octet-stream"},
-        )
-
-    def commit(self) -> None:
-        path = f"repositories/{self.repository}/branches/main/commits"
-        self._sent("POST", path, json={"message": "m"})
-
-    def read(self, path: str) -> str:
-        objects = f"repositories/{self.repository}/refs/main/objects"
-        return self._sent("GET", objects, params={"path": path}).text
-
-    def close(self) -> None:
-        self._http.close()
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
 def client(
     sqlite_lakebed: LakebedServer, repository_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Client]:
-    monkeypatch.setenv("LAKEBED_ENDPOINT", sqlite_lakebed.endpoint)
-    monkeypatch.setenv("LAKEBED_ACCESS_KEY_ID", sqlite_lakebed.access_key_id)
-    monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", sqlite_lakebed.secret_access_key)
+    sign_in(sqlite_lakebed, monkeypatch)
     client = Client(sqlite_lakebed, repository_name)
     yield client
     client.close()
-
-
-def root(server: LakebedServer) -> Path:
-    return server.folder / "objects"
-
-
-def files(server: LakebedServer, repository: str) -> list[Path]:
-    folder = root(server) / server.namespace.removeprefix("local://") / repository / "repos"
-    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def test_the_command_line(
@@ -89,7 +42,7 @@ def test_the_command_line(
     client.commit()
     client.upload("c", "staged")
     uri = f"lakefs://{client.repository}"
-    place = ["--local-root", str(root(sqlite_lakebed)), "--json"]
+    place = ["--json"]  # this is the server's own machine
     assert len(files(sqlite_lakebed, client.repository)) == 4
 
     assert run(cli.app, ["gc", "check", uri, *place]) == 0
@@ -120,13 +73,51 @@ def test_the_command_line(
 
 
 def test_another_folder_than_the_server_s(
-    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    client: Client,
+    sqlite_lakebed: LakebedServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    place = ["--local-root", str(tmp_path)]
-    assert run(cli.app, ["gc", "run", f"lakefs://{client.repository}", *place]) == 1
-    assert "not the storage that the server writes to" in capsys.readouterr().err
+    other, copy, same = tmp_path / "other", tmp_path / "copy", tmp_path / "same"
+    other.mkdir()
+    shutil.copytree(root(sqlite_lakebed), copy)
+    same.symlink_to(root(sqlite_lakebed))
+    for command in ("run", "check", "runs"):
+        for folder in (other, copy):
+            arguments = ["gc", command, f"lakefs://{client.repository}"]
+            assert run(cli.app, [*arguments, "--local-root", str(folder)]) == 1
+            error = capsys.readouterr().err
+            assert "not the storage that the server writes to" in error
+            assert f"({folder}); say with --local-root" in error
+    assert list(other.iterdir()) == []  # nobody made a storage of it
+    place = ["--local-root", str(same)]
+    assert run(cli.app, ["gc", "check", f"lakefs://{client.repository}", *place]) == 0
+
+
+def test_a_server_on_another_machine(
+    client: Client,
+    sqlite_lakebed: LakebedServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its folder has the same name as one here, which is that of another server."""
+    here = tmp_path / "objects"
+    shutil.copytree(root(sqlite_lakebed), here)
+    before = sorted(here.rglob("*"))
+    rightly = Server.mark
+
+    def mark(self: Server) -> tuple[GCMark, Path | None]:
+        found, there = rightly(self)
+        assert there == root(sqlite_lakebed)
+        return found, here
+
+    monkeypatch.setattr(Server, "mark", mark)
     assert run(cli.app, ["gc", "run", f"lakefs://{client.repository}"]) == 1
-    assert "--local-root" in capsys.readouterr().err
+    assert "say with --local-root" in capsys.readouterr().err
+    assert sorted(here.rglob("*")) == before
+    place = ["--local-root", str(root(sqlite_lakebed))]
+    assert run(cli.app, ["gc", "check", f"lakefs://{client.repository}", *place]) == 0
 
 
 def test_the_data_source(

@@ -11,6 +11,7 @@ from lakebed.catalog.completions import Completions
 from lakebed.catalog.copies import Copies
 from lakebed.catalog.foreign import ForeignObjects
 from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.gc_marks import GCMarks
 from lakebed.catalog.gc_prepare import GCPreparation
 from lakebed.catalog.links import Links
 from lakebed.catalog.multiparts import Multiparts
@@ -71,3 +72,4 @@ class Catalog:
         self.completions = Completions(graveler, store, block, runtime)
         self.tasks = Tasks(graveler, store, runtime, settings, run_in_background)
         self.gc = GCPreparation(graveler, store, block, runtime, settings)
+        self.gc_marks = GCMarks(graveler, block, runtime)

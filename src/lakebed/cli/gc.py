@@ -27,7 +27,11 @@ app = new_group()
 
 LocalRootOption = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Where the server's local storage is on this machine."),
+    typer.Option(
+        metavar="FOLDER",
+        help="Where the server's local storage is on this machine.",
+        show_default="where the server says",
+    ),
 ]
 
 
@@ -68,14 +72,12 @@ def run(
     from lakebed.gc.job import Options  # noqa: PLC0415 - likewise
 
     settings = _settings(session)
-    with _server(settings, repository.repository) as server:
-        storage = _block_settings(server, local_root)
     summary = gc.run(
         repository.repository,
         endpoint=settings.endpoint,
         access_key_id=settings.access_key_id,
         secret_access_key=settings.secret_access_key,
-        storage=storage,
+        storage=_block_settings(local_root),
         options=Options(
             dry_run=dry_run,
             clean=clean,
@@ -189,12 +191,10 @@ def _server(settings: "ClientSettings", repository: str) -> "Iterator[Server]":
         server.close()
 
 
-def _block_settings(server: "Server", local_root: Path | None) -> "BlockSettings":
-    from lakebed.block import Namespace  # noqa: PLC0415 - slow to load
-    from lakebed.gc.places import block_settings  # noqa: PLC0415 - likewise
+def _block_settings(local_root: Path | None) -> "BlockSettings | None":
+    from lakebed.block import LocalSettings  # noqa: PLC0415 - slow to load
 
-    namespace = Namespace.parse(server.storage_namespace())
-    return block_settings(namespace, local_root=local_root, environ=os.environ)
+    return None if local_root is None else LocalSettings(local_root.resolve())
 
 
 @contextmanager
@@ -204,7 +204,7 @@ def _opened(
     from lakebed.gc.storage import open_storage  # noqa: PLC0415 - slow to load
 
     with _server(_settings(session), repository) as server:
-        yield server, open_storage(server, _block_settings(server, local_root))
+        yield server, open_storage(server, _block_settings(local_root))
 
 
 def _shown(summary: dict[str, Any], *, as_json: bool) -> dict[str, Any]:

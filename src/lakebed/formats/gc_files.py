@@ -6,6 +6,7 @@
     _lakebed/gc/<repository uid>/runs/<run id>/staged-….parquet        `GC_SCHEMAS[STAGED]`
     _lakebed/gc/<repository uid>/runs/<run id>/commits-….parquet       `GC_SCHEMAS[COMMITS]`
     _lakebed/gc/<repository uid>/runs/<run id>/manifest.json           `GCManifest`
+    _lakebed/gc/<repository uid>/marks/..                              `GCMark`
 
 A run begins with its `GCRun`. Open uploads and staged entries follow, page by page: a `GCPage` is
 written when its files are, and names them. The manifest comes last, and names all files of the run.
@@ -126,6 +127,21 @@ class GCManifest:
     def of_kind(self, kind: GCFileKind) -> list[GCFile]:
         """The files of one kind."""
         return [file for file in self.files if file.kind is kind]
+
+
+@dataclass(frozen=True, slots=True)
+class GCMark:
+    """Something that a server has just written, to be found by whoever opens the same storage."""
+
+    storage_namespace: str
+    unique_id: str
+    nonce: str
+    """What it wrote; drawn by chance."""
+
+
+def mark_path(mark: GCMark) -> str:
+    """Where a mark lies in the storage namespace: one of 256 places, which take turns."""
+    return f"_lakebed/gc/{mark.unique_id}/marks/{mark.nonce[:2]}"
 
 
 def gc_path(unique_id: str, run_id: GCRunID, name: str) -> str:

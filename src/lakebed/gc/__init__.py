@@ -23,7 +23,7 @@ def run(
     endpoint: str,
     access_key_id: str,
     secret_access_key: str,
-    storage: "BlockSettings",
+    storage: "BlockSettings | None" = None,
     options: "Options | None" = None,
     master: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
@@ -35,7 +35,8 @@ def run(
         endpoint: The server.
         access_key_id: Who asks the server.
         secret_access_key: The secret that goes with it.
-        storage: How to open the storage of the repository, here and in the executors.
+        storage: How to open the storage of the repository, here and in the executors; None: as the
+            server and the environment say, see `lakebed.gc.places`.
         options: What to do; see `lakebed.gc.job.Options`.
         master: The Spark to run on; None: as ``spark-submit`` was told, else this machine.
         say: Told what is going on.

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyspark import SparkConf
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -49,6 +48,9 @@ MAX_SHARE: Final = 0.5
 
 _NEVER_US: Final = 1 << 62
 
+# Programs that spark-submit starts find their JVM by it; that was told all there is to know.
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -78,8 +80,9 @@ def new_session(master: str | None = None) -> SparkSession:
     builder = SparkSession.builder.appName("lakebed gc").config(
         "spark.ui.showConsoleProgress", "false"
     )
-    told = SparkConf().get("spark.master") if master is None else master
-    master = told or "local[*]"
+    if master is None and _SUBMITTED in os.environ:
+        return builder.getOrCreate()
+    master = master or "local[*]"
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         for name in ("spark.driver.host", "spark.driver.bindAddress"):
@@ -165,6 +168,8 @@ class Job:
         saved.check_latest()
         if options.assume_quiet:
             self._check_unchanged(manifest)
+        # Judging may have taken hours: is the repository still there, and may we still do this?
+        self._server.finish(manifest.run.unique_id, summary.run_id)
         with explained():
             summary, failed = self._sweep(findings, summary)
         closed = (known.objects_closed if known is not None else 0) - findings.going("closed")

@@ -1,16 +1,24 @@
 """The server, as far as garbage collection needs it."""
 
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
 
-from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.gc_files import GCMark, GCRunID
 from lakebed.gc.errors import ServerError
+from lakebed.runtime import Runtime, ThreadRuntime
 
 _CONNECT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 900.0
+
+_PATIENCE_SECONDS: Final = 60.0
+"""How long a server may be away: about as long as it takes to start again."""
+_PAUSE_SECONDS: Final = 0.5
+_PAUSE_SECONDS_MAX: Final = 5.0
+_BUSY: Final = frozenset({429, 502, 503, 504})
 
 
 class Server:
@@ -20,6 +28,8 @@ class Server:
         self, endpoint: str, repository: str, *, access_key_id: str, secret_access_key: str
     ) -> None:
         self._repository = quote(repository, safe="")
+        self._runtime: Runtime = ThreadRuntime()
+        self._was_there = False
         self._http = httpx.Client(
             base_url=f"{endpoint.rstrip('/')}/api/v1/",
             auth=(access_key_id, secret_access_key),
@@ -37,6 +47,16 @@ class Server:
             ServerError: The server refused, or did not answer.
         """
         return str(self._ask("GET", "")["storage_namespace"])
+
+    def mark(self) -> tuple[GCMark, Path | None]:
+        """Let the server write a mark; return it, and the folder of a storage on its own disk.
+
+        Raises as `storage_namespace`.
+        """
+        answer = self._ask("POST", "/gc/mark")
+        mark = GCMark(answer["storage_namespace"], answer["unique_id"], answer["nonce"])
+        root = answer.get("local_root")
+        return mark, None if root is None else Path(root)
 
     def metarange(self, ref: str) -> str:
         """Return the metarange of the commit at a ref; raises as `storage_namespace`."""
@@ -71,7 +91,11 @@ class Server:
         return run_id
 
     def finish(self, unique_id: str, run_id: GCRunID) -> None:
-        """Let the server write down the commits of a run; what is written is left as it is."""
+        """Let the server write down the commits of a run; what is written is left as it is.
+
+        Raises:
+            ServerError: Also if this creation of the repository is not there any more.
+        """
         self._ask("POST", "/gc/prepare_commits", {"unique_id": unique_id, "run_id": run_id})
 
     def _ask(
@@ -94,17 +118,34 @@ class Server:
     def _send(
         self, method: str, path: str, query: dict[str, str] | None, body: dict[str, Any] | None
     ) -> httpx.Response:
-        try:
-            response = self._http.request(method, path, params=query, json=body)
-        except httpx.HTTPError as error:
-            raise ServerError(f"the server does not answer: {error}") from error
-        if not response.is_success:
-            answer = _json(response)
-            reason = answer.get("message") if isinstance(answer, dict) else None
-            raise ServerError(
-                f"the server refused {method} {path}: {reason or response.reason_phrase}"
-            )
-        return response
+        """Send a request, patiently: all that a run asks for may be asked for again.
+
+        A server that was never there is not waited for: its address may be wrong.
+        """
+        patience = _PATIENCE_SECONDS if self._was_there else 0.0
+        until = self._runtime.monotonic() + patience
+        pause = _PAUSE_SECONDS
+        while True:
+            is_last = self._runtime.monotonic() + pause >= until
+            try:
+                response = self._http.request(method, path, params=query, json=body)
+            except httpx.HTTPError as error:
+                if is_last or isinstance(error, httpx.ReadTimeout):
+                    raise ServerError(f"the server does not answer: {error}") from error
+            else:
+                self._was_there = True
+                if is_last or response.status_code not in _BUSY:
+                    return _checked(response, method, path)
+            self._runtime.sleep(pause)
+            pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+
+
+def _checked(response: httpx.Response, method: str, path: str) -> httpx.Response:
+    if not response.is_success:
+        answer = _json(response)
+        reason = answer.get("message") if isinstance(answer, dict) else None
+        raise ServerError(f"the server refused {method} {path}: {reason or response.reason_phrase}")
+    return response
 
 
 def _json(response: httpx.Response) -> Any:

@@ -1,19 +1,22 @@
 """The storage of one repository, as the driver and every executor open it."""
 
-from dataclasses import dataclass, replace
+import os
+from dataclasses import dataclass
 from functools import cache
 
 from lakebed.block import (
     Address,
     BlockSettings,
     BlockStore,
+    LocalSettings,
     Namespace,
     ObjectNotFound,
     open_block,
 )
 from lakebed.formats import OWNER_PATH, decode_owner
-from lakebed.formats.gc_files import GCRunID, gc_path
+from lakebed.formats.gc_files import GCRunID, gc_path, mark_path
 from lakebed.gc.errors import NotTheOwner, WrongStorage
+from lakebed.gc.places import block_settings
 from lakebed.gc.server import Server
 
 
@@ -47,24 +50,54 @@ class Storage:
             raise NotTheOwner(str(self.namespace), self.repository_uid, owner.unique_id)
 
 
-def open_storage(server: Server, settings: BlockSettings) -> Storage:
-    """Return the storage of the server's repository.
+def open_storage(server: Server, settings: BlockSettings | None = None) -> Storage:
+    """Return the storage of the server's repository, proven to be the one that it writes to.
+
+    Args:
+        server: It leaves a mark in its storage.
+        settings: How to open that; None: as the server and the environment say.
 
     Raises:
-        WrongStorage: The settings lead elsewhere.
+        WrongStorage: The settings lead elsewhere, perhaps to a copy.
+        InvalidOption: It cannot be opened from here.
+        NotTheOwner: The repository was just deleted and made again.
         ServerError: The server refused, or did not answer.
         BlockError: The storage refused or failed.
     """
-    namespace = Namespace.parse(server.storage_namespace())
-    storage = Storage(settings, namespace, "")
-    address = namespace.address(OWNER_PATH)
-    try:
-        owner = decode_owner(storage.block.read(address), file=str(address))
-    except ObjectNotFound as error:
+    mark, local_root = server.mark()
+    namespace = Namespace.parse(mark.storage_namespace)
+    if settings is None:
+        settings = block_settings(namespace, local_root=local_root, environ=os.environ)
+    storage = Storage(settings, namespace, mark.unique_id)
+    if _found(storage, namespace.address(mark_path(mark))) != mark.nonce.encode():
         raise WrongStorage(
-            f"there is no {address} here: this is not the storage that the server writes to"
-        ) from error
-    return replace(storage, repository_uid=owner.unique_id)
+            f"what the server has just written to {namespace} is not here: this is not the storage"
+            f" that the server writes to{_hint(settings)}"
+        )
+    storage.check_owner()
+    return storage
+
+
+def _found(storage: Storage, address: Address) -> bytes | None:
+    if isinstance(storage.settings, LocalSettings):
+        # By hand: opening a folder that is no storage yet would make it one.
+        file = storage.settings.root / str(address).removeprefix("local://")
+        try:
+            return file.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise WrongStorage(f"the storage cannot be read from here: {error}") from error
+    try:
+        return storage.block.read(address)
+    except ObjectNotFound:
+        return None
+
+
+def _hint(settings: BlockSettings) -> str:
+    if not isinstance(settings, LocalSettings):
+        return ""
+    return f" ({settings.root}); say with --local-root which folder that is on this machine"
 
 
 @cache

@@ -8,6 +8,7 @@ import json
 from datetime import datetime
 from typing import Final
 
+from lakebed.block import LocalSettings
 from lakebed.catalog.gc_prepare import Prepared
 from lakebed.catalog.tasks import TaskID
 from lakebed.formats.gc_files import GCRunID
@@ -35,6 +36,13 @@ class CommitsQuery(UniqueQuery):
 
 class TaskQuery(Wire):
     id: str
+
+
+class GarbageCollectionMark(Wire):
+    storage_namespace: str
+    unique_id: str
+    nonce: str
+    local_root: str | None = None
 
 
 class PrepareGCUncommittedRequest(Wire):
@@ -66,6 +74,23 @@ _FIRST_PAGE: Final = PrepareGCUncommittedRequest()
 
 def _unique_id(query: UniqueQuery) -> UniqueID | None:
     return UniqueID(query.unique_id) if query.unique_id else None
+
+
+@routes.add("markStorageForGarbageCollection", "POST", f"{_GC}/mark", _UNCOMMITTED, status=201)
+def mark_storage(call: Call, repository: str) -> GarbageCollectionMark:
+    """Write something into the storage, by which the caller can tell that it opened the same one.
+
+    Of a local storage it says which folder that is on the server's machine.
+    """
+    mark = call.services.catalog.gc_marks.leave(RepositoryID(repository))
+    storage = call.services.settings.blockstore.block
+    local_root = str(storage.root.resolve()) if isinstance(storage, LocalSettings) else None
+    return GarbageCollectionMark(
+        storage_namespace=mark.storage_namespace,
+        unique_id=mark.unique_id,
+        nonce=mark.nonce,
+        local_root=local_root,
+    )
 
 
 @routes.add(

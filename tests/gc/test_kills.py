@@ -1,0 +1,140 @@
+"""Runs that are killed, with their Spark, as soon as they got so far; the next one ends right."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from lakebed import cli
+from lakebed.cli.running import run
+from lakebed.testing.lakebed_server import LakebedServer
+from tests.fixtures.served import PATIENCE_SECONDS
+from tests.gc.clients import Client, files, folder_of, sign_in
+
+pytestmark = pytest.mark.timeout(900)
+
+GARBAGE = 150
+KEPT = 3
+
+
+@pytest.fixture
+def client(
+    sqlite_lakebed: LakebedServer, repository_name: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Client]:
+    sign_in(sqlite_lakebed, monkeypatch)
+    client = Client(sqlite_lakebed, repository_name)
+    for number in range(GARBAGE + 1):
+        client.upload("a", str(number))
+    client.commit()
+    client.upload("b", "in the same commit")
+    client.commit()
+    client.upload("c", "staged")
+    yield client
+    client.close()
+
+
+class Storage:
+    """What a run leaves in the storage while it goes on."""
+
+    def __init__(self, server: LakebedServer, repository: str) -> None:
+        self._gc = folder_of(server, repository) / "_lakebed/gc"
+        self._server = server
+        self._repository = repository
+
+    def objects(self) -> int:
+        return len(files(self._server, self._repository))
+
+    def has(self, pattern: str) -> bool:
+        return any(self._gc.glob(pattern))
+
+
+# From beginning to end. A moment later the run is dead, perhaps one step further.
+STAGES: dict[str, Callable[[Storage], bool]] = {
+    "preparing": lambda storage: storage.has("*/runs/*/run.json"),
+    "prepared": lambda storage: storage.has("*/runs/*/manifest.json"),
+    "ranges written": lambda storage: storage.has("*/runs/*/ranges-*.parquet"),
+    "judged": lambda storage: storage.has("*/runs/*/due-*.parquet"),
+    "sweeping": lambda storage: storage.objects() < GARBAGE + KEPT,
+    "swept": lambda storage: storage.has("*/runs/*/swept-*.parquet"),
+    "state replaced": lambda storage: storage.has("*/state.json"),
+    "summary written": lambda storage: storage.has("*/runs/*/summary.json"),
+}
+LONG = bool(os.environ.get("LAKEBED_TEST_LONG"))
+CHOSEN = list(STAGES) if LONG else ["sweeping"]
+
+# Little data and a short life, as in `tests.fixtures.spark`.
+SUBMIT = (
+    "--driver-memory 512m --conf spark.sql.shuffle.partitions=2 --conf spark.log.level=ERROR"
+    " --conf spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell"
+)
+
+
+def kill_when(reached: Callable[[], bool], arguments: list[str], folder: Path) -> None:
+    """Start a run, and kill all its processes when it got so far."""
+    with (folder / "run.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lakebed", "gc", "run", *arguments],
+            env={**os.environ, "PYSPARK_SUBMIT_ARGS": SUBMIT},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        until = time.monotonic() + 6 * PATIENCE_SECONDS
+        while not reached():
+            assert process.poll() is None, (folder / "run.log").read_text()
+            assert time.monotonic() < until, (folder / "run.log").read_text()
+            time.sleep(0.001)
+    finally:
+        kill_all(process)
+
+
+def kill_all(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process and all that it started; some may be gone already."""
+    with suppress(psutil.NoSuchProcess):
+        leader = psutil.Process(process.pid)
+        family = [leader, *leader.children(recursive=True)]
+        # Stopped first, so that none starts another while the others die.
+        for action in (psutil.Process.suspend, psutil.Process.kill):
+            for each in family:
+                with suppress(psutil.NoSuchProcess):
+                    action(each)
+        process.wait()
+        psutil.wait_procs(family, timeout=PATIENCE_SECONDS)
+    process.wait()
+
+
+@pytest.mark.parametrize("stage", CHOSEN)
+def test_a_run_that_is_killed_and_the_next_one(
+    stage: str,
+    client: Client,
+    sqlite_lakebed: LakebedServer,
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    storage = Storage(sqlite_lakebed, client.repository)
+    before = files(sqlite_lakebed, client.repository)
+    assert len(before) == GARBAGE + KEPT
+    quiet = [f"lakefs://{client.repository}", "--assume-quiet"]
+    kill_when(lambda: STAGES[stage](storage), quiet, tmp_path)
+
+    def see() -> None:
+        assert client.read("a") == str(GARBAGE)
+        assert client.read("b") == "in the same commit"
+        assert client.read("c") == "staged"
+
+    see()
+    assert run(cli.app, ["gc", "run", *quiet]) == 0
+    left = files(sqlite_lakebed, client.repository)
+    assert len(left) == KEPT
+    assert set(left) < set(before)
+    see()
+    # And the state is one to go by.
+    assert run(cli.app, ["gc", "run", f"lakefs://{client.repository}"]) == 0
+    assert files(sqlite_lakebed, client.repository) == left

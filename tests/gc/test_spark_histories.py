@@ -1,0 +1,99 @@
+"""Random histories through the engine, a real storage and Spark itself: few, for they take long."""
+
+import os
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakebed.gc.job import Options
+from lakebed.graveler.errors import GravelerError
+from lakebed.graveler.model import BranchID
+from lakebed.graveler.moves import MergeRequest
+from tests.gc.lakes import DEV, MAIN, REPOSITORY, GCLake, local_lake
+
+pytestmark = pytest.mark.timeout(3600)
+
+SEEDS = 12 if os.environ.get("LAKEBED_TEST_LONG") else 1
+RUNS = 3
+STEPS = 12
+BRANCHES = (MAIN, DEV, BranchID("dev-2"))
+KEYS = ("a", "b", "c")
+MERGE = MergeRequest(committer="ann", message="m")
+
+
+class History:
+    """What people do to a repository, drawn by chance."""
+
+    def __init__(self, lake: GCLake, seed: int) -> None:
+        self.lake = lake
+        self.random = random.Random(seed)
+        self.commits: list[str] = []
+
+    def step(self) -> None:
+        """Do something; what cannot be done now is refused, and changes nothing."""
+        lake, graveler, draw = self.lake, self.lake.lake.graveler, self.random.choice
+        copies = lake.lake.catalog.copies
+        branch, other, key, target = draw(BRANCHES), draw(BRANCHES), draw(KEYS), draw(KEYS)
+        text = str(self.random.randint(0, 3))  # some are what is there already
+        refs = [*BRANCHES, *self.commits]
+        steps: list[tuple[int, Callable[[], object]]] = [
+            (8, lambda: lake.lake.upload(key.encode(), text, branch)),
+            (2, lambda: lake.delete(key, branch)),
+            (
+                3,
+                lambda: copies.copy(
+                    REPOSITORY,
+                    branch,
+                    target.encode(),
+                    source_ref=draw((branch, other)),
+                    source_path=key.encode(),
+                ),
+            ),
+            (6, lambda: self.commits.append(lake.commit(branch))),
+            (2, lambda: graveler.merge(REPOSITORY, other, branch, MERGE)),
+            (1, lambda: graveler.hard_reset(REPOSITORY, branch, draw(refs))),
+            (1, lambda: graveler.reset(REPOSITORY, branch)),
+            (1, lambda: graveler.reset_key(REPOSITORY, branch, key.encode())),
+            (1, lambda: graveler.delete_branch(REPOSITORY, draw(BRANCHES[1:]))),
+            (2, lambda: graveler.create_branch(REPOSITORY, draw(BRANCHES[1:]), draw(refs))),
+            (2, lambda: lake.later(self.random.random() * 30)),
+        ]
+        with suppress(GravelerError):
+            self.random.choices([do for _, do in steps], [weight for weight, _ in steps])[0]()
+
+    def seen(self) -> dict[tuple[str, str], str]:
+        """All that can be read, at every branch and commit."""
+        found = {}
+        for ref in (*BRANCHES, *self.commits):
+            for key in KEYS:
+                with suppress(GravelerError):
+                    found[ref, key] = self.lake.lake.text(ref, key.encode())
+        return found
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_nothing_that_can_be_read_is_deleted(
+    seed: int, tmp_path: Path, spark: SparkSession
+) -> None:
+    with local_lake(tmp_path, spark) as lake:
+        history = History(lake, seed)
+        garbage = lake.upload("garbage")
+        lake.delete("garbage")
+        for _ in range(RUNS):
+            for _ in range(STEPS):
+                history.step()
+            before = history.seen()
+            lake.run(Options(clean=history.random.random() < 0.3))
+            assert history.seen() == before
+        before = history.seen()
+        assert before
+        lake.collect()
+        assert history.seen() == before
+        assert garbage not in lake.stored()
+        # Nothing is left to do, whoever looks.
+        last = lake.run(Options(clean=True))
+        assert (last.waiting, last.young, last.due) == (0, 0, 0)
