@@ -35,6 +35,16 @@ class TestS3OnSeaweedFS(BlockConformance):
         with pytest.raises(NotSupported, match="does not list in order"):
             addresses_of(store.list_objects(namespace))
 
+    def test_folders_are_in_order_of_the_paths_in_them(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
+        # For the same reason: "dev" comes before "dev-2" here, and is not handed on behind it.
+        for path in ("dev/1", "dev-2/1", "other/x/1"):
+            store.put(namespace.address(path), [b""])
+        with pytest.raises(NotSupported, match="does not list in order"):
+            list(store.list_folders(namespace))
+        assert list(store.list_folders(namespace.folder("other"))) == ["x"]
+
     def test_listings_agree_with_a_sorted_list(
         self, store: BlockStore, namespace: Namespace
     ) -> None:

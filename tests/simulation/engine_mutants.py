@@ -18,7 +18,6 @@ from lakebed.graveler.refs.shared_reads import SharedReads
 from lakebed.graveler.reset import Resets
 from lakebed.graveler.staging import emptied
 from lakebed.graveler.staging.emptied import Emptied, Search, Stretch
-from lakebed.graveler.staging.listing import _StagedWindows
 from lakebed.graveler.staging.values import encode
 from lakebed.graveler.staging.writer import Condition, IsFresh, Writer
 from lakebed.kv import OutcomeUnknown, PredicateFailed, Version
@@ -270,8 +269,3 @@ def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Emptied, "seek", seek)
     monkeypatch.setattr(Emptied, "found", found)
-
-
-def note_what_was_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A listing counts as looked through what it had read before it said so."""
-    monkeypatch.setattr(_StagedWindows, "forget", lambda _self: None)

@@ -37,7 +37,6 @@ def test_every_seed_passes(name: str, portion: int) -> None:
         (mutants.reset_to_a_stale_head, "moving"),
         (mutants.leave_notes_when_writing, "emptied"),
         (mutants.note_without_seeking, "emptied"),
-        (mutants.note_what_was_read_before, "emptied"),
     ],
 )
 def test_a_broken_rule_is_found_out(

@@ -62,6 +62,8 @@ class Branch:
     created_us: int
     version: Version
     """The write that left the record: two reads with equal versions saw the same record."""
+    read_at: float = field(compare=False)
+    """Before it was read, on the monotonic clock of the process."""
 
     @property
     def tokens(self) -> tuple[StagingToken, ...]:

@@ -6,6 +6,7 @@ does there happens in the middle of the commit.
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -230,6 +231,18 @@ def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(
     with pytest.raises(Stale):
         ours.writer.put_fresh(REPOSITORY, MAIN, entry(b"a", "old"), is_fresh)
     assert shown(ours, b"a") == "old"
+
+
+def test_a_read_that_got_its_record_too_long_ago_begins_again(lake: Lake) -> None:
+    """The Cleaner may have dropped tokens of it since."""
+    engine = lake.engine()
+    put(engine, b"a", "old")
+    record = engine.branches.get(REPOSITORY, MAIN)
+    engine.resets.reset(REPOSITORY, MAIN)
+    assert engine.reader.get(REPOSITORY, MAIN, b"a", record=record).address == "old"
+    late = replace(record, read_at=record.read_at - SETTINGS.grace_seconds)
+    with pytest.raises(EntryNotFound):
+        engine.reader.get(REPOSITORY, MAIN, b"a", record=late)
 
 
 def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: Lake) -> None:

@@ -81,8 +81,9 @@ class Branches:
         """Iterate over the branches whose names begin with `prefix`, in order, past `after`."""
         start = after.encode() + b"\x00" if after else b""
         records = self._records(repository.partition)
+        read_at = self._runtime.monotonic()
         for record in records.scan(prefix=prefix.encode(), start=start):
-            yield _branch(record)
+            yield _branch(record, read_at)
 
     def create(
         self, repository: Repository, branch: BranchID, commit_id: CommitID, *, hidden: bool = False
@@ -103,6 +104,7 @@ class Branches:
         )
         records = self._records(repository.partition)
         name = branch.encode()
+        read_at = self._runtime.monotonic()
         try:
             version = records.set_if(name, message, ABSENT)
         except PredicateFailed:
@@ -112,7 +114,7 @@ class Branches:
             if found is None or found.message.unique_id != unique_id:
                 raise
             version = found.predicate
-        return _branch(Record(name, message, version))
+        return _branch(Record(name, message, version), read_at)
 
     def change(
         self,
@@ -142,8 +144,9 @@ class Branches:
         )
         name = branch.id.encode()
         records = self._records(repository.partition)
+        read_at = self._runtime.monotonic()
         version = records.set_if(name, message, branch.version)
-        return _branch(Record(name, message, version))
+        return _branch(Record(name, message, version), read_at)
 
     def delete(self, repository: Repository, branch: BranchID) -> None:
         """Delete a branch and what is staged on it.
@@ -189,26 +192,28 @@ class Branches:
 
     def _read(self, key: tuple[bytes, BranchID]) -> Branch:
         partition, branch = key
-        return self._remember(partition, branch, self._records(partition).find(branch.encode()))
+        read_at = self._runtime.monotonic()
+        record = self._records(partition).find(branch.encode())
+        return self._remember(key, record, read_at)
 
     def _read_after_put(
         self, key: tuple[bytes, BranchID, StagingToken]
     ) -> tuple[Branch, Entry | None]:
         partition, branch, token = key
+        read_at = self._runtime.monotonic()
         found, note = self._store.get_many(
             [(partition, BRANCHES.prefix + branch.encode()), (token.encode(), EMPTIED)]
         )
         record = None if found is None else self._records(partition).decode(found)
-        return self._remember(partition, branch, record), note
+        return self._remember((partition, branch), record, read_at), note
 
     def _remember(
-        self, partition: bytes, branch: BranchID, record: Record[pb.Branch] | None
+        self, key: tuple[bytes, BranchID], record: Record[pb.Branch] | None, read_at: float
     ) -> Branch:
-        key = (partition, branch)
         if record is None:
             self._cache.pop(key, None)
-            raise BranchNotFound(branch)
-        read = _branch(record)
+            raise BranchNotFound(key[1])
+        read = _branch(record, read_at)
         if len(self._cache) >= CACHE_ENTRIES:
             self._cache.clear()
         self._cache[key] = (read, self._runtime.monotonic() + CACHE_SECONDS)
@@ -218,7 +223,7 @@ class Branches:
         return Records(self._store, BRANCHES, partition)
 
 
-def _branch(record: Record[pb.Branch]) -> Branch:
+def _branch(record: Record[pb.Branch], read_at: float) -> Branch:
     message = record.message
     return Branch(
         id=BranchID(record.name.decode()),
@@ -229,4 +234,5 @@ def _branch(record: Record[pb.Branch]) -> Branch:
         hidden=message.hidden,
         created_us=message.created_us,
         version=record.predicate,
+        read_at=read_at,
     )

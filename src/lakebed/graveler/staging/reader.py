@@ -141,8 +141,8 @@ class Reader:
             TooManyTries: The read always took too long.
         """
         for _ in range(_TRIES):
-            begun = self._runtime.monotonic()
             record = record or self._branches.get(repository, branch)
+            begun = record.read_at
             try:
                 result = read(record)
             except EntryNotFound:
