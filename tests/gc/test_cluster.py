@@ -25,32 +25,10 @@ from lakebed import cli
 from lakebed.cli.running import run
 from lakebed.testing.lakebed_server import LakebedServer
 from tests.fixtures.served import eventually, free_port
-from tests.gc.clients import Client, files, sign_in
-from tests.gc.submitting import PROGRAM, SMALL, SPARK_HOME, finished, submit
+from tests.gc.clients import Client, files
+from tests.gc.submitting import SMALL, SPARK_HOME, finished, submit
 
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture
-def client(
-    sqlite_lakebed: LakebedServer, repository_name: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Client]:
-    sign_in(sqlite_lakebed, monkeypatch)
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    client = Client(sqlite_lakebed, repository_name)
-    for number in range(20):
-        client.upload(f"a/{number % 5}", str(number))
-    client.commit()
-    client.upload("b", "staged")
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> str:
-    file = tmp_path / "collect.py"
-    file.write_text(PROGRAM)
-    return str(file)
 
 
 FIGURES = ("mode", "looked_at", "ranges_read", "committed", "held", "young", "waiting", "due")

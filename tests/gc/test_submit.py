@@ -1,38 +1,15 @@
 """The same job, started by spark-submit."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lakebed.testing.lakebed_server import LakebedServer
-from tests.gc.clients import Client, files, sign_in
-from tests.gc.submitting import PROGRAM, finished, submit
+from tests.gc.clients import Client, files
+from tests.gc.submitting import finished, submit
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture
-def client(
-    sqlite_lakebed: LakebedServer, repository_name: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Client]:
-    sign_in(sqlite_lakebed, monkeypatch)
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    client = Client(sqlite_lakebed, repository_name)
-    for number in range(20):
-        client.upload(f"a/{number % 5}", str(number))
-    client.commit()
-    client.upload("b", "staged")
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> str:
-    file = tmp_path / "collect.py"
-    file.write_text(PROGRAM)
-    return str(file)
 
 
 def test_spark_submit(

@@ -426,33 +426,6 @@ class CollectorLives(Simulation):
         return result
 
 
-class KillsAt(Simulation):
-    """Lets the actor called "victim" die at a certain call, before or after it is applied."""
-
-    def __init__(self, at: int, *, after: bool) -> None:
-        super().__init__(at)
-        self.calls = 0
-        self._at = at
-        self._after = after
-
-    def call(
-        self,
-        actor: Actor,
-        label: tuple[object, ...],
-        apply: Callable[[], ResultT],
-        lost: Callable[[bool], Exception],
-    ) -> ResultT:
-        if actor.name != "victim":
-            return super().call(actor, label, apply, lost)
-        self.calls += 1
-        if self.calls == self._at and self._after:
-            with suppress(LakebedError):
-                apply()
-        if self.calls == self._at:
-            self._die(actor, label, "killed")
-        return super().call(actor, label, apply, lost)
-
-
 def collected_hold(seed: int, faults: Faults = COLLECT_FAULTS) -> int:
     """Run it; return how many objects were deleted."""
     world = World(CollectorLives(seed, faults, steps_max=200_000))

@@ -15,8 +15,9 @@ from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Records
 from lakebed.testing.explore import first_failure
 from tests.simulation import multiparts
+from tests.simulation.kills import KillsAt
 from tests.simulation.multiparts import SAME, abort, begin, check, check_repeats, complete
-from tests.simulation.objects import KillsAt, World
+from tests.simulation.objects import World
 
 TIMES = 30 if os.environ.get("LAKEBED_TEST_LONG") else 1
 

@@ -18,9 +18,9 @@ from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Records
 from lakebed.testing.explore import first_failure
 from tests.simulation import objects
+from tests.simulation.kills import KillsAt
 from tests.simulation.objects import (
     Collector,
-    KillsAt,
     Race,
     World,
     check_link,

@@ -2,18 +2,14 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 
-from lakebed.errors import LakebedError
 from lakebed.testing.explore import first_failure
-from lakebed.testing.scheduler import Actor
 from lakebed.testing.simulator import Simulation
 from tests.simulation.checks import check_quiet
+from tests.simulation.kills import KillsAt
 from tests.simulation.play import Mix, begin, play
 from tests.simulation.repositories import BROKEN, MIXES, PLACES, SCENARIOS
 from tests.simulation.world import (
@@ -25,8 +21,6 @@ from tests.simulation.world import (
     World,
     entry,
 )
-
-ResultT = TypeVar("ResultT")
 
 SEEDS = 5_000 if os.environ.get("LAKEBED_TEST_LONG") else 100
 
@@ -58,33 +52,6 @@ def test_the_scenarios_reach_what_they_are_about(mix: Mix) -> None:
 
 
 # One death at every step: of a creation, of a deletion, of a pass of the Cleaner
-
-
-class KillsAt(Simulation):
-    """Lets the actor called "victim" die at a certain call, before or after it is applied."""
-
-    def __init__(self, at: int, *, after: bool) -> None:
-        super().__init__(at)
-        self.calls = 0
-        self._at = at
-        self._after = after
-
-    def call(
-        self,
-        actor: Actor,
-        label: tuple[object, ...],
-        apply: Callable[[], ResultT],
-        lost: Callable[[bool], Exception],
-    ) -> ResultT:
-        if actor.name != "victim":
-            return super().call(actor, label, apply, lost)
-        self.calls += 1
-        if self.calls == self._at and self._after:
-            with suppress(LakebedError):
-                apply()
-        if self.calls == self._at:
-            self._die(actor, label, "killed")
-        return super().call(actor, label, apply, lost)
 
 
 def create_one(world: World, process: Process) -> None:

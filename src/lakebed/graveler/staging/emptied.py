@@ -40,7 +40,6 @@ from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv import Entry as Record
 from lakebed.kv import entities_pb2 as pb
 
-_KEY: Final = EMPTIED
 _TRIES: Final = 8
 _STRETCHES_MAX: Final = 64
 _LIFE_US: Final = 600_000_000
@@ -126,11 +125,11 @@ class Emptied:
             return
 
     def _find(self) -> Record | None:
-        return self._store.get_many([(self._partition, _KEY)])[0]
+        return self._store.get_many([(self._partition, EMPTIED)])[0]
 
     def _set_if(self, note: pb.Emptied, predicate: Predicate) -> Version:
         value = note.SerializeToString()
-        return self._store.set_if(self._partition, _KEY, value, predicate)
+        return self._store.set_if(self._partition, EMPTIED, value, predicate)
 
     def _counting(self, found: Record | None) -> list[pb.Stretch]:
         """The stretches of a note that is about this state, but for those too old to count."""
@@ -164,12 +163,12 @@ def fill(store: Store, token: StagingToken, keys: Iterable[bytes], found: Record
             return
         with suppress(PredicateFailed, OutcomeUnknown):
             if left.stretches or left.HasField("sought"):
-                store.set_if(partition, _KEY, left.SerializeToString(), found.predicate)
+                store.set_if(partition, EMPTIED, left.SerializeToString(), found.predicate)
             else:
-                store.delete_if(partition, _KEY, found.predicate)
+                store.delete_if(partition, EMPTIED, found.predicate)
             return
-        (found,) = store.get_many([(partition, _KEY)])
-    store.delete(partition, _KEY)
+        (found,) = store.get_many([(partition, EMPTIED)])
+    store.delete(partition, EMPTIED)
 
 
 def _without(note: pb.Emptied, keys: list[bytes]) -> pb.Emptied:
