@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakebed import cli
+from lakebed.auth import AuthSettings
 from lakebed.block import S3Settings
 from lakebed.cli.running import run
 from lakebed.testing.lakebed_server import LakebedServer, lakebed_server
@@ -111,7 +112,12 @@ def test_credentials_that_are_revoked_while_a_run_is_under_way(
     key = made["access_key_id"]
     monkeypatch.setenv("LAKEBED_ACCESS_KEY_ID", key)
     monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", made["secret_access_key"])
-    when(PREPARED, lambda: client.send("DELETE", f"auth/users/admin/credentials/{key}"))
+
+    def revoke() -> None:
+        client.send("DELETE", f"auth/users/admin/credentials/{key}")
+        time.sleep(AuthSettings().cache_seconds)  # so long another worker may still let it in
+
+    when(PREPARED, revoke)
     assert quiet_run(client) == 1
     assert "the server refused" in one_line(capsys)
     assert files(server, client.repository) == before

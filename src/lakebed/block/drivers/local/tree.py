@@ -47,8 +47,9 @@ class Folder:
         """Bring the names in the folder to the disk."""
         os.fsync(self.descriptor)
 
-    def __del__(self) -> None:
-        os.close(self.descriptor)
+    # Bound here, because at the end of the process the module may be gone before the folder.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.descriptor)
 
 
 class Tree:
