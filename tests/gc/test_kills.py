@@ -1,5 +1,6 @@
 """Runs that are killed, with their Spark, as soon as they got so far; the next one ends right."""
 
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from lakebed import cli
 from lakebed.cli.running import run
-from lakebed.testing.lakebed_server import LakebedServer
+from lakebed.testing.lakebed_server import LakebedServer, lakebed_server
 from tests.fixtures.served import PATIENCE_SECONDS
 from tests.gc.clients import Client, files, folder_of, sign_in
 
@@ -24,12 +25,36 @@ GARBAGE = 150
 KEPT = 3
 
 
+MIN_AGE_SECONDS = 8
+SKEW_SECONDS = 1
+# A server under which garbage is ripe within seconds.
+HASTY = {
+    "engine": {"grace_seconds": 5, "scan_limit_seconds": 2},
+    "limits": {"request_seconds": 4, "transfer_seconds": 4},
+    "gc": {
+        "gap_seconds": 4,
+        "min_age_seconds": MIN_AGE_SECONDS,
+        "link_life_seconds": 4,
+        "presign_life_seconds": 4,
+        "copy_window_seconds": 4,
+        "longest_request_seconds": 4,
+        "skew_seconds": SKEW_SECONDS,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakebedServer]:
+    with lakebed_server(tmp_path_factory.mktemp("hasty"), settings=HASTY) as started:
+        yield started
+
+
 @pytest.fixture
 def client(
-    sqlite_lakebed: LakebedServer, repository_name: str, monkeypatch: pytest.MonkeyPatch
+    server: LakebedServer, repository_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Client]:
-    sign_in(sqlite_lakebed, monkeypatch)
-    client = Client(sqlite_lakebed, repository_name)
+    sign_in(server, monkeypatch)
+    client = Client(server, repository_name)
     for number in range(GARBAGE + 1):
         client.upload("a", str(number))
     client.commit()
@@ -47,12 +72,17 @@ class Storage:
         self._gc = folder_of(server, repository) / "_lakebed/gc"
         self._server = server
         self._repository = repository
+        self._before = self._written("**/*")
 
     def objects(self) -> int:
         return len(files(self._server, self._repository))
 
     def has(self, pattern: str) -> bool:
-        return any(self._gc.glob(pattern))
+        """Whether there is a file that was not there, or not this one, before the run."""
+        return bool(self._written(pattern) - self._before)
+
+    def _written(self, pattern: str) -> set[tuple[Path, int]]:
+        return {(path, path.stat().st_ino) for path in self._gc.glob(pattern)}
 
 
 # From beginning to end. A moment later the run is dead, perhaps one step further.
@@ -68,6 +98,7 @@ STAGES: dict[str, Callable[[Storage], bool]] = {
 }
 LONG = bool(os.environ.get("LAKEBED_TEST_LONG"))
 CHOSEN = list(STAGES) if LONG else ["sweeping"]
+MODES = ["two looks", "quiet"] if LONG else ["two looks"]
 
 # Little data and a short life, as in `tests.fixtures.spark`.
 SUBMIT = (
@@ -110,19 +141,37 @@ def kill_all(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
+def look(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Let a run find the garbage, and wait until the next one may delete it."""
+    time.sleep(MIN_AGE_SECONDS + SKEW_SECONDS)
+    capsys.readouterr()
+    assert run(cli.app, ["gc", "run", uri, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["waiting"], summary["deleted"]) == (GARBAGE, 0)
+    time.sleep(max(0, summary["next_us"] / 1e6 - time.time()))
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("stage", CHOSEN)
 def test_a_run_that_is_killed_and_the_next_one(
     stage: str,
+    mode: str,
     client: Client,
-    sqlite_lakebed: LakebedServer,
+    server: LakebedServer,
     spark: SparkSession,
     tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    storage = Storage(sqlite_lakebed, client.repository)
-    before = files(sqlite_lakebed, client.repository)
+    uri = f"lakefs://{client.repository}"
+    before = files(server, client.repository)
     assert len(before) == GARBAGE + KEPT
-    quiet = [f"lakefs://{client.repository}", "--assume-quiet"]
-    kill_when(lambda: STAGES[stage](storage), quiet, tmp_path)
+    if mode == "quiet":
+        arguments = [uri, "--assume-quiet"]
+    else:
+        arguments = [uri]
+        look(uri, capsys)
+    storage = Storage(server, client.repository)
+    kill_when(lambda: STAGES[stage](storage), arguments, tmp_path)
 
     def see() -> None:
         assert client.read("a") == str(GARBAGE)
@@ -130,11 +179,11 @@ def test_a_run_that_is_killed_and_the_next_one(
         assert client.read("c") == "staged"
 
     see()
-    assert run(cli.app, ["gc", "run", *quiet]) == 0
-    left = files(sqlite_lakebed, client.repository)
+    assert run(cli.app, ["gc", "run", *arguments]) == 0
+    left = files(server, client.repository)
     assert len(left) == KEPT
     assert set(left) < set(before)
     see()
     # And the state is one to go by.
-    assert run(cli.app, ["gc", "run", f"lakefs://{client.repository}"]) == 0
-    assert files(sqlite_lakebed, client.repository) == left
+    assert run(cli.app, ["gc", "run", uri]) == 0
+    assert files(server, client.repository) == left
