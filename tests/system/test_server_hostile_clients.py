@@ -92,7 +92,7 @@ def test_a_body_that_stops_anywhere_leaves_nothing(served: Served, framing: str,
     if how == "half-closed":
         eventually(lambda: completed(served, kind) >= before + len(cuts))
     # Drafts are there for as long as requests are under way; what became visible would stay.
-    eventually(lambda: in_progress(served) == 1 and not list(served.objects.iterdir()))
+    eventually(lambda: in_progress(served) == 1 and not objects_of(served))
 
 
 def metric(served: Served, name: str) -> float:
@@ -184,7 +184,7 @@ def test_slow_clients_do_not_keep_others_waiting(served: Served) -> None:
             answers = list(pool.map(lambda _: served.get("slow/0.01").status_code, range(64)))
         assert answers == [200] * 64
         assert time.monotonic() - begun < 20
-    eventually(lambda: in_progress(served) == 1 and not list(served.objects.iterdir()))
+    eventually(lambda: in_progress(served) == 1 and not objects_of(served))
 
 
 def test_idle_connections_do_not_keep_others_out(served: Served) -> None:
