@@ -1,5 +1,6 @@
 """Runs over a real storage: what goes, what stays, seen by looking at the storage."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakebed.block import Address
+from lakebed.catalog.gc_walk import PageLimits
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
-from lakebed.gc import rules
+from lakebed.gc import rules, sweep
 from lakebed.gc.errors import (
     ExecutorFailed,
     InvalidOption,
@@ -263,3 +265,87 @@ def test_two_runs_at_once(lake: GCLake) -> None:
             stale.check_latest()
         with pytest.raises(Overtaken):
             stale.replace(state)
+
+
+def known_objects(lake: GCLake) -> int:
+    state = SavedState.read(open_storage(LocalServer(lake.lake), lake.settings)).state
+    assert state is not None
+    return state.objects
+
+
+def test_what_cannot_be_deleted_stays_known(lake: GCLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.upload("a", "1")
+    lake.delete("a")
+    kept = lake.upload("b", "2")
+    lake.commit()
+    lake.later(24 * 9)
+    assert lake.run().waiting == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "delete_object", lambda *_arguments: "hands off")
+        for _ in range(2):
+            lake.later()
+            summary = lake.run()
+            assert (summary.due, summary.deleted, summary.failed) == (1, 0, 1)
+            assert known_objects(lake) == 2
+    summary = lake.run()
+    assert (summary.deleted, summary.failed, lake.stored()) == (1, 0, {kept})
+    assert known_objects(lake) == 1
+
+
+def test_a_clock_that_was_ahead(lake: GCLake) -> None:
+    lake.upload("a", "1")
+    lake.delete("a")
+    lake.later(24 * 400)
+    assert lake.run().waiting == 1
+    lake.later(-24 * 400)
+    lake.upload("b", "2")
+    lake.delete("b")
+    first, second = lake.collect()
+    assert (first.mode, first.waiting, first.deleted) == ("clean", 2, 0)
+    assert (second.mode, second.deleted, lake.stored()) == ("optimized", 2, set())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(max_share=math.nan),
+        Options(max_share=-0.1),
+        Options(min_age_seconds=math.nan),
+        Options(min_age_seconds=math.inf),
+        Options(min_age_seconds=-1),
+    ],
+)
+def test_options_that_are_no_numbers(lake: GCLake, options: Options) -> None:
+    with pytest.raises(InvalidOption, match="must be"):
+        lake.run(options)
+
+
+def test_a_quiet_repository_that_is_prepared_in_other_pages(
+    lake: GCLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one page ends and the next begins is also a matter of time."""
+    monkeypatch.setattr("lakebed.catalog.gc_walk._RECORDS", 1)
+    kept = {lake.upload("a", "1"), lake.upload("b", "2")}
+    lake.upload("c", "3")
+    lake.delete("c")
+
+    class Slow(LocalServer):
+        objects = 1
+
+        def prepare(self, unique_id: str) -> GCRunID:
+            gc, token = lake.lake.catalog.gc, None
+            self.objects += 1
+            while True:
+                page = gc.prepare_uncommitted(
+                    REPOSITORY, token=token, limits=PageLimits(objects=self.objects)
+                )
+                token = page.continuation_token
+                if token is None:
+                    break
+            self.finish(unique_id, page.run_id)
+            return page.run_id
+
+    server = Slow(lake.lake)
+    job = Job(lake.spark, server, open_storage(server, lake.settings))
+    assert job.run(Options(assume_quiet=True)).deleted == 1
+    assert lake.stored() == kept
