@@ -20,6 +20,7 @@ from lakebed.gc.errors import (
     NotQuiet,
     Overtaken,
     TooMuchGarbage,
+    WrongStorage,
 )
 from lakebed.gc.job import Job, Options
 from lakebed.gc.states import SavedState
@@ -27,7 +28,7 @@ from lakebed.gc.storage import Storage, open_storage
 from lakebed.gc.summary import run_ids
 from lakebed.graveler.model import BranchID
 from lakebed.graveler.moves import MergeRequest
-from tests.gc.lakes import DEV, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
+from tests.gc.lakes import DEV, HOUR, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -330,7 +331,7 @@ def test_a_quiet_repository_that_is_prepared_in_other_pages(
     lake.delete("c")
 
     class Slow(LocalServer):
-        objects = 1
+        objects = 0
 
         def prepare(self, unique_id: str) -> GCRunID:
             gc, token = lake.lake.catalog.gc, None
@@ -349,3 +350,48 @@ def test_a_quiet_repository_that_is_prepared_in_other_pages(
     job = Job(lake.spark, server, open_storage(server, lake.settings))
     assert job.run(Options(assume_quiet=True)).deleted == 1
     assert lake.stored() == kept
+
+
+def test_a_run_that_is_overtaken_deletes_nothing(lake: GCLake) -> None:
+    """Between its look and its deletions another run found, perhaps, that something is in use."""
+    garbage = lake.upload("a", "1")
+    lake.delete("a")
+    lake.later(24 * 9)
+    lake.run()
+    lake.later()
+
+    class Overtaking(LocalServer):
+        def prepare(self, unique_id: str) -> GCRunID:
+            run_id = super().prepare(unique_id)
+            lake.run(Options(min_age_seconds=24 * 20 * HOUR))  # to which it is young
+            return run_id
+
+    server = Overtaking(lake.lake)
+    job = Job(lake.spark, server, open_storage(server, lake.settings))
+    with pytest.raises(Overtaken):
+        job.run(Options())
+    assert lake.stored() == {garbage}
+
+
+def test_nothing_is_judged_by_commits_alone(lake: GCLake) -> None:
+    class Short(LocalServer):
+        def prepare(self, unique_id: str) -> GCRunID:
+            return lake.lake.catalog.gc.prepare_commits(REPOSITORY).run_id
+
+    server = Short(lake.lake)
+    job = Job(lake.spark, server, open_storage(server, lake.settings))
+    with pytest.raises(WrongStorage, match="does not tell what is staged"):
+        job.run(Options())
+
+
+def test_longer_times_than_before(lake: GCLake) -> None:
+    """What was closed stays closed: that commits name objects there is not known any more."""
+    kept = lake.upload("a", "1")
+    lake.commit()
+    lake.later(24 * 9)
+    lake.run()
+    summary = lake.run(Options(min_age_seconds=24 * 20 * HOUR))
+    assert (summary.mode, summary.looked_at) == ("optimized", 0)
+    first, second = lake.collect()
+    assert (first.mode, first.looked_at, second.mode) == ("optimized", 0, "optimized")
+    assert lake.stored() == {kept}
