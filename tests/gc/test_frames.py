@@ -39,7 +39,7 @@ def state_of(draw: random.Random, objects: list[StoredObject]) -> State:
 
 def _judged(draw: random.Random, one: StoredObject) -> Judged:
     verdict = draw.choice(list(Verdict))
-    found = draw.randint(700, 900) if verdict is Verdict.CANDIDATE else None
+    found = draw.randint(700, 1100) if verdict is Verdict.CANDIDATE else None
     return Judged(one, verdict, found)
 
 

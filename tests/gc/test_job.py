@@ -52,6 +52,12 @@ def put_strangers(lake: GCLake) -> list[Address]:
     return addresses
 
 
+def saved_state(lake: GCLake) -> GCState:
+    state = SavedState.read(open_storage(LocalServer(lake.lake), lake.settings)).state
+    assert state is not None
+    return state
+
+
 def test_what_goes_and_what_stays(lake: GCLake) -> None:
     graveler, catalog = lake.lake.graveler, lake.lake.catalog
     graveler.create_branch(REPOSITORY, DEV_2, MAIN)
@@ -90,14 +96,16 @@ def test_what_goes_and_what_stays(lake: GCLake) -> None:
     lake.later(24 * 9)
     link = catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
     lake.lake.block.put(link.address, [b"linked"])
-    dry = lake.run(Options(dry_run=True))
-    assert (dry.mode, dry.waiting, dry.due) == ("optimized", len(goes), 0)
     look = lake.run()
     assert (look.waiting, look.due, look.deleted) == (len(goes), 0, 0)
     assert lake.stored() == everything | {str(link.address)}
     too_soon = lake.run()
     assert (too_soon.waiting, too_soon.deleted) == (len(goes), 0)
     lake.later()
+    before = saved_state(lake)
+    dry = lake.run(Options(dry_run=True))
+    assert (dry.mode, dry.waiting, dry.due, dry.deleted) == ("optimized", 0, len(goes), 0)
+    assert (saved_state(lake), lake.stored()) == (before, everything | {str(link.address)})
     swept = lake.run()
     assert (swept.mode, swept.deleted, swept.waiting, swept.failed) == (
         "optimized",
@@ -268,12 +276,6 @@ def test_two_runs_at_once(lake: GCLake) -> None:
             stale.replace(state)
 
 
-def known_objects(lake: GCLake) -> int:
-    state = SavedState.read(open_storage(LocalServer(lake.lake), lake.settings)).state
-    assert state is not None
-    return state.objects
-
-
 def test_what_cannot_be_deleted_stays_known(lake: GCLake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.upload("a", "1")
     lake.delete("a")
@@ -287,10 +289,10 @@ def test_what_cannot_be_deleted_stays_known(lake: GCLake, monkeypatch: pytest.Mo
             lake.later()
             summary = lake.run()
             assert (summary.due, summary.deleted, summary.failed) == (1, 0, 1)
-            assert known_objects(lake) == 2
+            assert saved_state(lake).objects == 2
     summary = lake.run()
     assert (summary.deleted, summary.failed, lake.stored()) == (1, 0, {kept})
-    assert known_objects(lake) == 1
+    assert saved_state(lake).objects == 1
 
 
 def test_a_clock_that_was_ahead(lake: GCLake) -> None:
