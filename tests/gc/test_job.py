@@ -303,9 +303,14 @@ def test_a_clock_that_was_ahead(lake: GCLake) -> None:
     lake.later(-24 * 400)
     lake.upload("b", "2")
     lake.delete("b")
-    first, second = lake.collect()
+    lake.later(24 * 9)
+    first = lake.run()
     assert (first.mode, first.waiting, first.deleted) == ("clean", 2, 0)
-    assert (second.mode, second.deleted, lake.stored()) == ("optimized", 2, set())
+    lake.upload("c", "3")
+    lake.delete("c")
+    second, third = lake.collect()
+    assert (second.mode, second.waiting, second.deleted) == ("optimized", 1, 2)
+    assert (third.mode, third.deleted, lake.stored()) == ("optimized", 1, set())
 
 
 @pytest.mark.parametrize(
