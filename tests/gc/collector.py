@@ -16,6 +16,11 @@ from tests.gc.world import GAP, MIN_AGE, PARTITION_OPEN, SKEW, Entry, Pause, Pro
 
 NAMESPACE = Namespace.parse("s3://bucket/lake")
 
+LAG = 60
+"""For how long a listing may miss an object that was just written, as that of a network file system
+may; or one that somebody lost and brought back."""
+MISSED = 0.2
+
 
 class DisagreementError(AssertionError):
     """Clean and optimized runs found different garbage."""
@@ -130,8 +135,9 @@ class Collector:
         deleted = yield from self.sweep(prepared, rules.due(clean, prepared.look))
         if self.meets_trouble() or not self.owns(prepared) or not self.is_latest(states):
             return False
-        self.clean_state = self.advance(states[0], prepared, clean, deleted)
-        self.optimized_state = self.advance(states[1], prepared, optimized, deleted)
+        self.clean_state = self.advance(None, prepared, clean, deleted)
+        known = states[1] if may_optimize(states[1], prepared) else None
+        self.optimized_state = self.advance(known, prepared, optimized, deleted)
         return True
 
     def run_quiet(self, process: Process) -> Steps:
@@ -151,8 +157,8 @@ class Collector:
         deleted = yield from self.sweep(prepared, found)
         # As after a run that deleted what it had found before: no state remembers what is gone.
         left = [one for one in judged if one.stored.path not in deleted]
-        self.clean_state = self.advance(state, prepared, left, deleted)
-        self.optimized_state = self.advance(state, prepared, left, deleted)
+        self.clean_state = self.advance(None, prepared, left, deleted)
+        self.optimized_state = self.advance(None, prepared, left, deleted)
         return True
 
     def sparing_more(self, prepared: Preparation) -> Preparation:
@@ -203,10 +209,15 @@ class Collector:
         folders = sorted({path.rpartition("/")[0] for path in self.world.objects})
         for folder in folders:
             for path, mtime in self.world.objects.items():
-                if path.startswith(folder + "/") and (one := self.stored(prepared, path, mtime)):
+                if not path.startswith(folder + "/") or self.misses(mtime):
+                    continue
+                if one := self.stored(prepared, path, mtime):
                     listed[path] = one
             yield
         return listed
+
+    def misses(self, mtime: int) -> bool:
+        return self.world.now - mtime < LAG and self.world.random.random() < MISSED
 
     @staticmethod
     def stored(prepared: Preparation, path: str, mtime: int) -> StoredObject | None:
@@ -233,9 +244,7 @@ class Collector:
         state: State | None, prepared: Preparation, listed: dict[str, StoredObject]
     ) -> list[Judged]:
         looked = list(listed.values())
-        if state is not None and rules.may_optimize(
-            state.repository_uids, prepared.repository_uids
-        ):
+        if state is not None and may_optimize(state, prepared):
             in_open = [one for one in looked if not rules.is_closed(one, state)]
             looked = list(rules.looked_at(state, in_open))
         judged = rules.judge(
@@ -278,12 +287,17 @@ class Collector:
             raise DisagreementError(f"clean only {mine - others}, optimized only {others - mine}")
 
 
+def may_optimize(state: State | None, prepared: Preparation) -> bool:
+    known = None if state is None else state.repository_uids
+    return rules.may_optimize(known, prepared.repository_uids)
+
+
 def all_named(prepared: Preparation) -> set[str]:
     return set().union(*prepared.commits.values())
 
 
 def optimized_named(state: State | None, prepared: Preparation) -> set[str]:
-    if state is None or not rules.may_optimize(state.repository_uids, prepared.repository_uids):
+    if state is None or not may_optimize(state, prepared):
         return all_named(prepared)
     new = [paths for number, paths in prepared.commits.items() if str(number) not in state.commits]
     return set().union(*new) | rules.saved_commit_named(state)

@@ -122,4 +122,4 @@ def local_lake(folder: Path, spark: SparkSession) -> Iterator[GCLake]:
         yield gc_lake(store, block, settings, spark, namespace="local://lake/data")
 
 
-__all__ = ["DEV", "MAIN", "REPOSITORY", "GCLake", "LocalServer", "gc_lake", "local_lake"]
+__all__ = ["DEV", "HOUR", "MAIN", "REPOSITORY", "GCLake", "LocalServer", "gc_lake", "local_lake"]

@@ -9,6 +9,7 @@ from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
 from lakebed.gc import frames, rules
 from lakebed.gc.frames import JUDGED, PATHS, STORED
+from lakebed.gc.paths import TIME_MAX
 from lakebed.gc.rules import Judged, Look, State, StoredObject, Verdict
 
 pytestmark = pytest.mark.timeout(300)
@@ -17,12 +18,12 @@ LOOK = Look(began_us=900, ended_us=1000, cutoff_us=500, closed_before_us=300, ga
 
 
 def stored(draw: random.Random, number: int) -> StoredObject:
-    return StoredObject(
-        f"repos/a0/branches/b/p/{number}",
-        draw.randint(0, 9),
-        draw.randint(0, 999),
-        draw.randint(0, 999),
-    )
+    made_us = draw.randint(0, 999)
+    return StoredObject(path_of(number, made_us), draw.randint(0, 9), draw.randint(0, 999), made_us)
+
+
+def path_of(number: int, made_us: int) -> str:
+    return f"repos/a0/branches/b/{TIME_MAX - made_us:016x}-{0:012x}/{number:016x}{0:020x}"
 
 
 def state_of(draw: random.Random, objects: list[StoredObject]) -> State:
@@ -38,7 +39,7 @@ def state_of(draw: random.Random, objects: list[StoredObject]) -> State:
 
 def _judged(draw: random.Random, one: StoredObject) -> Judged:
     verdict = draw.choice(list(Verdict))
-    found = draw.randint(700, 900) if verdict is Verdict.CANDIDATE else None
+    found = draw.randint(700, 1100) if verdict is Verdict.CANDIDATE else None
     return Judged(one, verdict, found)
 
 
@@ -66,7 +67,8 @@ def paths(spark: SparkSession, chosen: list[str]) -> DataFrame:
 def test_judging_and_what_comes_of_it(spark: SparkSession) -> None:
     draw = random.Random(7)
     objects = [stored(draw, number) for number in range(600)]
-    everything = [one.path for one in objects] + ["repos/a0/branches/b/p/none"]
+    unseen = [path_of(1000 + number, draw.randint(0, 999)) for number in range(50)]
+    everything = [one.path for one in objects] + [*unseen, "repos/a0/branches/b/p/none"]
     committed, held = (draw.choices(everything, k=200) for _ in range(2))
     state = state_of(draw, objects)
     listed = [one for one in objects if not rules.is_closed(one, state)]

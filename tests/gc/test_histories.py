@@ -235,6 +235,11 @@ def test_a_state_that_forgets_what_commits_name(monkeypatch: pytest.MonkeyPatch)
     assert finding("mixed") == "DisagreementError"
 
 
+def test_a_state_that_forgets_what_a_listing_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "remembered", forgetting(Verdict.UNSEEN, closed=False))
+    assert finding("overwritten") == "DisagreementError"
+
+
 @pytest.mark.parametrize("verdict", [Verdict.HELD, Verdict.CANDIDATE])
 def test_a_state_that_forgets_what_may_become_garbage(
     verdict: Verdict, monkeypatch: pytest.MonkeyPatch

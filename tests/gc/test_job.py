@@ -1,5 +1,6 @@
 """Runs over a real storage: what goes, what stays, seen by looking at the storage."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,16 +9,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakebed.block import Address
+from lakebed.catalog.gc_walk import PageLimits
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
-from lakebed.gc import rules
+from lakebed.gc import rules, sweep
 from lakebed.gc.errors import (
     ExecutorFailed,
     InvalidOption,
     NotQuiet,
     Overtaken,
     TooMuchGarbage,
+    WrongStorage,
 )
 from lakebed.gc.job import Job, Options
 from lakebed.gc.states import SavedState
@@ -25,7 +28,7 @@ from lakebed.gc.storage import Storage, open_storage
 from lakebed.gc.summary import run_ids
 from lakebed.graveler.model import BranchID
 from lakebed.graveler.moves import MergeRequest
-from tests.gc.lakes import DEV, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
+from tests.gc.lakes import DEV, HOUR, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -47,6 +50,12 @@ def put_strangers(lake: GCLake) -> list[Address]:
     for address in addresses:
         lake.lake.block.put(address, [b"mine"])
     return addresses
+
+
+def saved_state(lake: GCLake) -> GCState:
+    state = SavedState.read(open_storage(LocalServer(lake.lake), lake.settings)).state
+    assert state is not None
+    return state
 
 
 def test_what_goes_and_what_stays(lake: GCLake) -> None:
@@ -87,14 +96,16 @@ def test_what_goes_and_what_stays(lake: GCLake) -> None:
     lake.later(24 * 9)
     link = catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
     lake.lake.block.put(link.address, [b"linked"])
-    dry = lake.run(Options(dry_run=True))
-    assert (dry.mode, dry.waiting, dry.due) == ("optimized", len(goes), 0)
     look = lake.run()
     assert (look.waiting, look.due, look.deleted) == (len(goes), 0, 0)
     assert lake.stored() == everything | {str(link.address)}
     too_soon = lake.run()
     assert (too_soon.waiting, too_soon.deleted) == (len(goes), 0)
     lake.later()
+    before = saved_state(lake)
+    dry = lake.run(Options(dry_run=True))
+    assert (dry.mode, dry.waiting, dry.due, dry.deleted) == ("optimized", 0, len(goes), 0)
+    assert (saved_state(lake), lake.stored()) == (before, everything | {str(link.address)})
     swept = lake.run()
     assert (swept.mode, swept.deleted, swept.waiting, swept.failed) == (
         "optimized",
@@ -263,3 +274,131 @@ def test_two_runs_at_once(lake: GCLake) -> None:
             stale.check_latest()
         with pytest.raises(Overtaken):
             stale.replace(state)
+
+
+def test_what_cannot_be_deleted_stays_known(lake: GCLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.upload("a", "1")
+    lake.delete("a")
+    kept = lake.upload("b", "2")
+    lake.commit()
+    lake.later(24 * 9)
+    assert lake.run().waiting == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "delete_object", lambda *_arguments: "hands off")
+        for _ in range(2):
+            lake.later()
+            summary = lake.run()
+            assert (summary.due, summary.deleted, summary.failed) == (1, 0, 1)
+            assert saved_state(lake).objects == 2
+    summary = lake.run()
+    assert (summary.deleted, summary.failed, lake.stored()) == (1, 0, {kept})
+    assert saved_state(lake).objects == 1
+
+
+def test_a_clock_that_was_ahead(lake: GCLake) -> None:
+    lake.upload("a", "1")
+    lake.delete("a")
+    lake.later(24 * 400)
+    assert lake.run().waiting == 1
+    lake.later(-24 * 400)
+    lake.upload("b", "2")
+    lake.delete("b")
+    lake.later(24 * 9)
+    first = lake.run()
+    assert (first.mode, first.waiting, first.deleted) == ("clean", 2, 0)
+    lake.upload("c", "3")
+    lake.delete("c")
+    second, third = lake.collect()
+    assert (second.mode, second.waiting, second.deleted) == ("optimized", 1, 2)
+    assert (third.mode, third.deleted, lake.stored()) == ("optimized", 1, set())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(max_share=math.nan),
+        Options(max_share=-0.1),
+        Options(min_age_seconds=math.nan),
+        Options(min_age_seconds=math.inf),
+        Options(min_age_seconds=-1),
+    ],
+)
+def test_options_that_are_no_numbers(lake: GCLake, options: Options) -> None:
+    with pytest.raises(InvalidOption, match="must be"):
+        lake.run(options)
+
+
+def test_a_quiet_repository_that_is_prepared_in_other_pages(
+    lake: GCLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one page ends and the next begins is also a matter of time."""
+    monkeypatch.setattr("lakebed.catalog.gc_walk._RECORDS", 1)
+    kept = {lake.upload("a", "1"), lake.upload("b", "2")}
+    lake.upload("c", "3")
+    lake.delete("c")
+
+    class Slow(LocalServer):
+        objects = 0
+
+        def prepare(self, unique_id: str) -> GCRunID:
+            gc, token = lake.lake.catalog.gc, None
+            self.objects += 1
+            while True:
+                page = gc.prepare_uncommitted(
+                    REPOSITORY, token=token, limits=PageLimits(objects=self.objects)
+                )
+                token = page.continuation_token
+                if token is None:
+                    break
+            self.finish(unique_id, page.run_id)
+            return page.run_id
+
+    server = Slow(lake.lake)
+    job = Job(lake.spark, server, open_storage(server, lake.settings))
+    assert job.run(Options(assume_quiet=True)).deleted == 1
+    assert lake.stored() == kept
+
+
+def test_a_run_that_is_overtaken_deletes_nothing(lake: GCLake) -> None:
+    """Between its look and its deletions another run found, perhaps, that something is in use."""
+    garbage = lake.upload("a", "1")
+    lake.delete("a")
+    lake.later(24 * 9)
+    lake.run()
+    lake.later()
+
+    class Overtaking(LocalServer):
+        def prepare(self, unique_id: str) -> GCRunID:
+            run_id = super().prepare(unique_id)
+            lake.run(Options(min_age_seconds=24 * 20 * HOUR))  # to which it is young
+            return run_id
+
+    server = Overtaking(lake.lake)
+    job = Job(lake.spark, server, open_storage(server, lake.settings))
+    with pytest.raises(Overtaken):
+        job.run(Options())
+    assert lake.stored() == {garbage}
+
+
+def test_nothing_is_judged_by_commits_alone(lake: GCLake) -> None:
+    class Short(LocalServer):
+        def prepare(self, unique_id: str) -> GCRunID:
+            return lake.lake.catalog.gc.prepare_commits(REPOSITORY).run_id
+
+    server = Short(lake.lake)
+    job = Job(lake.spark, server, open_storage(server, lake.settings))
+    with pytest.raises(WrongStorage, match="does not tell what is staged"):
+        job.run(Options())
+
+
+def test_longer_times_than_before(lake: GCLake) -> None:
+    """What was closed stays closed: that commits name objects there is not known any more."""
+    kept = lake.upload("a", "1")
+    lake.commit()
+    lake.later(24 * 9)
+    lake.run()
+    summary = lake.run(Options(min_age_seconds=24 * 20 * HOUR))
+    assert (summary.mode, summary.looked_at) == ("optimized", 0)
+    first, second = lake.collect()
+    assert (first.mode, first.looked_at, second.mode) == ("optimized", 0, "optimized")
+    assert lake.stored() == {kept}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakebed.block import Address
+from lakebed.block import Address, LocalSettings
 from lakebed.catalog.gc_walk import PageLimits
 from lakebed.catalog.multipart_records import NamedPart, Target
 from lakebed.formats.gc_files import GCRunID
@@ -147,3 +147,18 @@ def test_a_repository_made_again_in_its_namespace(lake: GCLake) -> None:
     # Nothing is known of it, and nothing of the former one is its own.
     assert (first.mode, first.looked_at, second.deleted) == ("clean", 2, 1)
     assert lake.stored() == {*former, kept}
+
+
+def test_an_object_that_a_listing_missed(lake: GCLake) -> None:
+    """It was lost and brought back, or the listing was behind; its commit is not read again."""
+    kept = lake.upload("a", "1")
+    lake.commit()
+    assert isinstance(lake.settings, LocalSettings)
+    file = lake.settings.root / kept.removeprefix("local://")
+    file.rename(aside := lake.settings.root / "aside")
+    first = lake.run()
+    assert (first.mode, first.looked_at, first.committed) == ("clean", 0, 0)
+    aside.rename(file)
+    look, sweep = lake.collect()
+    assert (look.mode, look.committed, sweep.mode) == ("optimized", 1, "optimized")
+    assert lake.stored() == {kept}

@@ -213,7 +213,8 @@ class GCPreparation:
         multiparts = Records(self._store, MULTIPARTS, repository.partition).scan()
         while page := [record.message for record in islice(multiparts, _RECORDS)]:
             texts = [str(address(each.address)) for each in page]
-            writer.add(texts, ["multipart"] * len(page), [True] * len(page))
+            is_open = [not each.staged for each in page]
+            writer.add(texts, ["multipart"] * len(page), is_open)
         links = Records(self._store, LINKS, repository.partition).scan()
         while found := [record.message for record in islice(links, _RECORDS)]:
             texts = [str(address(each.address)) for each in found]

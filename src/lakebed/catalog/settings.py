@@ -86,6 +86,12 @@ class CatalogSettings:
             self._at_least("min_age_seconds", self.min_age_seconds, 2, name, getattr(self, name))
         scan_limit = engine.scan_limit_seconds
         self._at_least("gap_seconds", self.gap_seconds, 2, "scan_limit_seconds", scan_limit)
+        if self.gap_seconds < scan_limit + self.skew_seconds:
+            raise InvalidSettings(
+                f"gap_seconds ({self.gap_seconds:g}) must be at least scan_limit_seconds"
+                f" ({scan_limit:g}) and skew_seconds ({self.skew_seconds:g}) together: by another"
+                " server's clock, two looks of garbage collection could be one"
+            )
         request = self.longest_request_seconds
         self._at_least("gap_seconds", self.gap_seconds, 1, "longest_request_seconds", request)
         if engine.grace_seconds <= self.longest_request_seconds:

@@ -16,7 +16,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from lakebed.gc.rules import Look, Verdict
+from lakebed.gc.paths import MADE_FROM, OBJECT_PATTERN
+from lakebed.gc.rules import COMMIT_NAMED, Look, Verdict
 
 PATHS: Final = StructType([StructField("path", StringType(), nullable=False)])
 """Paths of objects that something names; a path may come more than once."""
@@ -40,6 +41,8 @@ JUDGED: Final = StructType(
 )
 """Objects and what a look found them to be: `lakebed.gc.rules.Judged`, with 0 for no time."""
 
+_COMMIT_NAMED: Final = [verdict.value for verdict in COMMIT_NAMED]
+
 _FACTS: Final = ("size", "born_us", "made_us", "committed", "held", "found_us")
 
 
@@ -58,7 +61,7 @@ def looked_at(saved: DataFrame, listed: DataFrame, closed_before_us: int) -> Dat
 
 def saved_commit_named(saved: DataFrame) -> DataFrame:
     """Return the paths that known commits name: see `lakebed.gc.rules.saved_commit_named`."""
-    return saved.where(f.col("verdict") == Verdict.COMMITTED.value).select("path")
+    return saved.where(f.col("verdict").isin(_COMMIT_NAMED)).select("path")
 
 
 def judge(
@@ -81,22 +84,34 @@ def judge(
         .unionByName(_facts(found, found_us=f.col("found_us")))
     )
     grouped = together.groupBy("path").agg(*(f.max(name).alias(name) for name in _FACTS))
+    is_seen = f.col("born_us").isNotNull()
+    is_object = f.col("path").rlike(f"^{OBJECT_PATTERN}$")
     verdict = (
-        f.when(f.col("committed").isNotNull(), Verdict.COMMITTED.value)
+        f.when(~is_seen, Verdict.UNSEEN.value)
+        .when(f.col("committed").isNotNull(), Verdict.COMMITTED.value)
         .when(f.col("held").isNotNull(), Verdict.HELD.value)
         .when(f.col("born_us") >= look.cutoff_us, Verdict.YOUNG.value)
         .otherwise(Verdict.CANDIDATE.value)
     )
     found_us = f.when(
         f.col("verdict") == Verdict.CANDIDATE.value,
-        f.coalesce(f.col("found_us"), f.lit(look.ended_us)),
+        f.least(f.col("found_us"), f.lit(look.ended_us)),
     ).otherwise(0)
     return (
-        grouped.where(f.col("born_us").isNotNull())
+        grouped.where(is_seen | (f.col("committed").isNotNull() & is_object))
         .withColumn("verdict", verdict)
         .withColumn("found_us", found_us)
+        .withColumn("made_us", f.coalesce(f.col("made_us"), _made_us()))
+        .fillna(0, ["size", "born_us"])
         .select(*JUDGED.names)
     )
+
+
+def _made_us() -> Column:
+    """When the partition of an object's path was made; see `lakebed.gc.paths`."""
+    digits = 13  # after those that are the same for all times, which would not fit into a number
+    counted_down = f.conv(f.substring("path", MADE_FROM + 3, digits), 16, 10).cast(LongType())
+    return f.lit((1 << 4 * digits) - 1) - counted_down
 
 
 def _facts(frame: DataFrame, **facts: Column) -> DataFrame:
@@ -112,5 +127,5 @@ def is_due(look: Look) -> Column:
 def is_remembered(closed_before_us: int) -> Column:
     """Whether the next run must know of an object: see `lakebed.gc.rules.remembered`."""
     is_closed = f.col("made_us") < closed_before_us
-    is_committed = f.col("verdict") == Verdict.COMMITTED.value
+    is_committed = f.col("verdict").isin(_COMMIT_NAMED)
     return (f.col("verdict") == Verdict.CANDIDATE.value) | (is_closed != is_committed)

@@ -11,6 +11,7 @@ Only this module owns a Spark session. Its steps:
 What is in the driver's memory grows with the number of files, not with objects.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -114,6 +115,7 @@ class Job:
             GCError: It ended early; see `lakebed.gc.errors`.
             LakebedError: The storage failed, or a file is damaged.
         """
+        _check(options)
         saved = SavedState.read(self._storage)
         self._say("The server writes down what is in use.")
         manifest = self._prepare()
@@ -172,6 +174,7 @@ class Job:
         self._server.finish(manifest.run.unique_id, summary.run_id)
         with explained():
             summary, failed = self._sweep(findings, summary)
+            left_closed = self._in_closed(failed, summary.run_id, judging.closed_before_us)
         closed = (known.objects_closed if known is not None else 0) - findings.going("closed")
         saved.replace(
             GCState(
@@ -179,8 +182,8 @@ class Job:
                 repository_uids=(manifest.run.unique_id, *manifest.run.adopted_unique_ids),
                 began_us=manifest.run.began_us,
                 closed_before_us=judging.closed_before_us,
-                objects_closed=closed + findings.staying("closing"),
-                objects_open=findings.staying("open"),
+                objects_closed=closed + findings.staying("closing") + left_closed,
+                objects_open=findings.staying("open") + summary.failed - left_closed,
                 commits=tuple(manifest.of_kind(GCFileKind.COMMITS)),
                 files=(*findings.objects, *findings.ranges, *failed),
             )
@@ -228,6 +231,15 @@ class Job:
         self._say(f"{summary.deleted} objects were deleted, {failures} could not be.")
         return summary, failed
 
+    def _in_closed(
+        self, failed: tuple[GCResultFile, ...], run_id: GCRunID, closed_before_us: int
+    ) -> int:
+        """How many of the objects that could not be deleted are in closed partitions."""
+        if not failed:
+            return 0
+        left = self._sources.results(run_id, failed, GCResultKind.OBJECTS)
+        return left.where(f.col("made_us") < closed_before_us).count()
+
     # A repository that nobody writes to
 
     def _check_nothing_open(self, manifest: GCManifest) -> None:
@@ -241,8 +253,17 @@ class Job:
 
     def _check_unchanged(self, manifest: GCManifest) -> None:
         again = self._prepare()
-        if _contents(again) != _contents(manifest):
-            raise NotQuiet("somebody writes to the repository: nothing was deleted")
+        with explained():
+            if _contents(again) != _contents(manifest) and not self._is_same(again, manifest):
+                raise NotQuiet("somebody writes to the repository: nothing was deleted")
+
+    def _is_same(self, one: GCManifest, other: GCManifest) -> bool:
+        """Whether two preparations tell the same: time decides how it is cut into files."""
+        for read in (self._sources.held, self._sources.commits):
+            mine, others = read(one), read(other)
+            if not (mine.exceptAll(others).isEmpty() and others.exceptAll(mine).isEmpty()):
+                return False
+        return True
 
 
 def _contents(manifest: GCManifest) -> list[tuple[str, int, str]]:
@@ -250,8 +271,20 @@ def _contents(manifest: GCManifest) -> list[tuple[str, int, str]]:
 
 
 def _may_optimize(state: GCState | None, manifest: GCManifest) -> bool:
+    if state is not None and state.began_us > manifest.run.began_us:
+        return False  # the clock was ahead then, and partitions count as closed that are not
     known = frozenset(state.repository_uids) if state is not None else None
     return rules.may_optimize(known, {manifest.run.unique_id, *manifest.run.adopted_unique_ids})
+
+
+def _check(options: Options) -> None:
+    # Written so that what is no number is refused, too: it would compare as less and as more.
+    if not options.max_share >= 0:
+        raise InvalidOption(f"the allowed share must be at least 0, and is {options.max_share:g}")
+    if options.min_age_seconds is not None and not 0 <= options.min_age_seconds < math.inf:
+        raise InvalidOption(
+            f"the least age must be a number of seconds, and is {options.min_age_seconds:g}"
+        )
 
 
 def _look(manifest: GCManifest, options: Options) -> Look:

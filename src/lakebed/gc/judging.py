@@ -101,8 +101,10 @@ class Judging:
         self._look = look
         self._entries = sources.counter()
         self._quiet = quiet
-        # What is closed stays closed, also when the server's times were made longer.
-        self.closed_before_us = max(look.closed_before_us, state.closed_before_us if state else 0)
+        # What an optimized run finds closed stays closed, also when the server's times were made
+        # longer: the run does not list it.
+        known_closed_us = self._known.closed_before_us if self._known is not None else 0
+        self.closed_before_us = max(look.closed_before_us, known_closed_us)
 
     def run(self) -> Findings:
         """Judge, and write down what was found."""
@@ -164,13 +166,14 @@ class Judging:
         is_due = frames.is_due(self._look)
         if self._quiet:
             is_due = f.col("verdict") == Verdict.CANDIDATE.value
+        is_unseen = f.col("verdict") == Verdict.UNSEEN.value
         labelled = judged.withColumns(
             {
                 "is_due": is_due,
                 "is_remembered": frames.is_remembered(self.closed_before_us),
                 "stage": self._stage(),
             }
-        )
+        ).where(~is_unseen | f.col("is_remembered"))  # new ranges name much that is long known
         transform = parts.write_judged(self._sources.storage, self._run_id)
         return labelled.mapInArrow(transform, WRITTEN)
 

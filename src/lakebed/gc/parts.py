@@ -17,6 +17,7 @@ from lakebed.formats.gc_state import (
     encode_result,
 )
 from lakebed.gc.reading import Batches, Transform
+from lakebed.gc.rules import Verdict
 from lakebed.gc.storage import Storage
 from lakebed.runtime import ThreadRuntime
 
@@ -126,7 +127,9 @@ def write_judged(storage: Storage, run_id: GCRunID) -> Transform:
             yield from due.add(table.filter(is_due))
             kept = pc.and_(table.column("is_remembered"), pc.invert(is_due))
             yield from remembered.add(table.filter(kept))
-            counts.add(_labelled(table))
+            # Only what is there counts.
+            is_seen = pc.not_equal(table.column("verdict"), Verdict.UNSEEN.value)
+            counts.add(_labelled(table.filter(is_seen)))
         yield from due.flush()
         yield from remembered.flush()
         by_branch = PartWriter(storage, run_id, GCResultKind.COUNTS)

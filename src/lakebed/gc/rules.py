@@ -47,6 +47,14 @@ class Verdict(StrEnum):
     CANDIDATE = "candidate"
     """Garbage, unless a later look disagrees."""
 
+    UNSEEN = "unseen"
+    """A commit record names it, and no listing showed it. It may yet turn up: listings can be
+    behind, and what was lost may be brought back. Then it stays."""
+
+
+COMMIT_NAMED: Final = frozenset({Verdict.COMMITTED, Verdict.UNSEEN})
+"""What commit records name, there or not."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
@@ -155,9 +163,9 @@ def looked_at(state: State, listed: Iterable[StoredObject]) -> Iterator[StoredOb
 
 
 def saved_commit_named(state: State) -> set[str]:
-    """Return the paths that the commits known to the state name, as far as they are listed."""
+    """Return the paths that the commits known to the state name, in partitions that are open."""
     objects = state.objects.values()
-    return {judged.stored.path for judged in objects if judged.verdict is Verdict.COMMITTED}
+    return {judged.stored.path for judged in objects if judged.verdict in COMMIT_NAMED}
 
 
 def judge(
@@ -168,7 +176,7 @@ def judge(
     state: State | None,
     look: Look,
 ) -> Iterator[Judged]:
-    """Iterate over objects with what they are found to be.
+    """Iterate over objects with what they are found to be, and over what was looked for in vain.
 
     Args:
         looked: The objects.
@@ -177,7 +185,9 @@ def judge(
         state: What the run before left; candidates keep the time at which they were found.
         look: The times of this look.
     """
+    unseen = set(committed)
     for stored in looked:
+        unseen.discard(stored.path)
         if stored.path in committed:
             yield Judged(stored, Verdict.COMMITTED)
         elif stored.path in held:
@@ -185,13 +195,22 @@ def judge(
         elif stored.born_us >= look.cutoff_us:
             yield Judged(stored, Verdict.YOUNG)
         else:
-            found_us = _found_before(stored, state)
-            yield Judged(stored, Verdict.CANDIDATE, look.ended_us if found_us is None else found_us)
+            yield Judged(stored, Verdict.CANDIDATE, _found_us(stored, state, look))
+    for path in unseen:
+        parts = ObjectPath.parse(path)
+        if parts is not None:
+            yield Judged(StoredObject(path, 0, 0, parts.made_us), Verdict.UNSEEN)
 
 
-def _found_before(stored: StoredObject, state: State | None) -> int | None:
+def _found_us(stored: StoredObject, state: State | None, look: Look) -> int:
+    """Return when a candidate was found; now, if it was never, or later than now.
+
+    (Then the clock was ahead. Nobody knows how long ago that was.)
+    """
     before = state.objects.get(stored.path) if state is not None else None
-    return before.found_us if before is not None else None
+    if before is None or before.found_us is None:
+        return look.ended_us
+    return min(before.found_us, look.ended_us)
 
 
 def next_state(
@@ -203,8 +222,17 @@ def next_state(
     state: State | None,
     look: Look,
 ) -> State:
-    """Return what this run leaves to the next, once it has swept."""
-    # What is closed stays closed, also when the server's times were made longer.
+    """Return what this run leaves to the next, once it has swept.
+
+    Args:
+        judged: What it found.
+        deleted: The paths that it has deleted.
+        repository_uids: Whose objects it looked at.
+        commits: The commit records that it knows of.
+        state: What it went by, if it is an optimized run: what is closed stays closed, also when
+            the server's times were made longer.
+        look: Its times.
+    """
     closed_before_us = max(look.closed_before_us, state.closed_before_us if state else 0)
     after = State(
         repository_uids=frozenset(repository_uids),
@@ -223,10 +251,10 @@ def next_state(
 def remembered(judged: Judged, state: State) -> bool:
     """Whether a state must tell the next run of an object.
 
-    Of open partitions, which are listed again: what commits name, since those commits are not read
-    again, and when candidates were found. Of closed ones, which are not: all but what commits name,
-    since that stays.
+    Of open partitions, which are listed again: what commits name, seen or not, since those commits
+    are not read again, and when candidates were found. Of closed ones, which are not: all but what
+    commits name, since that stays.
     """
     if judged.verdict is Verdict.CANDIDATE:
         return True
-    return is_closed(judged.stored, state) is not (judged.verdict is Verdict.COMMITTED)
+    return is_closed(judged.stored, state) is not (judged.verdict in COMMIT_NAMED)

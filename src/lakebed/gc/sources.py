@@ -50,9 +50,13 @@ class Sources:
         files = self._files(manifest.of_kind(GCFileKind.UPLOADS))
         return files.mapInArrow(transform, "address string, kind string, open boolean")
 
+    def commits(self, manifest: GCManifest) -> DataFrame:
+        """The commit records that the server knows of."""
+        return self._commits(manifest.run.run_id, manifest.of_kind(GCFileKind.COMMITS))
+
     def metaranges(self, manifest: GCManifest, known: GCState | None) -> DataFrame:
         """The metaranges of commits that are not known yet, each once."""
-        commits = self._commits(manifest.run.run_id, manifest.of_kind(GCFileKind.COMMITS))
+        commits = self.commits(manifest)
         if known is not None:
             commits = frames.unknown(commits, self._commits(known.run_id, known.commits), "id")
         return commits.select("metarange_id").distinct()

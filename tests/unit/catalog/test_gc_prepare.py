@@ -14,7 +14,7 @@ from lakebed.block import Namespace
 from lakebed.catalog.errors import InvalidRun
 from lakebed.catalog.gc_files import RunFiles
 from lakebed.catalog.gc_prepare import Prepared
-from lakebed.catalog.gc_walk import PageLimits
+from lakebed.catalog.gc_walk import PageLimits, Position, StagedWalk
 from lakebed.catalog.keys import MULTIPARTS
 from lakebed.formats import DamagedFile, Entry, ForeignFile, FormatTooNew
 from lakebed.formats.gc_files import (
@@ -166,16 +166,46 @@ def test_open_uploads_are_written_down(lake: Lake) -> None:
     given = [links.get_physical_address(REPOSITORY, MAIN, b"a").address for _ in range(2)]
     lake.block.put(given[0], [b"x"])
     links.link(REPOSITORY, MAIN, b"a", given[0], checksum="c")
-    upload = pb.MultipartUpload(branch=MAIN, path=b"m", address="repos/x")
-    Records(lake.store, MULTIPARTS, lake.repository.partition).set(b"u", upload)
+    # Somebody is completing it just now.
+    decided = pb.StagedEntry(identity=b"i")
+    upload = pb.MultipartUpload(branch=MAIN, path=b"m", address="repos/x", entry=decided)
+    records = Records(lake.store, MULTIPARTS, lake.repository.partition)
+    records.set(b"u", upload)
+    # Completed: the record stays for a while, and nothing comes of it any more.
+    upload = pb.MultipartUpload(branch=MAIN, path=b"n", address="repos/y", entry=decided)
+    upload.staged = True
+    records.set(b"v", upload)
     prepared, _ = prepare_pages(lake)
     found = table(lake, end(lake, prepared), GCFileKind.UPLOADS).to_pylist()
     expected = [
         {"address": str(given[0]), "kind": "link", "open": False},
         {"address": str(given[1]), "kind": "link", "open": True},
         {"address": f"{lake.repository.namespace}repos/x", "kind": "multipart", "open": True},
+        {"address": f"{lake.repository.namespace}repos/y", "kind": "multipart", "open": False},
     ]
     assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+def test_uploads_are_read_before_what_is_staged(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = lake.catalog.links
+    address = links.get_physical_address(REPOSITORY, MAIN, b"a").address
+    lake.block.put(address, [b"x"])
+    walk = StagedWalk.run
+
+    def run(self: StagedWalk, position: Position, limits: PageLimits) -> Position | None:
+        following = walk(self, position, limits)
+        # Behind the back of whoever has read what is staged; and the record goes.
+        links.link(REPOSITORY, MAIN, b"a", address, checksum="c")
+        lake.clock.ahead_seconds += 2 * lake.settings.link_life_seconds
+        assert links.clean(lake.repository) == 1
+        return following
+
+    monkeypatch.setattr(StagedWalk, "run", run)
+    manifest = end(lake, lake.catalog.gc.prepare_uncommitted(REPOSITORY))
+    assert addresses(lake, manifest, GCFileKind.UPLOADS) == Counter([str(address)])
+    assert not addresses(lake, manifest, GCFileKind.STAGED)
 
 
 def test_all_commit_records_are_written_down(lake: Lake) -> None:

@@ -43,6 +43,7 @@ def test_the_defaults_agree() -> None:
         ),
         ({}, EngineSettings(scan_limit_seconds=1801), ("gap_seconds", "scan_limit_seconds")),
         ({"gap_seconds": 1199}, ENGINE, ("gap_seconds", "scan_limit_seconds")),
+        ({"skew_seconds": 3001}, ENGINE, ("gap_seconds", "skew_seconds")),
         ({}, EngineSettings(grace_seconds=600), ("grace_seconds", "longest_request_seconds")),
         ({"skew_seconds": 0}, ENGINE, ("skew_seconds", "above 0")),
     ],
@@ -69,7 +70,17 @@ def test_seconds_will_do_for_tests() -> None:
         copy_window_seconds=1,
         min_age_seconds=2,
         gap_seconds=1,
+        skew_seconds=0.5,
     ).check(EngineSettings(grace_seconds=2, scan_limit_seconds=0.5))
+
+
+@pytest.mark.parametrize("multipart_life", [DEFAULTS.multipart_life_seconds, 1.0])
+def test_a_partition_is_open_until_the_last_object_can_have_come(multipart_life: float) -> None:
+    settings = replace(DEFAULTS, multipart_life_seconds=multipart_life)
+    issued = settings.partition_life_seconds
+    written = issued + max(multipart_life, settings.min_age_seconds / 2)
+    # By the clock of one server; another one tells when it is over.
+    assert settings.partition_open_seconds >= written + settings.skew_seconds
 
 
 def test_addresses_can_be_taken_apart() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -26,6 +26,7 @@ from lakebed.graveler.errors import (
     Stale,
 )
 from lakebed.graveler.hooks import Hooks, Offer
+from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import Branch, Commit
 from lakebed.graveler.moves import MergeRequest
 from lakebed.graveler.publish import Publisher
@@ -490,3 +491,35 @@ def test_publishing_takes_only_the_oldest_tokens(lake: Lake) -> None:
     sealed = publisher.seal(REPOSITORY, publisher.seal(REPOSITORY, branch))
     with pytest.raises(AssertionError, match="oldest"):
         publisher.trim(REPOSITORY, sealed, sealed.sealed_tokens[:1])
+
+
+@pytest.mark.parametrize("when", ["before the record is stored", "while it is stored"])
+def test_a_scan_that_is_too_old_is_made_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Garbage collection looked meanwhile, and nothing but the old scan names what it had found."""
+    ahead = [0.0]
+    real = lake.runtime.monotonic
+    monkeypatch.setattr(lake.runtime, "monotonic", lambda: real() + ahead[0])
+
+    def sleep() -> None:
+        (sealed,) = lake.engine().branches.get(REPOSITORY, MAIN).sealed_tokens
+        stray = encode(entry(b"a", "stray"))
+        lake.store.set(sealed.encode(), STAGED_PREFIX + b"a", stray)
+        ahead[0] = SETTINGS.scan_limit_seconds + 1
+
+    hooks = Interrupting(sleep) if when.startswith("before") else Interrupting()
+    ours = lake.engine(hooks)
+    if not hooks.things:
+        add = ours.commits.add
+
+        def add_slowly(*arguments: Any, **options: Any) -> Commit:
+            added = add(*arguments, **options)
+            if not ahead[0]:
+                sleep()
+            return added
+
+        monkeypatch.setattr(ours.commits, "add", add_slowly)
+    put(ours, b"a", "old")
+    assert lake.contents(commit(ours).commit) == {b"a": "stray"}
+    assert ours.committer.builds == 2
