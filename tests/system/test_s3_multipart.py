@@ -105,6 +105,9 @@ def test_conditions(s3: Client) -> None:
         complete(s3, upload, part, IfNoneMatch="*")
     assert code_of(caught) == "PreconditionFailed"
     s3.delete_object(Bucket=LAKE, Key="main/once")
+    with pytest.raises(ClientError) as caught:
+        complete(s3, upload, part, IfMatch="other")
+    assert code_of(caught) == "NoSuchKey"
     complete(s3, upload, part, IfNoneMatch="*")
     assert s3.get_object(Bucket=LAKE, Key="main/once")["Body"].read() == b"multipart"
 

@@ -64,10 +64,10 @@ from lakebed.catalog.multipart_records import (
     id_of,
 )
 from lakebed.catalog.properties import for_parts
-from lakebed.graveler.errors import EntryNotFound, PreconditionFailed, TooManyTries
+from lakebed.graveler.errors import EntryNotFound, TooManyTries
 from lakebed.graveler.graveler import Graveler
 from lakebed.graveler.model import Repository
-from lakebed.graveler.staging.writer import Condition
+from lakebed.graveler.staging.writer import Condition, check_condition
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
 
@@ -191,9 +191,7 @@ class Completions:
             found = self._graveler.get_entry(repository, target.branch, target.path)
         except EntryNotFound:
             found = None
-        if not condition(found):
-            there = "no such entry" if found is None else "another is there"
-            raise PreconditionFailed(target.path, there)
+        check_condition(condition, target.path, found)
 
     # Step 4
 

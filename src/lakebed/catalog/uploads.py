@@ -18,10 +18,10 @@ from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.errors import BadDigest
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_path
 from lakebed.catalog.stager import Stager
-from lakebed.graveler.errors import EntryNotFound, PreconditionFailed
+from lakebed.graveler.errors import EntryNotFound
 from lakebed.graveler.graveler import Graveler
 from lakebed.graveler.model import BranchID, Repository, RepositoryID
-from lakebed.graveler.staging.writer import Condition
+from lakebed.graveler.staging.writer import Condition, check_condition
 
 
 class Uploads:
@@ -95,8 +95,7 @@ class Uploads:
             found = self._graveler.get_entry(repository, branch, path)
         except EntryNotFound:
             found = None
-        if not condition(found):
-            raise PreconditionFailed(path, "no such entry" if found is None else "another is there")
+        check_condition(condition, path, found)
 
     def _store(
         self, address: Address, chunks: Iterable[bytes], expected_md5: str | None

@@ -36,6 +36,7 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (graveler.NotUnique, ErrorCode.BUCKET_ALREADY_EXISTS),
     (graveler.InvalidName, ErrorCode.INVALID_BUCKET_NAME),
     (graveler.Invalid, ErrorCode.INVALID_ARGUMENT),
+    (graveler.NothingThere, ErrorCode.NO_SUCH_KEY),
     (graveler.PreconditionFailed, ErrorCode.PRECONDITION_FAILED),
     (graveler.Protected, ErrorCode.WRITE_TO_PROTECTED_BRANCH),
     (graveler.ReadOnly, ErrorCode.READ_ONLY_REPOSITORY),
