@@ -11,12 +11,14 @@ object is removed at once. (A conditional write that lost a race may have been v
 and so have been committed: its object stays.)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from lakebed.block import Address, BlockError, BlockStore, PutResult
 from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.checksums import Checksum
 from lakebed.catalog.errors import BadDigest
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_path
+from lakebed.catalog.properties import for_checksum
 from lakebed.catalog.stager import Stager
 from lakebed.graveler.errors import EntryNotFound
 from lakebed.graveler.graveler import Graveler
@@ -46,6 +48,7 @@ class Uploads:
         metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
         expected_md5: str | None = None,
+        proved: Callable[[], Checksum | None] | None = None,
     ) -> ObjectStats:
         """Store an object and stage it; when this returns, every later read sees it or newer.
 
@@ -58,6 +61,8 @@ class Uploads:
             metadata: The user's own.
             condition: Whether to write, given what is there.
             expected_md5: In hexadecimal; other bytes are refused.
+            proved: Returns a checksum that the bytes were found to have, to be kept with them;
+                called after the last byte.
 
         Raises:
             InvalidPath: No object can have this path.
@@ -83,7 +88,7 @@ class Uploads:
             size=stored.size,
             checksum=stored.md5,
             content_type=content_type,
-            metadata=metadata or {},
+            metadata={**(metadata or {}), **for_checksum(proved() if proved else None)},
             condition=condition,
         )
 

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from lakebed.catalog.checksums import Checksum, Digest
 from lakebed.server.s3.checksums import (
     HEADER_PREFIX,
-    Digest,
     Expected,
     algorithm,
-    encoded,
     expected_checksum,
     expected_md5,
     expected_sha256,
@@ -71,6 +70,12 @@ class Body(Iterable[bytes]):
 
     def __iter__(self) -> Iterator[bytes]:
         return self._pieces
+
+    def proved(self) -> Checksum | None:
+        """Return the checksum that the client sent, if it did; known after the last byte."""
+        for name, value in self.checksums.items():
+            return Checksum(name.removeprefix(HEADER_PREFIX), value)
+        return None
 
     def read(self, size_max: int) -> bytes:
         """Return all bytes of a small body.
@@ -151,7 +156,7 @@ def _trailed(
     found = expected_checksum(name, decoder.trailers[name])
     if digest.digest() != found.value:
         raise found.mismatch
-    checksums[name] = encoded(found.value)
+    checksums[name] = decoder.trailers[name]
 
 
 def _untrailed(pieces: Iterator[bytes], decoder: ChunkDecoder) -> Iterator[bytes]:
