@@ -5,9 +5,10 @@ the entry (see `properties`); and whoever reads compares it with the bytes that 
 went wrong anywhere between, in the storage too, does not go unseen.
 """
 
+import re
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha1, sha256
 from typing import Final, NamedTuple, Protocol
@@ -51,26 +52,52 @@ ALGORITHMS: Final[Mapping[str, Callable[[], Digest]]] = {
 
 _SIZES: Final = {name: len(new().digest()) for name, new in ALGORITHMS.items()}
 
+_COMBINE: Final[Mapping[str, Callable[[int, int, int], int]]] = {
+    "crc32": crt.combine_crc32,
+    "crc32c": crt.combine_crc32c,
+    "crc64nvme": crt.combine_crc64nvme,
+}
+"""Return the checksum of two runs of bytes, of both checksums and the length of the second."""
+
+_COMPOSITE: Final = re.compile(r"(.+)-([1-9][0-9]{0,4})", re.ASCII)
+
 
 class ChecksumType(StrEnum):
-    """What a checksum is made of."""
+    """What the checksum of an object is made of."""
 
+    COMPOSITE = "COMPOSITE"
+    """The checksums of its parts; how many they are is told with it."""
     FULL_OBJECT = "FULL_OBJECT"
-    """All bytes."""
+    """All of its bytes."""
+
+
+class Scheme(NamedTuple):
+    """How the checksum of an object in parts is made of theirs."""
+
+    algorithm: str
+    """One of `ALGORITHMS`."""
+    type: ChecksumType
+
+
+SCHEMES: Final = frozenset(
+    [Scheme(name, ChecksumType.FULL_OBJECT) for name in _COMBINE]
+    + [Scheme(name, ChecksumType.COMPOSITE) for name in ALGORITHMS if name != "crc64nvme"]
+)
+"""Those that there are, as with S3."""
 
 
 class Checksum(NamedTuple):
-    """A checksum of an object."""
+    """A checksum of an object, or of a part."""
 
     algorithm: str
     """One of `ALGORITHMS`."""
     value: str
-    """In base 64."""
+    """In base 64; of a composite one, with the number of parts behind it."""
 
     @property
     def type(self) -> ChecksumType:
         """What it is made of."""
-        return ChecksumType.FULL_OBJECT
+        return ChecksumType.COMPOSITE if "-" in self.value else ChecksumType.FULL_OBJECT
 
     def __str__(self) -> str:
         """As it is kept."""
@@ -85,10 +112,48 @@ class Checksum(NamedTuple):
     def parse(cls, text: str) -> "Checksum | None":
         """Return a checksum that was kept; None: it is none."""
         algorithm, _, value = text.partition(":")
-        digest = decoded(value)
+        composite = _COMPOSITE.fullmatch(value)
+        digest = decoded(composite[1] if composite else value)
         if digest is None or len(digest) != _SIZES.get(algorithm):
             return None
         return cls(algorithm, value)
+
+
+class Proof(Protocol):
+    """Bytes that are compared with a checksum as they are read, if one came with them."""
+
+    @property
+    def algorithm(self) -> str | None:
+        """Of the checksum that comes with them; known before the first byte."""
+
+    def proved(self) -> Checksum | None:
+        """Return the checksum that they were found to have; known after the last byte."""
+
+
+def of_parts(scheme: Scheme, parts: Iterable[tuple[Checksum, int]]) -> Checksum:
+    """Return the checksum of an object of those of its parts, by the scheme's algorithm, and sizes.
+
+    No byte of the object is looked at: a CRC of all follows from those of its parts.
+    """
+    algorithm = scheme.algorithm
+    digests = [(b64decode(checksum.value), size) for checksum, size in parts]
+    if scheme.type is ChecksumType.COMPOSITE:
+        whole = ALGORITHMS[algorithm]()
+        whole.update(b"".join(digest for digest, _ in digests))
+        bare = Checksum.of(algorithm, whole.digest())
+        return Checksum(algorithm, f"{bare.value}-{len(digests)}")
+    value = 0
+    for digest, size in digests:
+        value = _COMBINE[algorithm](value, int.from_bytes(digest, "big"), size)
+    return Checksum.of(algorithm, value.to_bytes(_SIZES[algorithm], "big"))
+
+
+def fed(chunks: Iterable[bytes], digests: Sequence[Digest]) -> Iterator[bytes]:
+    """Yield the chunks as they are, and feed them to the digests on the way."""
+    for chunk in chunks:
+        for digest in digests:
+            digest.update(chunk)
+        yield chunk
 
 
 def decoded(value: str) -> bytes | None:

@@ -11,11 +11,11 @@ object is removed at once. (A conditional write that lost a race may have been v
 and so have been committed: its object stays.)
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from lakebed.block import Address, BlockError, BlockStore, PutResult
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.checksums import Checksum
+from lakebed.catalog.checksums import Proof
 from lakebed.catalog.errors import BadDigest
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_path
 from lakebed.catalog.properties import for_checksum
@@ -48,7 +48,7 @@ class Uploads:
         metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
         expected_md5: str | None = None,
-        proved: Callable[[], Checksum | None] | None = None,
+        proof: Proof | None = None,
     ) -> ObjectStats:
         """Store an object and stage it; when this returns, every later read sees it or newer.
 
@@ -61,8 +61,7 @@ class Uploads:
             metadata: The user's own.
             condition: Whether to write, given what is there.
             expected_md5: In hexadecimal; other bytes are refused.
-            proved: Returns a checksum that the bytes were found to have, to be kept with them;
-                called after the last byte.
+            proof: Of the bytes; the checksum that it finds is kept with them.
 
         Raises:
             InvalidPath: No object can have this path.
@@ -88,7 +87,7 @@ class Uploads:
             size=stored.size,
             checksum=stored.md5,
             content_type=content_type,
-            metadata={**(metadata or {}), **for_checksum(proved() if proved else None)},
+            metadata={**(metadata or {}), **for_checksum(proof.proved() if proof else None)},
             condition=condition,
         )
 

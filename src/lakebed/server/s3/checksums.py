@@ -1,16 +1,14 @@
 """The checksums that clients send with a body, and what it means that one does not match."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import md5, sha256
 from typing import Final
 
-from lakebed.catalog.checksums import ALGORITHMS, Checksum, Digest, decoded
+from lakebed.catalog.checksums import ALGORITHMS, Digest, decoded
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.xml_writer import Markup, element
 
 HEADER_PREFIX: Final = "x-amz-checksum-"
-_TYPE_HEADER: Final = "x-amz-checksum-type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,28 +76,3 @@ def expected_sha256(hexadecimal: str) -> Expected:
     """Return what an x-amz-content-sha256 header with a digest asks for."""
     mismatch = S3Error(ErrorCode.CONTENT_SHA256_MISMATCH)
     return Expected(sha256(), bytes.fromhex(hexadecimal), mismatch)
-
-
-def fed(chunks: Iterator[bytes], digests: list[Digest]) -> Iterator[bytes]:
-    """Yield the chunks as they are, and feed them to the digests on the way."""
-    for chunk in chunks:
-        for digest in digests:
-            digest.update(chunk)
-        yield chunk
-
-
-def checksum_headers(checksum: Checksum | None) -> dict[str, str]:
-    """Return the headers that tell of an object's checksum, if it has one."""
-    if checksum is None:
-        return {}
-    return {HEADER_PREFIX + checksum.algorithm: checksum.value, _TYPE_HEADER: checksum.type}
-
-
-def checksum_elements(checksum: Checksum | None) -> list[Markup]:
-    """Return the elements that tell of an object's checksum, if it has one."""
-    if checksum is None:
-        return []
-    return [
-        element(f"Checksum{checksum.algorithm.upper()}", checksum.value),
-        element("ChecksumType", checksum.type),
-    ]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from lakebed.catalog.checksums import Checksum, Digest
+from lakebed.catalog.checksums import Checksum, Digest, fed
 from lakebed.server.s3.checksums import (
     HEADER_PREFIX,
     Expected,
@@ -19,7 +19,6 @@ from lakebed.server.s3.checksums import (
     expected_checksum,
     expected_md5,
     expected_sha256,
-    fed,
 )
 from lakebed.server.s3.chunked import ChunkDecoder
 from lakebed.server.s3.errors import ErrorCode, S3Error
@@ -61,11 +60,16 @@ class Body(Iterable[bytes]):
         size: int,
         *,
         checksums: dict[str, str],
+        trailer: str = "",
     ) -> None:
+        """Take the pieces for what a client sent; `trailer` names the checksum behind them."""
         self.size = size
         """How many bytes there are; others make iterating raise."""
         self.checksums = checksums
         """Headers like ``x-amz-checksum-crc32`` to answer with; complete after the last byte."""
+        names = [*checksums, trailer]
+        self.algorithm = names[0].removeprefix(HEADER_PREFIX) or None
+        """Of the checksum that comes with the bytes, if one does."""
         self._pieces = pieces
 
     def __iter__(self) -> Iterator[bytes]:
@@ -109,7 +113,7 @@ def open_body(
     Raises:
         S3Error: The headers that describe the body are missing or make no sense.
     """
-    given = _checksums(environ) if has_checksums else {}
+    given = given_checksums(environ) if has_checksums else {}
     expected = _expected(environ, given)
     if mode := _CHUNKED_MODES.get(payload):
         return _chunked_body(environ, raw, mode, scope, expected, given)
@@ -139,7 +143,7 @@ def _chunked_body(
         pieces = _trailed(pieces, decoder, announced, algorithm(announced)(), checksums)
     elif mode.trailers:
         pieces = _untrailed(pieces, decoder)
-    return Body(pieces, size, checksums=checksums)
+    return Body(pieces, size, checksums=checksums, trailer=announced)
 
 
 def _trailed(
@@ -193,8 +197,8 @@ def _expected(environ: Environ, checksums: dict[str, str]) -> list[Expected]:
     return expected
 
 
-def _checksums(environ: Environ) -> dict[str, str]:
-    """The headers with checksums, by their names on the wire."""
+def given_checksums(environ: Environ) -> dict[str, str]:
+    """Return the headers with checksums, by their names on the wire."""
     return {
         HEADER_PREFIX + key.removeprefix(_ENVIRON_PREFIX).lower(): value
         for key, value in environ.items()

@@ -27,6 +27,7 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (catalog.PartsOutOfOrder, ErrorCode.INVALID_PART_ORDER),
     (catalog.PartMissing, ErrorCode.INVALID_PART),
     (catalog.PartTooSmall, ErrorCode.ENTITY_TOO_SMALL),
+    (catalog.ChecksumUnknown, ErrorCode.INVALID_REQUEST),
     (catalog.CatalogError, ErrorCode.INVALID_ARGUMENT),
     # the engine
     (graveler.EntryNotFound, ErrorCode.NO_SUCH_KEY),

@@ -11,10 +11,10 @@ from lakebed.catalog.properties import PartRange, checksum_of, headers_of, parts
 from lakebed.graveler.errors import EntryNotFound
 from lakebed.server.conditions import etag, http_date, requested_range
 from lakebed.server.s3.call import Call, Reply
-from lakebed.server.s3.checksums import checksum_headers
 from lakebed.server.s3.conditions import Verdict, is_unchanged, judge
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
+from lakebed.server.s3.object_checksums import checksum_headers
 from lakebed.server.s3.operations.upload_part import part_number
 
 AT_ONCE_BYTES_MAX: Final = 1 << 16

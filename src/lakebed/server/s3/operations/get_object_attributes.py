@@ -7,8 +7,8 @@ from lakebed.catalog.model import ObjectStats
 from lakebed.catalog.properties import checksum_of, parts_of
 from lakebed.server.conditions import http_date
 from lakebed.server.s3.call import XML_TYPE, Call, Reply
-from lakebed.server.s3.checksums import checksum_elements
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.object_checksums import checksum_elements
 from lakebed.server.s3.operations.get_object import find
 from lakebed.server.s3.xml_writer import Markup, document, element
 

@@ -8,8 +8,8 @@ from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.graveler.model import BranchID
 from lakebed.server.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply
-from lakebed.server.s3.checksums import checksum_headers
 from lakebed.server.s3.metadata import metadata_of
+from lakebed.server.s3.object_checksums import checksum_headers
 
 _MD5_OF_NOTHING: Final = md5(usedforsecurity=False).hexdigest()
 
@@ -29,7 +29,7 @@ def handle(call: Call) -> Reply:
         content_type=call.header("Content-Type") or DEFAULT_CONTENT_TYPE,
         metadata=metadata_of(call),
         condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
-        proved=body.proved,
+        proof=body,
     )
     return Reply(headers={"ETag": etag(stored.checksum), **checksum_headers(body.proved())})
 
