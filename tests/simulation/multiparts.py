@@ -8,8 +8,8 @@ fail, hang or be the last of its process.
 for longer than records and garbage live, and a collector.
 
 One object at most may come of an upload. Whoever is told that it was completed finds it there, made
-of the parts named, and is told the same when asking again. Nobody is told that an upload was
-completed that was aborted.
+of the parts named and with their checksum, and is told the same when asking again. Nobody is told
+that an upload was completed that was aborted, or that has another checksum than the one asked for.
 """
 
 import hashlib
@@ -21,9 +21,11 @@ from typing import Final
 from unittest.mock import patch
 
 from lakebed.catalog import completions
+from lakebed.catalog.checksums import ALGORITHMS, Checksum, ChecksumType, Scheme
 from lakebed.catalog.errors import MultipartNotFound
 from lakebed.catalog.model import ObjectStats, physical_address
 from lakebed.catalog.multipart_records import NamedPart, Target
+from lakebed.catalog.properties import checksum_of
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
 from lakebed.graveler.staging.writer import Condition, if_absent
@@ -60,8 +62,24 @@ FAULTS: Final = Faults(
 SLOW: Final = replace(FAULTS, kill=0.003, stall=0.04, stall_seconds=600, skew_seconds=0)
 
 
+SCHEME: Final = Scheme("crc64nvme", ChecksumType.FULL_OBJECT)
+WRONG: Final = Checksum("crc64nvme", "AAAAAAAAAAA=")
+"""Of none of the bodies."""
+
+
 def named(number: int, body: bytes) -> NamedPart:
     return NamedPart(number, hashlib.md5(body).hexdigest())
+
+
+def body_of(parts: list[NamedPart]) -> bytes:
+    bodies = {hashlib.md5(body).hexdigest(): body for body in [*BODIES.values(), OTHER]}
+    return b"".join(bodies[part.md5] for part in parts)
+
+
+def checksum(body: bytes) -> Checksum:
+    digest = ALGORITHMS[SCHEME.algorithm]()
+    digest.update(body)
+    return Checksum.of(SCHEME.algorithm, digest.digest())
 
 
 SAME: Final = [named(number, body) for number, body in BODIES.items()]
@@ -101,7 +119,8 @@ class Upload:
 def begin(world: World) -> Upload:
     """An upload with two parts, before anything goes wrong."""
     multiparts = world.catalog.multiparts
-    target = Target(REPOSITORY, MAIN, PATH, multiparts.create(REPOSITORY, MAIN, PATH))
+    upload_id = multiparts.create(REPOSITORY, MAIN, PATH, scheme=SCHEME)
+    target = Target(REPOSITORY, MAIN, PATH, upload_id)
     for number, body in BODIES.items():
         multiparts.put_part(target, number, [body], size=len(body))
     return Upload(world, target)
@@ -115,17 +134,21 @@ def complete(
     process: Process,
     parts: list[NamedPart],
     condition: Condition | None = None,
+    whole: Checksum | None = None,
 ) -> None:
     """Complete, and repeat it until there is an answer."""
     for _ in range(6):
         try:
-            stats = process.catalog.completions.complete(upload.target, parts, condition=condition)
+            stats = process.catalog.completions.complete(
+                upload.target, parts, whole=whole, condition=condition
+            )
         except MultipartNotFound:
             upload.refused += 1
             return
         except LakebedError:
             continue
         upload.completed.append(Told(parts, stats))
+        assert whole != WRONG, "told to have a checksum that it has not"
         return
 
 
@@ -166,7 +189,10 @@ def start_all(upload: Upload, *, cleaning: float = 0.3) -> None:
 
     def completing(process: Process) -> None:
         condition = random.choice([None, None, if_absent])
-        complete(upload, process, random.choice(CHOICES), condition)
+        parts = random.choice(CHOICES)
+        right = checksum(body_of(parts))
+        whole = random.choice([None, None, None, right, right, WRONG])
+        complete(upload, process, parts, condition, whole)
 
     def sometimes(share: float, task: Callable[[Upload, Process], None]) -> None:
         if random.random() < share:
@@ -201,8 +227,8 @@ def check(upload: Upload) -> None:
 
 def check_bytes(upload: Upload, told: Told) -> None:
     """What was told to be completed is there, and is made of the parts named."""
-    bodies = {hashlib.md5(body).hexdigest(): body for body in [*BODIES.values(), OTHER]}
-    expected = b"".join(bodies[part.md5] for part in told.parts)
+    expected = body_of(told.parts)
+    assert checksum_of(told.stats.reserved) == checksum(expected)
     with suppress(LakebedError):
         stored = upload.world.block.inner.read(told.stats.address)
         assert stored == expected, f"{stored!r} was told to be {expected!r}"

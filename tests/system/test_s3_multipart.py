@@ -105,6 +105,9 @@ def test_conditions(s3: Client) -> None:
         complete(s3, upload, part, IfNoneMatch="*")
     assert code_of(caught) == "PreconditionFailed"
     s3.delete_object(Bucket=LAKE, Key="main/once")
+    with pytest.raises(ClientError) as caught:
+        complete(s3, upload, part, IfMatch="other")
+    assert code_of(caught) == "NoSuchKey"
     complete(s3, upload, part, IfNoneMatch="*")
     assert s3.get_object(Bucket=LAKE, Key="main/once")["Body"].read() == b"multipart"
 
@@ -117,6 +120,10 @@ def test_a_checksum_of_the_whole_object_is_not_one_of_the_request(s3: Client) ->
     with pytest.raises(ClientError) as caught:
         complete(s3, upload, named, **whole, MpuObjectSize=len(LAST) + 1)
     assert code_of(caught) == "InvalidArgument"
+    other = {**whole, "ChecksumCRC32": "AAAAAA=="}
+    with pytest.raises(ClientError) as caught:
+        complete(s3, upload, named, **other)
+    assert code_of(caught) == "BadDigest"
     complete(s3, upload, named, **whole, MpuObjectSize=len(LAST))
     assert s3.get_object(Bucket=LAKE, Key="main/whole")["Body"].read() == LAST
 

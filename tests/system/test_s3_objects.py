@@ -144,6 +144,15 @@ def test_conditions_of_writes(s3: Client) -> None:
         assert get(s3, key) == b"1"
     s3.put_object(Bucket=LAKE, Key=key, Body=b"2", IfMatch=etag)
     assert get(s3, key) == b"2"
+    # What asks for an object that is not there is told so.
+    s3.delete_object(Bucket=LAKE, Key=key)
+    source = {"Bucket": LAKE, "Key": "main/to copy"}
+    s3.put_object(**source, Body=b"3")
+    for write, what in ((s3.put_object, {"Body": b"3"}), (s3.copy_object, {"CopySource": source})):
+        with pytest.raises(ClientError) as caught:
+            write(Bucket=LAKE, Key=key, IfMatch=etag, **what)
+        assert code_of(caught) == "NoSuchKey"
+        assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 404
 
 
 def test_conditions_of_copies(s3: Client) -> None:

@@ -1,7 +1,8 @@
 """Completing a multipart upload: one object of its parts, once, whatever is lost on the way.
 
     1. read the record: this branch, this path
-    2. check the parts named: uploaded with these bytes, in order, large enough
+    2. check the parts named: uploaded with these bytes, in order, large enough; and the checksum
+       of the object, which follows from theirs
     3. the record, with the entry, only over the very record read in 1
     4. have the storage join the parts
     5. stage the entry
@@ -44,7 +45,10 @@ from lakebed.block import (
     UploadId,
     UploadNotFound,
 )
+from lakebed.catalog.checksums import SCHEMES, Checksum, ChecksumType, Scheme, of_parts
 from lakebed.catalog.errors import (
+    BadDigest,
+    ChecksumUnknown,
     InvalidParts,
     MultipartNotFound,
     PartMissing,
@@ -62,13 +66,15 @@ from lakebed.catalog.multipart_records import (
     entry_of,
     etag_of,
     id_of,
+    scheme_of,
 )
-from lakebed.catalog.properties import for_parts
-from lakebed.graveler.errors import EntryNotFound, PreconditionFailed, TooManyTries
+from lakebed.catalog.properties import checksum_of, for_checksum, for_parts
+from lakebed.graveler.errors import EntryNotFound, TooManyTries
 from lakebed.graveler.graveler import Graveler
 from lakebed.graveler.model import Repository
-from lakebed.graveler.staging.writer import Condition
+from lakebed.graveler.staging.writer import Condition, check_condition
 from lakebed.kv import Store
+from lakebed.kv import entities_pb2 as pb
 from lakebed.runtime import Runtime
 
 PART_BYTES_MIN: Final = 5 << 20
@@ -85,6 +91,8 @@ class _Asked:
     named: Sequence[NamedPart]
     checksum: str
     size: int | None
+    whole: Checksum | None
+    whole_type: ChecksumType | None
     condition: Condition | None
 
 
@@ -105,6 +113,8 @@ class Completions:
         named: Sequence[NamedPart],
         *,
         size: int | None = None,
+        whole: Checksum | None = None,
+        whole_type: ChecksumType | None = None,
         condition: Condition | None = None,
     ) -> ObjectStats:
         """Make an object of the parts named, and stage it; repeating it answers the same.
@@ -113,11 +123,14 @@ class Completions:
             target: The upload.
             named: Its parts, in order.
             size: How large the object must be, if the caller knows.
+            whole: The checksum that the object must have, if the caller knows.
+            whole_type: What the checksum of the object must be made of, if the caller says.
             condition: Whether to write, given what is there.
 
         Raises:
             RepositoryNotFound, MultipartNotFound: There is no such upload.
             InvalidParts: It cannot be made of these parts.
+            BadDigest: It would have another checksum.
             ReadOnly, BranchNotFound, Protected: The branch cannot be written to.
             PreconditionFailed: The condition does not hold.
             Stale: Meanwhile the upload was dropped, for its age, or its parts were replaced.
@@ -128,11 +141,12 @@ class Completions:
         checksum = etag_of(named)
         repository = self._graveler.repositories.get(target.repository_id)
         records = MultipartRecords(self._store, repository)
-        asked = _Asked(target, named, checksum, size, condition)
+        asked = _Asked(target, named, checksum, size, whole, whole_type, condition)
         record = self._decided(repository, records, asked)
         entry = entry_of(record.message)
         if entry is None or entry.checksum != checksum:
             raise MultipartNotFound(target.upload_id)  # it is over, with other parts
+        _compare(asked, checksum_of(entry.metadata))
         if not record.message.staged:
             self._join(repository, records, record, named)
             self._graveler.put(
@@ -167,6 +181,7 @@ class Completions:
             sizes = [part.size for part in parts]
             if asked.size not in {None, sum(sizes)}:
                 raise InvalidParts(f"the parts have {sum(sizes)} bytes, not {asked.size}")
+            whole = _whole(upload, parts, asked)
             entry = new_entry(
                 upload.path,
                 upload.address,
@@ -174,7 +189,7 @@ class Completions:
                 checksum=asked.checksum,
                 modified=self._runtime.now(),
                 content_type=upload.content_type,
-                metadata={**upload.metadata, **for_parts(sizes)},
+                metadata={**upload.metadata, **for_parts(sizes), **for_checksum(whole)},
             )
             decided = records.decide(record, entry)
             if decided is not None:
@@ -191,9 +206,7 @@ class Completions:
             found = self._graveler.get_entry(repository, target.branch, target.path)
         except EntryNotFound:
             found = None
-        if not condition(found):
-            there = "no such entry" if found is None else "another is there"
-            raise PreconditionFailed(target.path, there)
+        check_condition(condition, target.path, found)
 
     # Step 4
 
@@ -244,8 +257,9 @@ def _checked(
     parts = []
     for each in named:
         part = stored.get(each.number)
-        if part is None or part.md5 != each.md5:
-            raise PartMissing(f"part {each.number} was not uploaded with ETag {each.md5}")
+        if part is None or not part.is_named_by(each):
+            also = f" and {each.checksum}" if each.checksum else ""
+            raise PartMissing(f"part {each.number} was not uploaded with ETag {each.md5}{also}")
         parts.append(part)
     for part in parts[:-1]:
         if part.size < PART_BYTES_MIN:
@@ -254,3 +268,38 @@ def _checked(
                 f" {PART_BYTES_MIN}"
             )
     return parts
+
+
+def _whole(
+    upload: pb.MultipartUpload, parts: Sequence[StoredPart], asked: _Asked
+) -> Checksum | None:
+    """Return the checksum of the object that parts make, if it has one: the one asked for."""
+    scheme = scheme_of(upload)
+    if scheme is not None and asked.whole_type not in {None, scheme.type}:
+        raise BadDigest(str(asked.whole_type), scheme.type, what="type of the checksum")
+    if scheme is None and asked.whole is not None:
+        scheme = Scheme(asked.whole.algorithm, asked.whole_type or asked.whole.type)
+    whole = None if scheme is None else _combined(scheme, parts)
+    _compare(asked, whole)
+    return whole
+
+
+def _combined(scheme: Scheme, parts: Sequence[StoredPart]) -> Checksum | None:
+    """Return the checksum of an object; None: not all of its parts have such a checksum."""
+    known = [
+        (part.checksum, part.size)
+        for part in parts
+        if part.checksum is not None and part.checksum.algorithm == scheme.algorithm
+    ]
+    if scheme not in SCHEMES or len(known) < len(parts):
+        return None
+    return of_parts(scheme, known)
+
+
+def _compare(asked: _Asked, whole: Checksum | None) -> None:
+    """Refuse to make an object that has another checksum than the one asked for, or none."""
+    if asked.whole is None or asked.whole == whole:
+        return
+    if whole is None or whole.algorithm != asked.whole.algorithm:
+        raise ChecksumUnknown(asked.whole.algorithm)
+    raise BadDigest(asked.whole.value, whole.value, what=whole.algorithm)

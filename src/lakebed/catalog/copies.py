@@ -18,7 +18,7 @@ from lakebed.catalog.addresses import Addresses, ObjectAddress
 from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import ObjectStats, check_path, new_entry, physical_address, stats_of
-from lakebed.catalog.properties import of_parts, split
+from lakebed.catalog.properties import of_bytes, split
 from lakebed.catalog.stager import Stager
 from lakebed.formats import AddressType, Entry
 from lakebed.graveler.errors import PreconditionFailed, Stale, TooManyTries
@@ -118,7 +118,7 @@ class Copies:
             content_type=entry.content_type if content_type is None else content_type,
             metadata=entry.metadata
             if metadata is None
-            else {**metadata, **of_parts(entry.metadata)},
+            else {**metadata, **of_bytes(entry.metadata)},
             condition=condition,
         )
         on_one_branch = source.unique_id == repository.unique_id and source_ref == branch

@@ -10,7 +10,8 @@ LakebedError
     ├── AddressTaken        the address lies in the namespace of a repository
     ├── MultipartNotFound   there is no such multipart upload           (also a KeyError)
     ├── InvalidParts        an upload cannot be completed so            (also a ValueError)
-    │   └── PartsOutOfOrder, PartMissing, PartTooSmall
+    │   ├── PartsOutOfOrder, PartMissing, PartTooSmall
+    │   └── ChecksumUnknown     a checksum was announced that the parts' do not tell
     ├── TaskNotFound        there is no such task                       (also a KeyError)
     ├── InvalidRun          a preparation that there is not, or not so far (also a ValueError)
     └── InvalidSettings     settings that contradict each other         (also a ValueError)
@@ -41,8 +42,8 @@ class BadDigest(CatalogError, ValueError):
 
     kind = "bad_digest"
 
-    def __init__(self, announced: str, found: str) -> None:
-        super().__init__(f"the MD5 of the bytes is {found}, and {announced} was announced")
+    def __init__(self, announced: str, found: str, *, what: str = "MD5") -> None:
+        super().__init__(f"the {what} of the bytes is {found}, and {announced} was announced")
 
 
 class MissingBytes(CatalogError):
@@ -114,6 +115,18 @@ class PartTooSmall(InvalidParts):
     """Only the last part may be as small as that."""
 
     kind = "part_too_small"
+
+
+class ChecksumUnknown(InvalidParts):
+    """A checksum of the whole object was announced, and those of its parts do not tell it."""
+
+    kind = "checksum_unknown"
+
+    def __init__(self, algorithm: str) -> None:
+        super().__init__(
+            f"the {algorithm} of the object cannot be checked: create the upload with this"
+            " algorithm, and with a type that it has"
+        )
 
 
 class TaskNotFound(CatalogError, KeyError):

@@ -8,7 +8,7 @@ from typing import Final
 
 from lakebed.block import Address, Namespace
 from lakebed.catalog.errors import InvalidPath
-from lakebed.catalog.properties import split
+from lakebed.catalog.properties import CHECKSUM, split
 from lakebed.formats import AddressType, Entry
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
@@ -94,11 +94,12 @@ def new_entry(
 def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[str, str]) -> bytes:
     """Return what makes an object the same or another: a hash of all that is not where and when.
 
-    The same bytes uploaded again have the same identity, and so change nothing. Every part comes
-    with its length, so that none can pose as another.
+    The same bytes uploaded again have the same identity, and so change nothing, with whatever
+    checksum they come. Every part comes with its length, so that none can pose as another.
     """
     digest = hashlib.sha256(size.to_bytes(8, "big"))
-    items = [text for item in sorted(metadata.items()) for text in item]
+    counting = sorted(item for item in metadata.items() if item[0] != CHECKSUM)
+    items = [text for item in counting for text in item]
     for text in (checksum, content_type, *items):
         part = text.encode()
         digest.update(len(part).to_bytes(8, "big"))

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, NewType
 
 from lakebed.block import ETag
+from lakebed.catalog.checksums import SCHEMES, Checksum, Scheme
 from lakebed.catalog.errors import MultipartNotFound, PartMissing
 from lakebed.catalog.keys import MULTIPART_PARTS, MULTIPARTS
 from lakebed.formats import Entry
@@ -47,6 +48,8 @@ class NamedPart:
     number: int
     md5: str
     """In hexadecimal."""
+    checksum: Checksum | None = None
+    """What the uploader takes its checksum to be; None: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,14 @@ class StoredPart:
     modified: datetime
     storage_etag: ETag
     """What the storage knows it by."""
+    checksum: Checksum | None
+    """None: none is known."""
+
+    def is_named_by(self, named: NamedPart) -> bool:
+        """Whether it is what an uploader means; a checksum that is not known is not compared."""
+        if self.md5 != named.md5:
+            return False
+        return None in {self.checksum, named.checksum} or self.checksum == named.checksum
 
 
 class MultipartRecords:
@@ -193,6 +204,12 @@ def entry_of(upload: pb.MultipartUpload) -> Entry | None:
     return decode(upload.path, upload.entry.SerializeToString())
 
 
+def scheme_of(upload: pb.MultipartUpload) -> Scheme | None:
+    """Return how the checksum of an upload's object is to be made; None: it has none."""
+    wanted = (upload.checksum_algorithm, upload.checksum_type)
+    return next((each for each in SCHEMES if each == wanted), None)
+
+
 def etag_of(named: Sequence[NamedPart]) -> str:
     """Return the ETag of an object that was uploaded in parts, as S3 makes it.
 
@@ -225,5 +242,10 @@ def _prefix(upload_id: MultipartID) -> bytes:
 
 def _stored(number: int, part: pb.MultipartPart) -> StoredPart:
     return StoredPart(
-        number, part.md5, part.size, moment(part.modified_us), ETag(part.storage_etag)
+        number,
+        part.md5,
+        part.size,
+        moment(part.modified_us),
+        ETag(part.storage_etag),
+        Checksum.parse(part.checksum),
     )

@@ -12,6 +12,7 @@ from datetime import datetime
 from lakebed.block import PART_NUMBER_MAX, BlockError, BlockStore, UploadId, UploadNotFound
 from lakebed.block.streams import Meter
 from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, fed
 from lakebed.catalog.errors import InvalidParts, MultipartNotFound
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, check_path
 from lakebed.catalog.multipart_records import (
@@ -21,6 +22,7 @@ from lakebed.catalog.multipart_records import (
     Target,
     UploadRecord,
     moment,
+    scheme_of,
 )
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.graveler.graveler import Graveler
@@ -38,6 +40,18 @@ class OpenUpload:
     branch: BranchID
     path: bytes
     created: datetime
+    scheme: Scheme | None
+    """How the checksum of its object is to be made; None: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadedParts:
+    """What an upload has so far."""
+
+    scheme: Scheme | None
+    """As of `OpenUpload`."""
+    parts: list[StoredPart]
+    """By ascending number."""
 
 
 class Multiparts:
@@ -67,8 +81,9 @@ class Multiparts:
         *,
         content_type: str = DEFAULT_CONTENT_TYPE,
         metadata: Mapping[str, str] | None = None,
+        scheme: Scheme | None = None,
     ) -> MultipartID:
-        """Begin an upload.
+        """Begin an upload; `scheme`: how the checksum of its object is to be made, if it has one.
 
         Raises:
             InvalidPath: No object can have this path.
@@ -87,18 +102,27 @@ class Multiparts:
             storage_upload_id=self._block.create_upload(address),
             content_type=content_type,
             metadata=metadata or {},
+            checksum_algorithm=scheme.algorithm if scheme else "",
+            checksum_type=scheme.type if scheme else "",
         )
         upload_id = MultipartID(issued.uid)
         self._records(repository).add(upload_id, upload)
         return upload_id
 
     def put_part(
-        self, target: Target, number: int, chunks: Iterable[bytes], *, size: int
+        self,
+        target: Target,
+        number: int,
+        chunks: Iterable[bytes],
+        *,
+        size: int,
+        proof: Proof | None = None,
     ) -> StoredPart:
         """Take one part in, `size` bytes long; one of the same number is replaced.
 
         If the iterable raises, its exception goes through and the part, if there was one, is as
-        before.
+        before. Its checksum is kept: the one of its proof or, where the upload wants another, that
+        of the bytes as they came.
 
         Raises:
             RepositoryNotFound, MultipartNotFound: There is no such upload.
@@ -111,12 +135,13 @@ class Multiparts:
         repository = self._graveler.repositories.get(target.repository_id)
         records = self._records(repository)
         upload, meter = records.find_open(target).message, Meter()
+        digest = _digest_besides(upload, proof)
         try:
             part = self._block.put_part(
                 repository.namespace.address(upload.address),
                 UploadId(upload.storage_upload_id),
                 number,
-                meter.through(chunks),
+                meter.through(chunks if digest is None else fed(chunks, [digest])),
                 size=size,
             )
         except UploadNotFound as error:
@@ -126,18 +151,19 @@ class Multiparts:
             storage_etag=part.etag,
             size=size,
             modified_us=int(self._runtime.now() * 1e6),
+            checksum=_checksum_text(upload, digest, proof),
         )
         return records.set_part(target.upload_id, number, stored)
 
-    def list_parts(self, target: Target) -> list[StoredPart]:
-        """Return the parts that an upload has so far, by ascending number.
+    def list_parts(self, target: Target) -> UploadedParts:
+        """Return the parts that an upload has so far.
 
         Raises:
             RepositoryNotFound, MultipartNotFound: There is no such upload.
         """
         records = self._records(self._graveler.repositories.get(target.repository_id))
-        records.find_open(target)
-        return list(records.parts(target.upload_id))
+        upload = records.find_open(target).message
+        return UploadedParts(scheme_of(upload), list(records.parts(target.upload_id)))
 
     def list_open(self, repository_id: RepositoryID) -> Iterator[OpenUpload]:
         """Iterate over the uploads of a repository that are not over, by their ids.
@@ -153,6 +179,7 @@ class Multiparts:
                     BranchID(record.message.branch),
                     record.message.path,
                     moment(record.message.created_us),
+                    scheme_of(record.message),
                 )
 
     def abort(self, target: Target) -> None:
@@ -192,3 +219,19 @@ class Multiparts:
 
     def _records(self, repository: Repository) -> MultipartRecords:
         return MultipartRecords(self._store, repository)
+
+
+def _digest_besides(upload: pb.MultipartUpload, proof: Proof | None) -> Digest | None:
+    """Return the digest to feed with a part, if its upload wants one that does not come with it."""
+    scheme = scheme_of(upload)
+    if scheme is None or (proof is not None and proof.algorithm == scheme.algorithm):
+        return None
+    return ALGORITHMS[scheme.algorithm]()
+
+
+def _checksum_text(upload: pb.MultipartUpload, digest: Digest | None, proof: Proof | None) -> str:
+    """Return the checksum to keep with a part, as its record has it."""
+    if digest is not None:
+        return str(Checksum.of(upload.checksum_algorithm, digest.digest()))
+    checksum = proof.proved() if proof is not None else None
+    return "" if checksum is None else str(checksum)

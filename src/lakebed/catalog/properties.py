@@ -1,11 +1,14 @@
-"""What an entry tells of an object beside the user's metadata: headers, and how long its parts are.
+"""What an entry tells of an object beside the user's metadata: headers, parts, a checksum.
 
 Clients of S3 set headers that go with the bytes wherever they are read (``Content-Encoding`` and
-others), and may ask for one part of an object that was uploaded in parts. Both are kept in the
-entry's metadata, under names that begin with `RESERVED`. So the files of commits need no columns
-that nearly every row leaves empty, and commits, merges, copies and dumps carry all of it along
-without knowing. `ObjectStats` tells them apart: its `metadata` are the user's own, so that no
-client sees names there that nobody set.
+others), may ask for one part of an object that was uploaded in parts, and for the checksum that
+came with the bytes. All this is kept in the entry's metadata, under names that begin with
+`RESERVED`. So the files of commits need no columns that nearly every row leaves empty, and commits,
+merges, copies and dumps carry all of it along without knowing. `ObjectStats` tells them apart: its
+`metadata` are the user's own, so that no client sees names there that nobody set.
+
+The checksum is no part of an entry's identity: which of the algorithms a client happens to use does
+not make the same bytes another object, for a commit or a merge to find changed.
 
 Whoever can write metadata by the REST API can write these too. So what is read is checked, and what
 makes no sense is not there.
@@ -17,10 +20,12 @@ from itertools import accumulate, groupby
 from typing import Final, NamedTuple
 
 from lakebed.block import PART_NUMBER_MAX
+from lakebed.catalog.checksums import Checksum
 
 RESERVED: Final = "::lakebed::"
 _HEADER: Final = f"{RESERVED}header::"
 _PARTS: Final = f"{RESERVED}parts"
+CHECKSUM: Final = f"{RESERVED}checksum"
 
 HEADERS: Final = (
     "Cache-Control",
@@ -86,9 +91,9 @@ def for_parts(sizes: Sequence[int]) -> dict[str, str]:
     return {_PARTS: text} if len(text) <= _PARTS_TEXT_MAX else {}
 
 
-def of_parts(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return those of an entry's metadata that tell of its parts: they go wherever its bytes go."""
-    return {_PARTS: metadata[_PARTS]} if _PARTS in metadata else {}
+def of_bytes(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return those of an entry's metadata that tell of its bytes, and go wherever they go."""
+    return {name: metadata[name] for name in (_PARTS, CHECKSUM) if name in metadata}
 
 
 def parts_of(reserved: Mapping[str, str], size: int) -> list[PartRange] | None:
@@ -106,3 +111,13 @@ def parts_of(reserved: Mapping[str, str], size: int) -> list[PartRange] | None:
     return [
         PartRange(end - part_size, part_size) for end, part_size in zip(ends, sizes, strict=True)
     ]
+
+
+def for_checksum(checksum: Checksum | None) -> dict[str, str]:
+    """Return the metadata that keep the checksum of an object, if it has one."""
+    return {} if checksum is None else {CHECKSUM: str(checksum)}
+
+
+def checksum_of(reserved: Mapping[str, str]) -> Checksum | None:
+    """Return the checksum that is kept."""
+    return Checksum.parse(reserved[CHECKSUM]) if CHECKSUM in reserved else None

@@ -15,13 +15,15 @@ from collections.abc import Iterable, Mapping
 
 from lakebed.block import Address, BlockError, BlockStore, PutResult
 from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.checksums import Proof
 from lakebed.catalog.errors import BadDigest
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_path
+from lakebed.catalog.properties import for_checksum
 from lakebed.catalog.stager import Stager
-from lakebed.graveler.errors import EntryNotFound, PreconditionFailed
+from lakebed.graveler.errors import EntryNotFound
 from lakebed.graveler.graveler import Graveler
 from lakebed.graveler.model import BranchID, Repository, RepositoryID
-from lakebed.graveler.staging.writer import Condition
+from lakebed.graveler.staging.writer import Condition, check_condition
 
 
 class Uploads:
@@ -46,6 +48,7 @@ class Uploads:
         metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
         expected_md5: str | None = None,
+        proof: Proof | None = None,
     ) -> ObjectStats:
         """Store an object and stage it; when this returns, every later read sees it or newer.
 
@@ -58,6 +61,7 @@ class Uploads:
             metadata: The user's own.
             condition: Whether to write, given what is there.
             expected_md5: In hexadecimal; other bytes are refused.
+            proof: Of the bytes; the checksum that it finds is kept with them.
 
         Raises:
             InvalidPath: No object can have this path.
@@ -83,7 +87,7 @@ class Uploads:
             size=stored.size,
             checksum=stored.md5,
             content_type=content_type,
-            metadata=metadata or {},
+            metadata={**(metadata or {}), **for_checksum(proof.proved() if proof else None)},
             condition=condition,
         )
 
@@ -95,8 +99,7 @@ class Uploads:
             found = self._graveler.get_entry(repository, branch, path)
         except EntryNotFound:
             found = None
-        if not condition(found):
-            raise PreconditionFailed(path, "no such entry" if found is None else "another is there")
+        check_condition(condition, path, found)
 
     def _store(
         self, address: Address, chunks: Iterable[bytes], expected_md5: str | None

@@ -11,6 +11,7 @@ LakebedError
     │   ├── InvalidName, InvalidRef, UnsortedEntries
     │   └── ParentNumberMissing a merge has several parents: against which?
     ├── PreconditionFailed      a conditional write found another state; nothing was written
+    │   └── NothingThere        it found nothing
     ├── Stale                   a write took so long that its object may be taken for garbage
     ├── MergeConflict           both sides changed the same keys differently
     ├── DirtyBranch             the branch has uncommitted changes
@@ -162,6 +163,15 @@ class PreconditionFailed(GravelerError):
     def __init__(self, key: bytes, found: str) -> None:
         super().__init__(f"the condition on {key!r} does not hold: {found}")
         self.key = key
+
+
+class NothingThere(PreconditionFailed):
+    """A conditional write asked for an entry, and there is none; nothing was written."""
+
+    kind = "nothing_there"
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key, "no such entry")
 
 
 class Stale(GravelerError):

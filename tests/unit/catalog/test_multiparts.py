@@ -2,12 +2,17 @@
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 
 from lakebed.block import StorageUnavailable
+from lakebed.catalog.checksums import ALGORITHMS, SCHEMES, Checksum, ChecksumType, Scheme
 from lakebed.catalog.completions import PART_BYTES_MIN
 from lakebed.catalog.errors import (
+    BadDigest,
+    ChecksumUnknown,
     InvalidParts,
     MultipartNotFound,
     PartMissing,
@@ -22,6 +27,7 @@ from lakebed.catalog.multipart_records import (
     Target,
     UploadRecord,
 )
+from lakebed.catalog.properties import checksum_of
 from lakebed.graveler.errors import (
     BranchNotFound,
     EntryNotFound,
@@ -39,9 +45,23 @@ LAST = b"end"
 PATH = b"a"
 
 
-def begin(lake: Lake) -> Target:
+@dataclass
+class _Proof:
+    """Of bytes that came with a checksum."""
+
+    checksum: Checksum
+
+    @property
+    def algorithm(self) -> str:
+        return self.checksum.algorithm
+
+    def proved(self) -> Checksum:
+        return self.checksum
+
+
+def begin(lake: Lake, scheme: Scheme | None = None) -> Target:
     upload_id = lake.catalog.multiparts.create(
-        REPOSITORY, MAIN, PATH, content_type="t/t", metadata={"k": "v"}
+        REPOSITORY, MAIN, PATH, content_type="t/t", metadata={"k": "v"}, scheme=scheme
     )
     return Target(REPOSITORY, MAIN, PATH, upload_id)
 
@@ -90,7 +110,7 @@ def test_a_part_sent_again_counts_and_others_are_left_out(lake: Lake) -> None:
     send(lake, target, 2, b"left out")
     again = send(lake, target, 1, b"new")
     listed = lake.catalog.multiparts.list_parts(target)
-    assert [(part.number, part.md5, part.size) for part in listed] == [
+    assert [(part.number, part.md5, part.size) for part in listed.parts] == [
         (1, again.md5, 3),
         (2, hashlib.md5(b"left out").hexdigest(), 8),
     ]
@@ -293,6 +313,89 @@ def test_an_upload_is_known_by_all_that_it_is_for(lake: Lake) -> None:
     ):
         with pytest.raises(MultipartNotFound):
             send(lake, other, 1, b"x")
+
+
+def test_a_named_checksum_is_compared_where_one_is_known(lake: Lake) -> None:
+    checksum, other = Checksum("crc32", "AAAAAA=="), Checksum("crc32", "AAAAAQ==")
+    target = begin(lake)
+    unknown = send(lake, target, 1, LAST)
+    lake.catalog.completions.complete(target, [replace(unknown, checksum=checksum)])
+    target = begin(lake, Scheme("crc32", ChecksumType.FULL_OBJECT))
+    part = send(lake, target, 1, b"")
+    for wrong in (other, Checksum("crc32c", "AAAAAA==")):
+        with pytest.raises(PartMissing):
+            lake.catalog.completions.complete(target, [replace(part, checksum=wrong)])
+    stats = lake.catalog.completions.complete(target, [replace(part, checksum=checksum)])
+    assert checksum_of(stats.reserved) == checksum
+
+
+@pytest.mark.parametrize("scheme", sorted(SCHEMES))
+def test_the_checksum_of_an_object_follows_from_its_parts(lake: Lake, scheme: Scheme) -> None:
+    target = begin(lake, scheme)
+    named = send_all(lake, target)
+    digest = ALGORITHMS[scheme.algorithm]()
+    if scheme.type is ChecksumType.FULL_OBJECT:
+        digest.update(FIRST + LAST)
+        expected = Checksum.of(scheme.algorithm, digest.digest())
+    else:
+        for body in (FIRST, LAST):
+            part = ALGORITHMS[scheme.algorithm]()
+            part.update(body)
+            digest.update(part.digest())
+        bare = Checksum.of(scheme.algorithm, digest.digest())
+        expected = bare._replace(value=f"{bare.value}-2")
+    assert expected.type is scheme.type
+    complete = partial(lake.catalog.completions.complete, target, named)
+    wrong = expected._replace(value="B" + expected.value[1:])
+    assert wrong != expected
+    other_type = next(each for each in ChecksumType if each is not scheme.type)
+    with pytest.raises(BadDigest):
+        complete(whole=wrong)
+    with pytest.raises(BadDigest):
+        complete(whole=expected, whole_type=other_type)
+    with pytest.raises(ChecksumUnknown):
+        complete(whole=Checksum("unheard of", "AAAAAA=="))
+    # It is open as before, and nothing is visible.
+    with pytest.raises(EntryNotFound):
+        lake.catalog.objects.stat(REPOSITORY, "main", PATH)
+    stats = complete(whole=expected, whole_type=scheme.type)
+    assert checksum_of(stats.reserved) == expected
+    # Repeats are answered the same, and are held to the same.
+    assert complete() == complete(whole=expected) == stats
+    with pytest.raises(BadDigest):
+        complete(whole=wrong)
+
+
+def test_a_checksum_that_only_the_last_request_names_is_checked_if_it_can_be(lake: Lake) -> None:
+    target = begin(lake)
+    named = send_all(lake, target)
+    whole = Checksum("crc32", "AAAAAA==")
+    with pytest.raises(ChecksumUnknown):
+        lake.catalog.completions.complete(target, named, whole=whole)
+    proof = _Proof(Checksum("crc32", "AAAAAA=="))
+    part = lake.catalog.multiparts.put_part(target, 1, [b""], size=0, proof=proof)
+    named = [NamedPart(1, part.md5)]
+    complete = partial(lake.catalog.completions.complete, target, named)
+    with pytest.raises(ChecksumUnknown):
+        complete(whole=Checksum("crc32c", "AAAAAA=="))
+    with pytest.raises(BadDigest):
+        complete(whole=whole, whole_type=ChecksumType.COMPOSITE)
+    stats = complete(whole=whole)
+    assert checksum_of(stats.reserved) == whole
+
+
+def test_records_of_before_checksums_were_kept(lake: Lake) -> None:
+    """A part that another version stored has none: then the object has none, or is refused."""
+    target = begin(lake, Scheme("crc32", ChecksumType.FULL_OBJECT))
+    named = send_all(lake, target)
+    parts = Records(lake.store, MULTIPART_PARTS, lake.repository.partition)
+    for record in list(parts.scan()):
+        record.message.ClearField("checksum")
+        parts.set(record.name, record.message)
+    with pytest.raises(ChecksumUnknown):
+        lake.catalog.completions.complete(target, named, whole=Checksum("crc32", "AAAAAA=="))
+    stats = lake.catalog.completions.complete(target, named)
+    assert checksum_of(stats.reserved) is None
 
 
 def test_conditions(lake: Lake) -> None:

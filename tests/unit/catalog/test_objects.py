@@ -5,8 +5,10 @@ import pytest
 
 from lakebed.block import Between, FromOffset, NotSupported, RangeNotSatisfiable, S3Settings, Suffix
 from lakebed.block import open_block as open_storage
+from lakebed.catalog.checksums import Checksum
 from lakebed.catalog.errors import InvalidPath, MissingBytes
 from lakebed.catalog.model import ObjectStats, identity_of
+from lakebed.catalog.properties import for_checksum
 from lakebed.graveler.commit import CommitRequest
 from lakebed.graveler.committed import CommonPrefix, Query
 from lakebed.graveler.errors import BranchNotFound, EntryNotFound, Protected, RefNotFound
@@ -145,6 +147,9 @@ def test_an_identity_covers_all_but_where_and_when() -> None:
     identities = [identity_of(*each) for each in [base, *others]]
     assert len(set(identities)) == len(identities)
     assert identity_of(1, "sum", "type", {"l": "w", "k": "v"}) == identities[0]
+    # The bytes are the same, by whatever they were proved.
+    proved = for_checksum(Checksum("crc32", "AAAAAA=="))
+    assert identity_of(1, "sum", "type", {"l": "w", "k": "v", **proved}) == identities[0]
 
 
 def test_the_same_bytes_again_change_nothing(lake: Lake) -> None:

@@ -6,13 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.catalog.checksums import ALGORITHMS, Checksum
 from lakebed.catalog.properties import (
+    CHECKSUM,
     HEADERS,
     RESERVED,
+    checksum_of,
+    for_checksum,
     for_headers,
     for_parts,
     headers_of,
-    of_parts,
+    of_bytes,
     parts_of,
     split,
 )
@@ -48,13 +52,13 @@ def test_parts_come_back(sizes: list[int], last: int) -> None:
 def test_many_equal_parts_take_little_room() -> None:
     kept = for_parts([8 << 20] * 9999 + [1])
     assert len(kept[PARTS]) < 30
-    assert of_parts({"a": "b", **kept}) == kept
+    assert of_bytes({"a": "b", **kept}) == kept
     assert len(parts_of(kept, (8 << 20) * 9999 + 1) or []) == 10_000
 
 
 def test_parts_of_too_many_sizes_are_not_kept() -> None:
     assert for_parts(range(5 << 20, (5 << 20) + 1000)) == {}
-    assert of_parts({"a": "b"}) == {}
+    assert of_bytes({"a": "b"}) == {}
 
 
 @pytest.mark.parametrize(
@@ -75,3 +79,37 @@ def test_parts_of_too_many_sizes_are_not_kept() -> None:
 )
 def test_parts_that_make_no_sense_are_not_there(text: str) -> None:
     assert parts_of({PARTS: text}, 5) is None
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_checksum_comes_back(algorithm: str) -> None:
+    checksum = Checksum.of(algorithm, ALGORITHMS[algorithm]().digest())
+    told = split({"a": "b", **for_checksum(checksum)})
+    assert checksum_of(told.reserved) == checksum
+    assert told.user == {"a": "b"}
+    assert of_bytes({"a": "b", **told.reserved}) == told.reserved
+
+
+def test_an_object_without_a_checksum_keeps_nothing() -> None:
+    assert for_checksum(None) == {}
+    assert checksum_of({}) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "crc32",
+        "crc32:",
+        "AAAAAA==",
+        "crc32:AAAAAA",
+        "crc32:AAAAAAA=",
+        "crc32:AAAAAB==",
+        "crc32:AAAAAA==\r\nSet-Cookie: x",
+        "crc32:ÄÖÜ=",
+        "md4:AAAAAA==",
+        "sha1:AAAAAA==",
+    ],
+)
+def test_a_checksum_that_makes_no_sense_is_not_there(text: str) -> None:
+    assert checksum_of({CHECKSUM: text}) is None

@@ -13,6 +13,7 @@ from lakebed.graveler.commit import CommitRequest
 from lakebed.graveler.errors import (
     BranchNotFound,
     EntryNotFound,
+    NothingThere,
     PreconditionFailed,
     Protected,
     ReadOnly,
@@ -162,6 +163,10 @@ def test_if_match_replaces_only_what_was_read(lake: Lake) -> None:
     with pytest.raises(PreconditionFailed):
         upload(REPOSITORY, MAIN, b"a", [b"three"], condition=unchanged)
     assert lake.text("main", b"a") == "two"
+    lake.upload(b"a", "one")
+    deleting = during(lambda: lake.catalog.objects.delete(REPOSITORY, MAIN, b"a"))
+    with pytest.raises(NothingThere):
+        upload(REPOSITORY, MAIN, b"a", deleting, condition=unchanged)
 
 
 # The races of overwriting in place, and what happens instead

@@ -115,6 +115,7 @@ def test_a_body_that_is_not_the_one_signed_is_not_stored(gate: Door) -> None:
         ({"content-md5": "nonsense"}, "InvalidDigest"),
         ({"x-amz-checksum-crc32": "AAAAAA=="}, "BadDigest"),
         ({"x-amz-checksum-crc32": "?"}, "InvalidRequest"),
+        ({"x-amz-checksum-crc32": "AAAAAB=="}, "InvalidRequest"),
     ],
 )
 def test_checksums_are_checked(gate: Door, headers: dict[str, str], code: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.server.s3.checksums import ALGORITHMS
+from lakebed.catalog.checksums import ALGORITHMS
 from lakebed.server.s3.chunked import SIGNED_CHUNK_BYTES_MAX
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Body, open_body

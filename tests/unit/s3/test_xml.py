@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.catalog.checksums import Checksum
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.xml_reader import (
     XML_BYTES_MAX,
@@ -73,11 +74,11 @@ def test_the_documents_of_clients(namespace: str) -> None:
     assert delete.quiet
     parts = read_complete(
         f"<CompleteMultipartUpload{namespace}><Part><ETag>&quot;ab&quot;</ETag>"
-        "<PartNumber>1</PartNumber><ChecksumCRC32>x</ChecksumCRC32></Part>"
+        "<PartNumber>1</PartNumber><ChecksumCRC32> AAAAAA== </ChecksumCRC32><ChecksumSHA1/></Part>"
         "<Part><PartNumber> 10000 </PartNumber><ETag>cd</ETag></Part>"
         "</CompleteMultipartUpload>".encode()
     )
-    assert parts == [NamedPart(1, "ab"), NamedPart(10000, "cd")]
+    assert parts == [NamedPart(1, "ab", Checksum("crc32", "AAAAAA==")), NamedPart(10000, "cd")]
     location = f"<CreateBucketConfiguration{namespace}><LocationConstraint>eu</LocationConstraint>"
     assert read_create_bucket(f"{location}</CreateBucketConfiguration>".encode()) == "eu"
     assert read_create_bucket(b"") is None
@@ -119,7 +120,15 @@ def test_what_is_not_a_small_plain_document_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize("number", ["", "-1", "1.5", "1e3", "100000", "²", "x"])
 def test_a_part_has_a_number_and_an_etag(number: str) -> None:
     part = f"<Part><PartNumber>{number}</PartNumber><ETag>a</ETag></Part>"
-    for inside in (part, "<Part><PartNumber>1</PartNumber></Part>", ""):
+    crc32 = "<ChecksumCRC32>AAAAAA==</ChecksumCRC32>"
+    named = "<PartNumber>1</PartNumber><ETag>a</ETag>"
+    for inside in (
+        part,
+        "<Part><PartNumber>1</PartNumber></Part>",
+        "",
+        f"<Part>{named}<ChecksumCRC32>x</ChecksumCRC32></Part>",
+        f"<Part>{named}{crc32}{crc32.replace('CRC32', 'CRC32C')}</Part>",
+    ):
         with pytest.raises(S3Error):
             read_complete(f"<CompleteMultipartUpload>{inside}</CompleteMultipartUpload>".encode())
 

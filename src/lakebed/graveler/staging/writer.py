@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakebed.formats import Entry
-from lakebed.graveler.errors import PreconditionFailed, Stale, TooManyTries
+from lakebed.graveler.errors import NothingThere, PreconditionFailed, Stale, TooManyTries
 from lakebed.graveler.keys import STAGED_PREFIX
 from lakebed.graveler.model import Branch, BranchID, Repository
 from lakebed.graveler.refs.branches import Branches
@@ -52,6 +52,19 @@ IsFresh = Callable[[], bool]
 def if_absent(found: Entry | None) -> bool:
     """Only if there is no such entry."""
     return found is None
+
+
+def check_condition(condition: Condition, key: bytes, found: Entry | None) -> None:
+    """Refuse a write to a key whose condition does not hold for what is there.
+
+    Raises:
+        PreconditionFailed: It does not; `NothingThere`: and nothing is there.
+    """
+    if condition(found):
+        return
+    if found is None:
+        raise NothingThere(key)
+    raise PreconditionFailed(key, "another entry is there")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +164,7 @@ class Writer:
         for _ in range(self._tries):
             before = self._branches.get(repository, branch)
             seen = self._look(repository, before, entry)
-            if not condition(seen.entry):
-                found = "no such entry" if seen.entry is None else "another entry is there"
-                raise PreconditionFailed(entry.key, found)
+            check_condition(condition, entry.key, seen.entry)
             value, version = trail.prepare(before.staging_token, seen.record)
             written = self._swap(before, entry.key, value, seen.predicate, version)
             after = self._look_again(repository, before, entry.key)

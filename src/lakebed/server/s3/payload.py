@@ -11,16 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from lakebed.catalog.checksums import Checksum, Digest, fed
 from lakebed.server.s3.checksums import (
     HEADER_PREFIX,
-    Digest,
     Expected,
     algorithm,
-    encoded,
     expected_checksum,
     expected_md5,
     expected_sha256,
-    fed,
 )
 from lakebed.server.s3.chunked import ChunkDecoder
 from lakebed.server.s3.errors import ErrorCode, S3Error
@@ -62,15 +60,26 @@ class Body(Iterable[bytes]):
         size: int,
         *,
         checksums: dict[str, str],
+        trailer: str = "",
     ) -> None:
+        """Take the pieces for what a client sent; `trailer` names the checksum behind them."""
         self.size = size
         """How many bytes there are; others make iterating raise."""
         self.checksums = checksums
         """Headers like ``x-amz-checksum-crc32`` to answer with; complete after the last byte."""
+        names = [*checksums, trailer]
+        self.algorithm = names[0].removeprefix(HEADER_PREFIX) or None
+        """Of the checksum that comes with the bytes, if one does."""
         self._pieces = pieces
 
     def __iter__(self) -> Iterator[bytes]:
         return self._pieces
+
+    def proved(self) -> Checksum | None:
+        """Return the checksum that the client sent, if it did; known after the last byte."""
+        for name, value in self.checksums.items():
+            return Checksum(name.removeprefix(HEADER_PREFIX), value)
+        return None
 
     def read(self, size_max: int) -> bytes:
         """Return all bytes of a small body.
@@ -104,7 +113,7 @@ def open_body(
     Raises:
         S3Error: The headers that describe the body are missing or make no sense.
     """
-    given = _checksums(environ) if has_checksums else {}
+    given = given_checksums(environ) if has_checksums else {}
     expected = _expected(environ, given)
     if mode := _CHUNKED_MODES.get(payload):
         return _chunked_body(environ, raw, mode, scope, expected, given)
@@ -134,7 +143,7 @@ def _chunked_body(
         pieces = _trailed(pieces, decoder, announced, algorithm(announced)(), checksums)
     elif mode.trailers:
         pieces = _untrailed(pieces, decoder)
-    return Body(pieces, size, checksums=checksums)
+    return Body(pieces, size, checksums=checksums, trailer=announced)
 
 
 def _trailed(
@@ -151,7 +160,7 @@ def _trailed(
     found = expected_checksum(name, decoder.trailers[name])
     if digest.digest() != found.value:
         raise found.mismatch
-    checksums[name] = encoded(found.value)
+    checksums[name] = decoder.trailers[name]
 
 
 def _untrailed(pieces: Iterator[bytes], decoder: ChunkDecoder) -> Iterator[bytes]:
@@ -188,8 +197,8 @@ def _expected(environ: Environ, checksums: dict[str, str]) -> list[Expected]:
     return expected
 
 
-def _checksums(environ: Environ) -> dict[str, str]:
-    """The headers with checksums, by their names on the wire."""
+def given_checksums(environ: Environ) -> dict[str, str]:
+    """Return the headers with checksums, by their names on the wire."""
     return {
         HEADER_PREFIX + key.removeprefix(_ENVIRON_PREFIX).lower(): value
         for key, value in environ.items()

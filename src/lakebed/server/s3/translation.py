@@ -27,6 +27,7 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (catalog.PartsOutOfOrder, ErrorCode.INVALID_PART_ORDER),
     (catalog.PartMissing, ErrorCode.INVALID_PART),
     (catalog.PartTooSmall, ErrorCode.ENTITY_TOO_SMALL),
+    (catalog.ChecksumUnknown, ErrorCode.INVALID_REQUEST),
     (catalog.CatalogError, ErrorCode.INVALID_ARGUMENT),
     # the engine
     (graveler.EntryNotFound, ErrorCode.NO_SUCH_KEY),
@@ -36,6 +37,7 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (graveler.NotUnique, ErrorCode.BUCKET_ALREADY_EXISTS),
     (graveler.InvalidName, ErrorCode.INVALID_BUCKET_NAME),
     (graveler.Invalid, ErrorCode.INVALID_ARGUMENT),
+    (graveler.NothingThere, ErrorCode.NO_SUCH_KEY),
     (graveler.PreconditionFailed, ErrorCode.PRECONDITION_FAILED),
     (graveler.Protected, ErrorCode.WRITE_TO_PROTECTED_BRANCH),
     (graveler.ReadOnly, ErrorCode.READ_ONLY_REPOSITORY),

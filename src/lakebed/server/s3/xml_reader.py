@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn
 from xml.parsers import expat
 
+from lakebed.catalog.checksums import ALGORITHMS, Checksum
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
 XML_BYTES_MAX: Final = 4 << 20
@@ -19,6 +20,7 @@ _DEPTH_MAX: Final = 8
 _ELEMENTS_MAX: Final = 100_000
 _KEYS_MAX: Final = 1000
 _PARTS_MAX: Final = 10_000
+_CHECKSUMS: Final = {f"Checksum{name.upper()}": name for name in ALGORITHMS}
 _CONDITIONS: Final = ("ETag", "LastModifiedTime", "Size")
 """What an object to delete must be, where a client says so."""
 
@@ -56,6 +58,8 @@ class NamedPart:
     number: int
     etag: str
     """Without quotes."""
+    checksum: Checksum | None = None
+    """None: it names none."""
 
 
 def read_delete(body: bytes) -> DeleteRequest:
@@ -170,7 +174,19 @@ def _part(item: Element) -> NamedPart:
         _refuse(f"{number[:20]!r} is not the number of a part")
     if not etag:
         _refuse(f"part {number} has no ETag")
-    return NamedPart(int(number), etag)
+    return NamedPart(int(number), etag, _checksum(item, number))
+
+
+def _checksum(item: Element, number: str) -> Checksum | None:
+    """The checksum that a part is named with."""
+    values = {child.name: child.text.strip() for child in item.children if child.name in _CHECKSUMS}
+    given = [f"{_CHECKSUMS[name]}:{value}" for name, value in values.items() if value]
+    if not given:
+        return None
+    checksum = Checksum.parse(given[0])
+    if checksum is None or len(given) > 1:
+        _refuse(f"part {number} has several checksums, or one that is none")
+    return checksum
 
 
 def _refuse(reason: str) -> NoReturn:

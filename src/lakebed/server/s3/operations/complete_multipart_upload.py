@@ -5,9 +5,15 @@ from urllib.parse import quote
 
 from lakebed.auth import Action
 from lakebed.catalog.multipart_records import NamedPart
+from lakebed.catalog.properties import checksum_of
 from lakebed.server.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.object_checksums import (
+    checksum_elements,
+    requested_checksum,
+    requested_type,
+)
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_complete
 from lakebed.server.s3.xml_writer import document, element
 
@@ -18,12 +24,14 @@ def handle(call: Call) -> Reply:
     """Answer the request."""
     target = call.upload
     call.authorize_object(Action.WRITE_OBJECT, target.path)
-    # A checksum here is that of the whole object. Those of its parts were checked.
+    # A checksum here is that of the whole object.
     named = read_complete(call.body(has_checksums=False).read(XML_BYTES_MAX))
     completed = call.services.catalog.completions.complete(
         target,
-        [NamedPart(part.number, part.etag) for part in named],
+        [NamedPart(part.number, part.etag, part.checksum) for part in named],
         size=_size(call),
+        whole=requested_checksum(call),
+        whole_type=requested_type(call),
         condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
     )
     return xml(
@@ -33,6 +41,7 @@ def handle(call: Call) -> Reply:
             element("Bucket", call.route.bucket),
             element("Key", call.route.key),
             element("ETag", etag(completed.checksum)),
+            *checksum_elements(checksum_of(completed.reserved)),
         )
     )
 

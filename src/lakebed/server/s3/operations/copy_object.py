@@ -2,12 +2,14 @@
 
 from lakebed.auth import Action
 from lakebed.auth.actions import object_arn
+from lakebed.catalog.properties import checksum_of
 from lakebed.graveler.model import BranchID
 from lakebed.server.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.copy_source import copy_source, source_condition
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_of
+from lakebed.server.s3.object_checksums import checksum_elements
 from lakebed.server.s3.xml_writer import document, element, timestamp
 
 
@@ -35,6 +37,7 @@ def handle(call: Call) -> Reply:
             "CopyObjectResult",
             element("LastModified", timestamp(copied.mtime)),
             element("ETag", etag(copied.checksum)),
+            *checksum_elements(checksum_of(copied.reserved)),
         )
     )
 

@@ -3,8 +3,9 @@
 from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.graveler.model import BranchID
-from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.call import XML_TYPE, Call, Reply
 from lakebed.server.s3.metadata import metadata_of
+from lakebed.server.s3.object_checksums import requested_scheme, scheme_headers
 from lakebed.server.s3.xml_writer import document, element
 
 
@@ -12,18 +13,19 @@ def handle(call: Call) -> Reply:
     """Answer the request."""
     branch, path = call.place
     call.authorize_object(Action.WRITE_OBJECT, path)
+    scheme = requested_scheme(call)
     upload_id = call.services.catalog.multiparts.create(
         call.repository,
         BranchID(branch),
         path,
         content_type=call.header("Content-Type") or DEFAULT_CONTENT_TYPE,
         metadata=metadata_of(call),
+        scheme=scheme,
     )
-    return xml(
-        document(
-            "InitiateMultipartUploadResult",
-            element("Bucket", call.route.bucket),
-            element("Key", call.route.key),
-            element("UploadId", upload_id),
-        )
+    body = document(
+        "InitiateMultipartUploadResult",
+        element("Bucket", call.route.bucket),
+        element("Key", call.route.key),
+        element("UploadId", upload_id),
     )
+    return Reply(headers={"Content-Type": XML_TYPE, **scheme_headers(scheme)}, body=body)

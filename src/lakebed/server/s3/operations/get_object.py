@@ -7,13 +7,14 @@ from lakebed.auth import Action
 from lakebed.block import Between, ByteRange, RangeNotSatisfiable
 from lakebed.block.ranges import resolve
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
-from lakebed.catalog.properties import PartRange, headers_of, parts_of
+from lakebed.catalog.properties import PartRange, checksum_of, headers_of, parts_of
 from lakebed.graveler.errors import EntryNotFound
 from lakebed.server.conditions import etag, http_date, requested_range
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.conditions import Verdict, is_unchanged, judge
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
+from lakebed.server.s3.object_checksums import checksum_headers
 from lakebed.server.s3.operations.upload_part import part_number
 
 AT_ONCE_BYTES_MAX: Final = 1 << 16
@@ -81,6 +82,8 @@ def _head(call: Call, stats: ObjectStats) -> tuple[Reply, ByteRange | None]:
         raise S3Error(ErrorCode.INVALID_RANGE, str(error), headers=size) from error
     headers["Content-Length"] = str(length)
     if wanted is None:
+        if call.header("x-amz-checksum-mode") == "ENABLED":
+            headers |= checksum_headers(checksum_of(stats.reserved))
         return Reply(HTTPStatus.OK, headers), None
     headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{stats.size}"
     return Reply(HTTPStatus.PARTIAL_CONTENT, headers), wanted

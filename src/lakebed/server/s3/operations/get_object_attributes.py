@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from lakebed.catalog.model import ObjectStats
-from lakebed.catalog.properties import parts_of
+from lakebed.catalog.properties import checksum_of, parts_of
 from lakebed.server.conditions import http_date
 from lakebed.server.s3.call import XML_TYPE, Call, Reply
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.object_checksums import checksum_elements
 from lakebed.server.s3.operations.get_object import find
 from lakebed.server.s3.xml_writer import Markup, document, element
 
@@ -38,9 +39,15 @@ def _parts(stats: ObjectStats) -> Markup:
     )
 
 
+def _checksum(stats: ObjectStats) -> Markup:
+    """The checksum that came with the object; of one that came without, nothing."""
+    elements = checksum_elements(checksum_of(stats.reserved))
+    return element("Checksum", *elements) if elements else Markup("")
+
+
 _ATTRIBUTES: Final[Mapping[str, Callable[[ObjectStats], Markup]]] = {
     "ETag": lambda stats: element("ETag", stats.checksum),
-    "Checksum": lambda _: Markup(""),  # none is kept
+    "Checksum": _checksum,
     "ObjectParts": _parts,
     "StorageClass": lambda _: element("StorageClass", "STANDARD"),
     "ObjectSize": lambda stats: element("ObjectSize", stats.size),

@@ -10,6 +10,7 @@ from lakebed.auth import Action
 from lakebed.catalog.multiparts import OpenUpload
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.object_checksums import scheme_elements
 from lakebed.server.s3.xml_writer import (
     Markup,
     boolean,
@@ -120,4 +121,5 @@ def _upload(key: str, upload: OpenUpload) -> Markup:
         element("UploadId", upload.id),
         element("StorageClass", "STANDARD"),
         element("Initiated", timestamp(upload.created)),
+        *scheme_elements(upload.scheme),
     )

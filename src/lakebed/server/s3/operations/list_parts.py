@@ -6,6 +6,7 @@ from lakebed.auth import Action
 from lakebed.catalog.multipart_records import StoredPart
 from lakebed.server.conditions import etag
 from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.object_checksums import scheme_elements, value_elements
 from lakebed.server.s3.xml_writer import Markup, boolean, document, element, timestamp
 
 _PARTS_MAX: Final = 1000
@@ -21,8 +22,8 @@ def handle(call: Call) -> Reply:
         if "part-number-marker" in call.route.query
         else 0
     )
-    parts = call.services.catalog.multiparts.list_parts(target)
-    left = [part for part in parts if part.number > marker]
+    uploaded = call.services.catalog.multiparts.list_parts(target)
+    left = [part for part in uploaded.parts if part.number > marker]
     shown = left[:amount]
     return xml(
         document(
@@ -35,6 +36,7 @@ def handle(call: Call) -> Reply:
             element("MaxParts", amount),
             element("IsTruncated", boolean(len(left) > len(shown) > 0)),
             element("StorageClass", "STANDARD"),
+            *scheme_elements(uploaded.scheme),
             *map(_part, shown),
         )
     )
@@ -47,4 +49,5 @@ def _part(part: StoredPart) -> Markup:
         element("LastModified", timestamp(part.modified)),
         element("ETag", etag(part.md5)),
         element("Size", part.size),
+        *value_elements(part.checksum),
     )

@@ -9,6 +9,7 @@ from lakebed.graveler.model import BranchID
 from lakebed.server.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.metadata import metadata_of
+from lakebed.server.s3.object_checksums import checksum_headers
 
 _MD5_OF_NOTHING: Final = md5(usedforsecurity=False).hexdigest()
 
@@ -28,8 +29,9 @@ def handle(call: Call) -> Reply:
         content_type=call.header("Content-Type") or DEFAULT_CONTENT_TYPE,
         metadata=metadata_of(call),
         condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
+        proof=body,
     )
-    return Reply(headers={"ETag": etag(stored.checksum), **body.checksums})
+    return Reply(headers={"ETag": etag(stored.checksum), **checksum_headers(body.proved())})
 
 
 def _mark_branch(call: Call, branch: BranchID) -> Reply:

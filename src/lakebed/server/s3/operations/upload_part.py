@@ -4,6 +4,7 @@ from lakebed.auth import Action
 from lakebed.server.conditions import etag
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.object_checksums import value_headers
 
 
 def handle(call: Call) -> Reply:
@@ -12,9 +13,10 @@ def handle(call: Call) -> Reply:
     call.authorize_object(Action.WRITE_OBJECT, target.path)
     body = call.body()
     part = call.services.catalog.multiparts.put_part(
-        target, part_number(call), body, size=body.size
+        target, part_number(call), body, size=body.size, proof=body
     )
-    return Reply(headers={"ETag": etag(part.md5), **body.checksums})
+    found = body.checksums or value_headers(part.checksum)
+    return Reply(headers={"ETag": etag(part.md5), **found})
 
 
 def part_number(call: Call) -> int:

@@ -11,6 +11,7 @@ from lakebed.server.conditions import etag
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.copy_source import check_source, copy_source
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.object_checksums import value_elements
 from lakebed.server.s3.operations.upload_part import part_number
 from lakebed.server.s3.xml_writer import document, element, timestamp
 
@@ -34,6 +35,7 @@ def handle(call: Call) -> Reply:
             "CopyPartResult",
             element("LastModified", timestamp(part.modified)),
             element("ETag", etag(part.md5)),
+            *value_elements(part.checksum),
         )
     )
 

@@ -1,0 +1,165 @@
+"""The checksums that clients of S3 send with the bytes of an object, and ask for with them.
+
+Whoever uploads computes one; the gateway compares it with the bytes that arrive; it is kept with
+the entry (see `properties`); and whoever reads compares it with the bytes that come back. So what
+went wrong anywhere between, in the storage too, does not go unseen.
+"""
+
+import re
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from hashlib import sha1, sha256
+from typing import Final, NamedTuple, Protocol
+
+from awscrt import checksums as crt
+
+
+class Digest(Protocol):
+    """A checksum under way, as `hashlib` has them."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take in some more bytes."""
+
+    def digest(self) -> bytes:
+        """Return the checksum of the bytes so far."""
+
+
+class _Crc:
+    """A cyclic redundancy check under way."""
+
+    def __init__(self, function: Callable[[bytes, int], int], size: int) -> None:
+        self._function = function
+        self._size = size
+        self._value = 0
+
+    def update(self, data: bytes, /) -> None:
+        self._value = self._function(data, self._value)
+
+    def digest(self) -> bytes:
+        return self._value.to_bytes(self._size, "big")
+
+
+ALGORITHMS: Final[Mapping[str, Callable[[], Digest]]] = {
+    "crc32": lambda: _Crc(zlib.crc32, 4),
+    "crc32c": lambda: _Crc(crt.crc32c, 4),
+    "crc64nvme": lambda: _Crc(crt.crc64nvme, 8),
+    "sha1": lambda: sha1(usedforsecurity=False),
+    "sha256": sha256,
+}
+"""By the names that S3 gives them, in lower case."""
+
+_SIZES: Final = {name: len(new().digest()) for name, new in ALGORITHMS.items()}
+
+_COMBINE: Final[Mapping[str, Callable[[int, int, int], int]]] = {
+    "crc32": crt.combine_crc32,
+    "crc32c": crt.combine_crc32c,
+    "crc64nvme": crt.combine_crc64nvme,
+}
+"""Return the checksum of two runs of bytes, of both checksums and the length of the second."""
+
+_COMPOSITE: Final = re.compile(r"(.+)-([1-9][0-9]{0,4})", re.ASCII)
+
+
+class ChecksumType(StrEnum):
+    """What the checksum of an object is made of."""
+
+    COMPOSITE = "COMPOSITE"
+    """The checksums of its parts; how many they are is told with it."""
+    FULL_OBJECT = "FULL_OBJECT"
+    """All of its bytes."""
+
+
+class Scheme(NamedTuple):
+    """How the checksum of an object in parts is made of theirs."""
+
+    algorithm: str
+    """One of `ALGORITHMS`."""
+    type: ChecksumType
+
+
+SCHEMES: Final = frozenset(
+    [Scheme(name, ChecksumType.FULL_OBJECT) for name in _COMBINE]
+    + [Scheme(name, ChecksumType.COMPOSITE) for name in ALGORITHMS if name != "crc64nvme"]
+)
+"""Those that there are, as with S3."""
+
+
+class Checksum(NamedTuple):
+    """A checksum of an object, or of a part."""
+
+    algorithm: str
+    """One of `ALGORITHMS`."""
+    value: str
+    """In base 64; of a composite one, with the number of parts behind it."""
+
+    @property
+    def type(self) -> ChecksumType:
+        """What it is made of."""
+        return ChecksumType.COMPOSITE if "-" in self.value else ChecksumType.FULL_OBJECT
+
+    def __str__(self) -> str:
+        """As it is kept."""
+        return f"{self.algorithm}:{self.value}"
+
+    @classmethod
+    def of(cls, algorithm: str, digest: bytes) -> "Checksum":
+        """Return a digest as headers spell it."""
+        return cls(algorithm, b64encode(digest).decode())
+
+    @classmethod
+    def parse(cls, text: str) -> "Checksum | None":
+        """Return a checksum that was kept; None: it is none."""
+        algorithm, _, value = text.partition(":")
+        composite = _COMPOSITE.fullmatch(value)
+        digest = decoded(composite[1] if composite else value)
+        if digest is None or len(digest) != _SIZES.get(algorithm):
+            return None
+        return cls(algorithm, value)
+
+
+class Proof(Protocol):
+    """Bytes that are compared with a checksum as they are read, if one came with them."""
+
+    @property
+    def algorithm(self) -> str | None:
+        """Of the checksum that comes with them; known before the first byte."""
+
+    def proved(self) -> Checksum | None:
+        """Return the checksum that they were found to have; known after the last byte."""
+
+
+def of_parts(scheme: Scheme, parts: Iterable[tuple[Checksum, int]]) -> Checksum:
+    """Return the checksum of an object of those of its parts, by the scheme's algorithm, and sizes.
+
+    No byte of the object is looked at: a CRC of all follows from those of its parts.
+    """
+    algorithm = scheme.algorithm
+    digests = [(b64decode(checksum.value), size) for checksum, size in parts]
+    if scheme.type is ChecksumType.COMPOSITE:
+        whole = ALGORITHMS[algorithm]()
+        whole.update(b"".join(digest for digest, _ in digests))
+        bare = Checksum.of(algorithm, whole.digest())
+        return Checksum(algorithm, f"{bare.value}-{len(digests)}")
+    value = 0
+    for digest, size in digests:
+        value = _COMBINE[algorithm](value, int.from_bytes(digest, "big"), size)
+    return Checksum.of(algorithm, value.to_bytes(_SIZES[algorithm], "big"))
+
+
+def fed(chunks: Iterable[bytes], digests: Sequence[Digest]) -> Iterator[bytes]:
+    """Yield the chunks as they are, and feed them to the digests on the way."""
+    for chunk in chunks:
+        for digest in digests:
+            digest.update(chunk)
+        yield chunk
+
+
+def decoded(value: str) -> bytes | None:
+    """Return the bytes that a text spells in base 64, in the one right way; None: it does not."""
+    try:
+        digest = b64decode(value, validate=True)
+    except ValueError:
+        return None
+    return digest if b64encode(digest).decode() == value else None
