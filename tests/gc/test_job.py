@@ -19,6 +19,7 @@ from lakebed.gc.errors import (
     InvalidOption,
     NotQuiet,
     Overtaken,
+    ServerError,
     TooMuchGarbage,
     WrongStorage,
 )
@@ -243,6 +244,36 @@ def test_a_repository_made_again_while_a_run_is_under_way(lake: GCLake) -> None:
         job.run(Options())
     assert caught.value.error == "lakebed.gc.errors.NotTheOwner"
     assert garbage in lake.stored()
+
+
+def test_a_server_that_refuses_before_anything_is_deleted(lake: GCLake) -> None:
+    garbage = lake.upload("a", "1")
+    lake.delete("a")
+    lake.later(24 * 9)
+    assert lake.run().waiting == 1
+    lake.later()
+
+    class Refusing(LocalServer):
+        """Credentials are revoked as soon as a run is prepared."""
+
+        prepared = False
+
+        def prepare(self, unique_id: str) -> GCRunID:
+            run_id = super().prepare(unique_id)
+            self.prepared = True
+            return run_id
+
+        def finish(self, unique_id: str, run_id: GCRunID) -> None:
+            if self.prepared:
+                raise ServerError("the server refused")
+            super().finish(unique_id, run_id)
+
+    server = Refusing(lake.lake)
+    job = Job(lake.spark, server, open_storage(server, lake.settings))
+    with pytest.raises(ServerError):
+        job.run(Options())
+    assert garbage in lake.stored()
+    assert lake.run().deleted == 1
 
 
 def test_younger_objects_than_the_server_allows(lake: GCLake) -> None:
