@@ -8,7 +8,9 @@ compare-and-swap that replaced it.
 Meanwhile, which may be a long while, nothing would name the object of the value that was replaced,
 and garbage collection could take it. So the new value names it too.
 
-A committer may have read the writer's value meanwhile. Then it is in a commit, and stays there.
+A committer may have read the writer's value meanwhile. Then it is in a commit, and stays there. And
+if two writers of one key are told so, one after having written over the other, the value of the
+first, which has given up by then, is what the second puts back: that write failed, and is visible.
 """
 
 from contextlib import suppress
