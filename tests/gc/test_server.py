@@ -14,7 +14,7 @@ from lakebed.formats.gc_files import GCMark
 from lakebed.gc.datasource import LakebedDataSource
 from lakebed.gc.server import Server
 from lakebed.testing.lakebed_server import LakebedServer
-from tests.gc.clients import Client, files, root, sign_in
+from tests.gc.clients import Client, files, folder_of, root, sign_in
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -80,7 +80,14 @@ def test_another_folder_than_the_server_s(
 ) -> None:
     other, copy, same = tmp_path / "other", tmp_path / "copy", tmp_path / "same"
     other.mkdir()
+    assert run(cli.app, ["gc", "check", f"lakefs://{client.repository}"]) == 0
+    # The copy has marks in all places where the server leaves them, but those of yesterday.
+    (marks,) = folder_of(sqlite_lakebed, client.repository).glob("_lakebed/gc/*/marks")
     shutil.copytree(root(sqlite_lakebed), copy)
+    for place in range(256):
+        mark = copy / marks.relative_to(root(sqlite_lakebed)) / f"{place:02x}"
+        mark.write_text(f"{place:02x}" * 16)
+    capsys.readouterr()
     same.symlink_to(root(sqlite_lakebed))
     for command in ("run", "check", "runs"):
         for folder in (other, copy):
@@ -90,8 +97,8 @@ def test_another_folder_than_the_server_s(
             assert "not the storage that the server writes to" in error
             assert f"({folder}); say with --local-root" in error
     assert list(other.iterdir()) == []  # nobody made a storage of it
-    place = ["--local-root", str(same)]
-    assert run(cli.app, ["gc", "check", f"lakefs://{client.repository}", *place]) == 0
+    arguments = ["gc", "check", f"lakefs://{client.repository}"]
+    assert run(cli.app, [*arguments, "--local-root", str(same)]) == 0
 
 
 def test_a_server_on_another_machine(
