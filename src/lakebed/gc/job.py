@@ -15,13 +15,14 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from lakebed.block import ObjectNotFound
+from lakebed.block import BlockError, ObjectNotFound
 from lakebed.errors import LakebedError
 from lakebed.formats.gc_files import (
     MANIFEST_NAME,
@@ -36,7 +37,7 @@ from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
 from lakebed.gc.explain import explained
 from lakebed.gc.judging import Findings, Judging, as_files, of_kind
 from lakebed.gc.parts import DUE_LABEL, WRITTEN
-from lakebed.gc.prune import prune
+from lakebed.gc.prune import prune, remove_files
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.server import Server
 from lakebed.gc.sources import Sources
@@ -254,8 +255,11 @@ class Job:
     def _check_unchanged(self, manifest: GCManifest) -> None:
         again = self._prepare()
         with explained():
-            if _contents(again) != _contents(manifest) and not self._is_same(again, manifest):
-                raise NotQuiet("somebody writes to the repository: nothing was deleted")
+            is_same = _contents(again) == _contents(manifest) or self._is_same(again, manifest)
+        with suppress(BlockError):  # else it stays for a while, as a run that was not finished
+            remove_files(self._storage, again.run.run_id)
+        if not is_same:
+            raise NotQuiet("somebody writes to the repository: nothing was deleted")
 
     def _is_same(self, one: GCManifest, other: GCManifest) -> bool:
         """Whether two preparations tell the same: time decides how it is cut into files."""

@@ -29,10 +29,19 @@ def prune(storage: Storage, latest: GCRunID) -> int:
     first_kept = f"{int(latest[:_TIME_DIGITS], 16) - KEPT_US:016x}"
     old = [each for each in run_ids(storage) if _RUN_ID.fullmatch(each) and each < first_kept]
     for run_id in old:
-        folder = gc_path(storage.repository_uid, run_id, "x").removesuffix("/x")
-        for batch in storage.block.list_objects(storage.namespace.folder(folder)):
-            addresses = [Address.parse(each) for each in batch.column("address").to_pylist()]
-            for result in storage.block.delete_many(addresses):
-                if result.error is not None:
-                    raise result.error
+        remove_files(storage, run_id)
     return len(old)
+
+
+def remove_files(storage: Storage, run_id: GCRunID) -> None:
+    """Remove the files of a run.
+
+    Raises:
+        BlockError: The storage refused or failed; some may be left.
+    """
+    folder = gc_path(storage.repository_uid, run_id, "x").removesuffix("/x")
+    for batch in storage.block.list_objects(storage.namespace.folder(folder)):
+        addresses = [Address.parse(each) for each in batch.column("address").to_pylist()]
+        for result in storage.block.delete_many(addresses):
+            if result.error is not None:
+                raise result.error
