@@ -114,6 +114,7 @@ def test_the_errors() -> None:
         "NamespaceTaken": ("namespace_taken", "NotUnique"),
         "NoChanges": ("no_changes", "GravelerError"),
         "NotFound": ("not_found", "GravelerError"),
+        "NothingThere": ("nothing_there", "PreconditionFailed"),
         "NotUnique": ("not_unique", "GravelerError"),
         "PreconditionFailed": ("entry_precondition_failed", "GravelerError"),
         "Protected": ("protected", "GravelerError"),
