@@ -59,6 +59,16 @@ def saved_state(lake: GCLake) -> GCState:
     return state
 
 
+def ripe_garbage(lake: GCLake) -> str:
+    """Make an object that the next run deletes."""
+    garbage = lake.upload("a", "1")
+    lake.delete("a")
+    lake.later(24 * 9)
+    assert lake.run().waiting == 1
+    lake.later()
+    return garbage
+
+
 def test_what_goes_and_what_stays(lake: GCLake) -> None:
     graveler, catalog = lake.lake.graveler, lake.lake.catalog
     graveler.create_branch(REPOSITORY, DEV_2, MAIN)
@@ -224,11 +234,7 @@ def test_refs_restored_into_a_new_repository(lake: GCLake) -> None:
 
 
 def test_a_repository_made_again_while_a_run_is_under_way(lake: GCLake) -> None:
-    garbage = lake.upload("a", "1")
-    lake.delete("a")
-    lake.later(24 * 9)
-    lake.run()
-    lake.later()
+    garbage = ripe_garbage(lake)
 
     class Reborn(LocalServer):
         def prepare(self, unique_id: str) -> GCRunID:
@@ -247,11 +253,7 @@ def test_a_repository_made_again_while_a_run_is_under_way(lake: GCLake) -> None:
 
 
 def test_a_server_that_refuses_before_anything_is_deleted(lake: GCLake) -> None:
-    garbage = lake.upload("a", "1")
-    lake.delete("a")
-    lake.later(24 * 9)
-    assert lake.run().waiting == 1
-    lake.later()
+    garbage = ripe_garbage(lake)
 
     class Refusing(LocalServer):
         """Credentials are revoked as soon as a run is prepared."""
@@ -392,11 +394,7 @@ def test_a_quiet_repository_that_is_prepared_in_other_pages(
 
 def test_a_run_that_is_overtaken_deletes_nothing(lake: GCLake) -> None:
     """Between its look and its deletions another run found, perhaps, that something is in use."""
-    garbage = lake.upload("a", "1")
-    lake.delete("a")
-    lake.later(24 * 9)
-    lake.run()
-    lake.later()
+    garbage = ripe_garbage(lake)
 
     class Overtaking(LocalServer):
         def prepare(self, unique_id: str) -> GCRunID:
