@@ -270,3 +270,11 @@ def test_a_server_that_is_not_there(
     assert run(cli.app, ["gc", "run", "lakefs://lake"]) == 1
     assert "the server does not answer" in one_line(capsys)
     assert time.monotonic() - start < 30
+
+
+def test_spark_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lakebed.cli.gc.find_spec", lambda _name: None)
+    assert run(cli.app, ["gc", "run", "lakefs://lake"]) == 1
+    assert "pip install 'lakebed[spark]'" in one_line(capsys)
