@@ -72,10 +72,10 @@ test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROF
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest -n $(WORKERS) --dist loadgroup --timeout 3600
 
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
-	$(BIN)/python -m lakebed.testing.explore --seeds $(SEEDS) \
+	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
 		tests.simulation.scenarios tests.simulation.objects \
-		tests.simulation.multiparts tests.unit.auth.scenarios tests.gc.histories
+		tests.simulation.multiparts tests.auth.scenarios tests.simulation.gc_histories
 
 bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
 	$(BIN)/python -m benchmarks.kv

@@ -26,7 +26,7 @@ import psutil
 from benchmarks.api_operations import BRANCH, OPERATIONS, REF, REPOSITORY, Operation
 from benchmarks.http_load import repeated, requests_per_second
 from benchmarks.report import Row, report
-from lakebed.testing.lakebed_server import LakebedServer, lakebed_server
+from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 
 CONNECTIONS = 16
 TURNS = 5

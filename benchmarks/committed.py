@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from benchmarks.committed_data import as_puts, in_batches, numbered_entries
 from benchmarks.report import Row, report
 from lakebed.block import LocalSettings, Namespace, open_block
+from lakebed.engine.committed import Cache, Committed, Query
 from lakebed.formats import MetaRangeID, metarange_path, range_path
-from lakebed.graveler.committed import Cache, Committed, Query
 from lakebed.runtime import ThreadRuntime
 
 ENTRIES = 1_000_000

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, tables
 from benchmarks.report import Row
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.formats import ENTRY_SCHEMA
-from lakebed.graveler.keys import STAGED_PREFIX
-from lakebed.kv import entities_pb2 as pb
 
 AT_MOST_1_8_TIMES = 1 / 1.8
 MEAN_RANGE = 50_000
@@ -25,7 +25,7 @@ def measure(folder: Path, objects: int) -> Row:
         lake.stage(tables(objects))
         floors = [bare_commit(lake, folder, objects) for _ in range(2)]
         begun = perf_counter()
-        lake.graveler.commit(LAKE, MAIN, REQUEST)
+        lake.engine.commit(LAKE, MAIN, REQUEST)
         seconds = perf_counter() - begun
     operation = f"commit of {objects:,} objects"
     return Row(operation, "sqlite", objects / seconds, min(floors) / seconds, AT_MOST_1_8_TIMES)

@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 
 from benchmarks.committed_data import numbered_entries
 from lakebed.block import LocalSettings, Namespace, open_block
+from lakebed.builders import BuildWorkers
+from lakebed.engine.commits.build import LARGE_BUILD
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.engine import Engine
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.staging.codec import TOMBSTONE, encode
 from lakebed.formats import ENTRY_SCHEMA, AddressType, Entry, entries_of
-from lakebed.graveler.build import LARGE_BUILD
-from lakebed.graveler.commit import CommitRequest
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.keys import STAGED_PREFIX
-from lakebed.graveler.model import BranchID, Repository, RepositoryID
-from lakebed.graveler.staging.values import TOMBSTONE, encode
 from lakebed.kv import Store, open_store
-from lakebed.workers import BuildWorkers
 
 LAKE = RepositoryID("lake")
 MAIN = BranchID("main")
@@ -44,7 +44,7 @@ class Lake:
     """A repository, with the engine that it is used through and the file below."""
 
     store: Store
-    graveler: Graveler
+    engine: Engine
     repository: Repository
     file: Path
 
@@ -62,14 +62,14 @@ class Lake:
 
     def token(self, branch: BranchID = MAIN) -> bytes:
         """The partition that writers write to now."""
-        return self.graveler.branches.get(self.repository, branch).staging_token.encode()
+        return self.engine.branches.get(self.repository, branch).staging_token.encode()
 
     def start_worker(self) -> None:
         """Make a large commit elsewhere: a server that has run for a while has its worker."""
         branch = BranchID("elsewhere")
-        self.graveler.create_branch(LAKE, branch, MAIN)
+        self.engine.create_branch(LAKE, branch, MAIN)
         self.stage(tables(LARGE_BUILD), branch)
-        self.graveler.commit(LAKE, branch, REQUEST)
+        self.engine.commit(LAKE, branch, REQUEST)
 
     def bare(self) -> closing[sqlite3.Connection]:
         """Open the file without Lakebed."""
@@ -83,11 +83,11 @@ def open_lake(folder: Path) -> Iterator[Lake]:
     file = folder / "lakebed.db"
     url, blocks = f"sqlite:///{file}", LocalSettings(folder / "blocks")
     with open_store(url) as store, BuildWorkers(url, blocks) as workers:
-        graveler = Graveler(store, open_block(blocks), build_large=workers.build)
-        repository = graveler.repositories.create(
+        engine = Engine(store, open_block(blocks), build_large=workers.build)
+        repository = engine.repositories.create(
             LAKE, Namespace.parse("local://lake/repo"), committer="benchmark"
         )
-        yield Lake(store, graveler, repository, file)
+        yield Lake(store, engine, repository, file)
 
 
 def tables(

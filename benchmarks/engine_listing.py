@@ -9,9 +9,9 @@ from benchmarks.engine_commit import SCAN, bare_values
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, tables, tombstones
 from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
-from lakebed.graveler.committed import CommonPrefix, Query
-from lakebed.graveler.graveler import Graveler
-from lakebed.kv.wrappers.faults import Call, FaultyStore
+from lakebed.engine.committed import CommonPrefix, Query
+from lakebed.engine.engine import Engine
+from lakebed.testing.faults import Call, FaultyStore
 
 ResultT = TypeVar("ResultT")
 
@@ -36,7 +36,7 @@ def measure_pages(folder: Path, objects: int) -> Row:
 def _list_all(lake: Lake) -> int:
     count, after, has_more = 0, b"", True
     while has_more:
-        page = lake.graveler.list_entries(LAKE, MAIN, Query(after=after))
+        page = lake.engine.list_entries(LAKE, MAIN, Query(after=after))
         count += len(page.items)
         after, has_more = page.items[-1].key, page.has_more
     return count
@@ -57,12 +57,12 @@ def measure_directories(folder: Path, objects: int) -> list[Row]:
     with open_lake(folder / "directories") as lake:
         lake.stage(tables(objects))
         rows = [_directories(folder, lake, "staged")]
-        lake.graveler.commit(LAKE, MAIN, REQUEST)
+        lake.engine.commit(LAKE, MAIN, REQUEST)
         rows.append(_directories(folder, lake, "committed"))
         lake.stage(tables(objects), values=tombstones)
         rows += _emptied_twice(lake, f"list a directory under {objects:,} tombstones")
         last = max(table.column("key")[-1].as_py() for table in tables(objects))
-        lake.graveler.reset_key(LAKE, MAIN, last)
+        lake.engine.reset_key(LAKE, MAIN, last)
         rows.append(_emptied(lake, 1, "same, with one object left at the end"))
     return rows
 
@@ -76,12 +76,12 @@ def _directories(folder: Path, lake: Lake, where: str) -> Row:
         return apply()
 
     store = FaultyStore(lake.store, count)
-    graveler = Graveler(store, open_block(LocalSettings(folder / "directories" / "blocks")))
+    engine = Engine(store, open_block(LocalSettings(folder / "directories" / "blocks")))
     begun = perf_counter()
-    page = graveler.list_entries(LAKE, MAIN, Query(delimiter=b"/"))
+    page = engine.list_entries(LAKE, MAIN, Query(delimiter=b"/"))
     seconds = perf_counter() - begun
     assert page.items == [CommonPrefix(b"%d/" % number) for number in range(10)]
-    counters = graveler._committed_in(lake.repository.namespace).counters  # noqa: SLF001
+    counters = engine._committed_in(lake.repository.namespace).counters  # noqa: SLF001
     seeks = len(calls) + counters.ranges_read + counters.metaranges_read
     operation = f"list 10 directories, {where} ({seeks} seeks)"
     return Row(operation, "sqlite", 1 / seconds, SEEKS / seeks, 1.0)
@@ -104,7 +104,7 @@ def _emptied(lake: Lake, directories: int, operation: str) -> Row:
 
 def _seconds_to_list(lake: Lake, directories: int) -> float:
     begun = perf_counter()
-    page = lake.graveler.list_entries(LAKE, MAIN, Query(delimiter=b"/"))
+    page = lake.engine.list_entries(LAKE, MAIN, Query(delimiter=b"/"))
     seconds = perf_counter() - begun
     assert len(page.items) == directories, page.items
     return seconds

@@ -9,8 +9,8 @@ import pyarrow as pa
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, tables
 from benchmarks.engine_writers import THREADS, in_threads
 from benchmarks.report import Row
-from lakebed.graveler.model import BranchID
-from lakebed.graveler.moves import MergeRequest
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.model import BranchID
 
 DEV = BranchID("dev")
 
@@ -23,7 +23,7 @@ def measure(folder: Path, objects: int, *, changes: int, reads: int) -> list[Row
         keys = pa.concat_tables(staged).column("key").to_pylist()
         rows = [_reads(lake, keys, reads, "staged")]
         lake.stage(tables(objects))
-        lake.graveler.commit(LAKE, MAIN, REQUEST)
+        lake.engine.commit(LAKE, MAIN, REQUEST)
         rows.append(_reads(lake, keys, reads, "committed"))
         return [*rows, _merge(lake, objects, objects // changes)]
 
@@ -32,7 +32,7 @@ def _reads(lake: Lake, keys: list[bytes], reads: int, where: str) -> Row:
     def read(thread: int) -> None:
         chance = random.Random(thread)
         for key in chance.choices(keys, k=reads):
-            lake.graveler.get(LAKE, "main", key)
+            lake.engine.get(LAKE, "main", key)
 
     read(0)  # what is committed comes into the cache
     seconds, _ = in_threads(read)
@@ -41,13 +41,13 @@ def _reads(lake: Lake, keys: list[bytes], reads: int, where: str) -> Row:
 
 def _merge(lake: Lake, objects: int, step: int) -> Row:
     """Change every so manyth object on two branches, others on each, and merge them."""
-    lake.graveler.create_branch(LAKE, DEV, "main")
+    lake.engine.create_branch(LAKE, DEV, "main")
     for branch, version in ((MAIN, 1), (DEV, 2)):
         lake.stage(tables(objects, version=version, step=step, first=version), branch)
-        lake.graveler.commit(LAKE, branch, REQUEST)
+        lake.engine.commit(LAKE, branch, REQUEST)
     request = MergeRequest(committer="benchmark", message="both")
     begun = perf_counter()
-    lake.graveler.merge(LAKE, MAIN, DEV, request)
+    lake.engine.merge(LAKE, MAIN, DEV, request)
     seconds = perf_counter() - begun
     changes = objects // step
     operation = f"merge of {changes:,} and {changes:,} changes over {objects:,} ({seconds:.1f} s)"

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, some_entry, tables
 from benchmarks.report import Row
-from lakebed.graveler.errors import NoChanges
+from lakebed.engine.errors import NoChanges
 
 THREADS = 16
 KEPT_RATE = 0.6
@@ -36,7 +36,7 @@ def measure_long_commit(folder: Path, objects: int, *, alone_seconds: float) -> 
             time.sleep(alone_seconds)
             commit_begun = perf_counter()
             try:
-                lake.graveler.commit(LAKE, MAIN, REQUEST)
+                lake.engine.commit(LAKE, MAIN, REQUEST)
             finally:
                 commit_ended = perf_counter()
                 stop.set()
@@ -72,7 +72,7 @@ def _write_until(stop: Event, lake: Lake, writer: int) -> list[Span]:
     number = 0
     while not stop.is_set():
         begun = perf_counter()
-        lake.graveler.put(LAKE, MAIN, some_entry(b"writer-%d/%d" % (writer, number)))
+        lake.engine.put(LAKE, MAIN, some_entry(b"writer-%d/%d" % (writer, number)))
         spans.append((begun, perf_counter()))
         number += 1
     return spans
@@ -86,7 +86,7 @@ def _p99_ms(spans: list[Span]) -> float:
 def measure_racing(folder: Path, commits: int) -> Row:
     """Let committers, each after a write of its own, commit on one branch."""
     with open_lake(folder / "racing") as lake:
-        committer = lake.graveler._engine.committer  # noqa: SLF001 - its counter
+        committer = lake.engine._engine.committer  # noqa: SLF001 - its counter
         first = _head_generation(lake)
 
         def commit(thread: int) -> int:
@@ -94,9 +94,9 @@ def measure_racing(folder: Path, commits: int) -> Row:
             trims = 0
             for number in range(commits):
                 key = b"committer-%d/%d" % (thread, number)
-                lake.graveler.put(LAKE, MAIN, some_entry(key))
+                lake.engine.put(LAKE, MAIN, some_entry(key))
                 try:
-                    lake.graveler.commit(LAKE, MAIN, REQUEST)
+                    lake.engine.commit(LAKE, MAIN, REQUEST)
                 except NoChanges:
                     trims += 1
             return trims
@@ -114,8 +114,8 @@ def measure_racing(folder: Path, commits: int) -> Row:
 
 
 def _head_generation(lake: Lake) -> int:
-    branch = lake.graveler.branches.get(lake.repository, MAIN)
-    return lake.graveler.commits.get(lake.repository, branch.commit_id).generation
+    branch = lake.engine.branches.get(lake.repository, MAIN)
+    return lake.engine.commits.get(lake.repository, branch.commit_id).generation
 
 
 def in_threads(work: Callable[[int], ResultT]) -> tuple[float, list[ResultT]]:

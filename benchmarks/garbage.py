@@ -37,8 +37,8 @@ from benchmarks.report import Row, report
 from lakebed.block import LocalSettings, Namespace
 from lakebed.formats.gc_files import GCRunID, gc_path
 from lakebed.gc.job import Job, Options, new_session
+from lakebed.gc.report import Summary
 from lakebed.gc.storage import Storage
-from lakebed.gc.summary import Summary
 
 OBJECTS: Final = 2_000_000
 COMMITS: Final = 200

@@ -11,9 +11,9 @@ from benchmarks.engine_commit import AT_MOST_1_8_TIMES, bare_commit
 from benchmarks.engine_data import LAKE, MAIN, Lake, open_lake, tables
 from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
-from lakebed.catalog.gc_prepare import GCPreparation
+from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.graveler.model import BranchID
+from lakebed.engine.model import BranchID
 from lakebed.runtime import ThreadRuntime
 
 IDLE_SECONDS_MAX = 5.0
@@ -38,7 +38,7 @@ def measure_idle(folder: Path, branches: int) -> Row:
     """Look at branches on which nothing is staged."""
     with open_lake(folder / "idle") as lake:
         ThreadRuntime().map_parallel(
-            lambda number: lake.graveler.create_branch(LAKE, BranchID(f"branch-{number}"), MAIN),
+            lambda number: lake.engine.create_branch(LAKE, BranchID(f"branch-{number}"), MAIN),
             range(branches),
         )
         seconds = prepare(lake)
@@ -49,9 +49,7 @@ def measure_idle(folder: Path, branches: int) -> Row:
 def prepare(lake: Lake) -> float:
     """Prepare a run; return the seconds that it took."""
     block = open_block(LocalSettings(lake.file.parent / "blocks"))
-    preparation = GCPreparation(
-        lake.graveler, lake.store, block, ThreadRuntime(), CatalogSettings()
-    )
+    preparation = GCPreparation(lake.engine, lake.store, block, ThreadRuntime(), CatalogSettings())
     begun = perf_counter()
     page = preparation.prepare_uncommitted(LAKE)
     while page.continuation_token is not None:

@@ -13,10 +13,10 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from lakebed.auth import KeyPair
 from lakebed.block import Namespace
 from lakebed.server.app import build, open_services
-from lakebed.server.bodies import Body
 from lakebed.server.config_files import load
-from lakebed.server.envelope import Envelope
-from lakebed.server.process import serve
+from lakebed.server.http.bodies import Body
+from lakebed.server.http.envelope import Envelope
+from lakebed.server.processes.supervisor import serve
 from lakebed.server.s3.sigv4 import verify
 from lakebed.server.settings import ServerSettings
 
@@ -57,7 +57,7 @@ def main(file: str) -> None:
     services = open_services(settings)
     services.auth.setup("admin", ADMIN)
     namespace = Namespace.parse(f"local://lakes/{REPOSITORY}")
-    services.graveler.repositories.create(REPOSITORY, namespace, committer="admin")
+    services.engine.repositories.create(REPOSITORY, namespace, committer="admin")
     services.close()
     serve(settings, factory="benchmarks.s3_app:create", on_ready=_say_ready)
 

@@ -1,4 +1,4 @@
-"""Settings that all tests share; fixtures live in the named plugins of tests/fixtures."""
+"""Settings that all tests share; fixtures live in the named plugins of tests/kit."""
 
 import os
 
@@ -10,10 +10,10 @@ settings.register_profile("deep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 pytest_plugins = [
-    "tests.fixtures.lakebed",
-    "tests.fixtures.object_stores",
-    "tests.fixtures.postgresql",
-    "tests.fixtures.served",
-    "tests.fixtures.s3_gateway",  # which imports the one before
-    "tests.fixtures.spark",
+    "tests.kit.lakebed",
+    "tests.kit.object_stores",
+    "tests.kit.postgresql",
+    "tests.kit.served",
+    "tests.kit.s3_gateway",  # which imports the one before
+    "tests.kit.spark",
 ]

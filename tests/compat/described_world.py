@@ -10,7 +10,7 @@ from typing import Any, Final
 import httpx
 import pyarrow.parquet as pq
 
-from lakebed.testing.lakebed_server import LakebedServer
+from lakebed.testing.servers.lakebed import LakebedServer
 
 STATEMENT: Final = {"effect": "allow", "resource": "*", "action": ["fs:Read*"]}
 

@@ -17,7 +17,7 @@ from minio.deleteobjects import DeleteObject
 from obstore.store import S3Store
 from pyarrow import fs as arrow_fs
 
-from tests.fixtures.s3_gateway import Gateway
+from tests.kit.s3_gateway import Gateway
 
 PART_BYTES: Final = 5 << 20
 """Larger files go in parts of this size, with clients that can be told."""

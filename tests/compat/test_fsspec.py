@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from lakefs_spec import LakeFSFileSystem
 
-from lakebed.testing.lakebed_server import LakebedServer
+from lakebed.testing.servers.lakebed import LakebedServer
 
 TABLE = pd.DataFrame({"name": ["Baikal", "Inari", "Ladoga"], "depth": [1642, 92, 230]})
 

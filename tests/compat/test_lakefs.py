@@ -9,7 +9,7 @@ from lakefs.exceptions import (
     ObjectNotFoundException,
 )
 
-from lakebed.testing.lakebed_server import LakebedServer
+from lakebed.testing.servers.lakebed import LakebedServer
 
 
 @pytest.fixture

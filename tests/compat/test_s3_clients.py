@@ -12,7 +12,7 @@ import pytest
 from pyarrow import fs as arrow_fs
 
 from tests.compat.s3_tools import TOOLS, AwsCli, Tool
-from tests.fixtures.s3_gateway import Gateway
+from tests.kit.s3_gateway import Gateway
 
 LONG = "LAKEBED_TEST_LONG" in os.environ
 MANY_SMALL_FILES = TOOLS.keys() if LONG else {"boto3", "rclone"}

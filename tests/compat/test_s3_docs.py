@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from tests.compat.test_s3_duckdb import EXTENSION
-from tests.fixtures.s3_gateway import Gateway
+from tests.kit.s3_gateway import Gateway
 
 PAGE = Path(__file__).parents[2] / "docs" / "s3-clients.md"
 RUN = ("python", "sh", "sql")

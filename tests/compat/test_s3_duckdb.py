@@ -7,7 +7,7 @@ import duckdb
 import httpx
 import pytest
 
-from tests.fixtures.s3_gateway import Gateway
+from tests.kit.s3_gateway import Gateway
 
 EXTENSION = files("duckdb_extension_httpfs") / "extensions"
 

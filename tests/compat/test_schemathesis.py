@@ -23,9 +23,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from lakebed.server.api import ROUTES, not_there
-from lakebed.server.routes import Route
-from lakebed.testing.lakebed_server import LakebedServer, lakebed_server
+from lakebed.server.api.operations import ROUTES, not_there
+from lakebed.server.api.routes import Route
+from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.compat.described_world import World, api_of, authorization, good, make_world
 
 EXAMPLES: Final = 300 if "LAKEBED_TEST_LONG" in os.environ else 4

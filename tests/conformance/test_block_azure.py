@@ -1,10 +1,10 @@
 import pytest
 
 from lakebed.block import AzureSettings, BlockSettings, BlockStore, Namespace, NotSupported
-from lakebed.testing.block import BlockConformance
-from lakebed.testing.block_listing import ORDERED_PATHS, addresses_of
-from lakebed.testing.object_servers import AZURE_ACCOUNT
-from tests.fixtures.object_stores import BUCKET
+from lakebed.testing.conformance.block import BlockConformance
+from lakebed.testing.conformance.block_listing import ORDERED_PATHS, addresses_of
+from lakebed.testing.servers.object_stores import AZURE_ACCOUNT
+from tests.kit.object_stores import BUCKET
 
 
 class TestAzureOnAzurite(BlockConformance):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import BlockSettings, LocalSettings
-from lakebed.testing.block import BlockConformance
+from lakebed.testing.conformance.block import BlockConformance
 
 
 class TestLocalBlockStore(BlockConformance):

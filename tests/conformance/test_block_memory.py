@@ -3,7 +3,7 @@ import os
 import pytest
 
 from lakebed.block import BlockSettings, BlockStore, MemorySettings, Namespace
-from lakebed.testing.block import MIB, BlockConformance
+from lakebed.testing.conformance.block import MIB, BlockConformance
 
 
 class TestMemoryBlockStore(BlockConformance):

@@ -13,9 +13,9 @@ from lakebed.block import (
     UploadId,
     UploadNotFound,
 )
-from lakebed.testing.block import BlockConformance
-from lakebed.testing.block_conditional import increment, increment_with
-from tests.fixtures.object_stores import BUCKET
+from lakebed.testing.conformance.block import BlockConformance
+from lakebed.testing.conformance.block_conditional import increment, increment_with
+from tests.kit.object_stores import BUCKET
 
 
 class TestS3OnMoto(BlockConformance):

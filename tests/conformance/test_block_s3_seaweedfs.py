@@ -9,9 +9,9 @@ from lakebed.block import (
     UploadId,
     UploadNotFound,
 )
-from lakebed.testing.block import BlockConformance
-from lakebed.testing.block_listing import ORDERED_PATHS, addresses_of
-from tests.fixtures.object_stores import BUCKET
+from lakebed.testing.conformance.block import BlockConformance
+from lakebed.testing.conformance.block_listing import ORDERED_PATHS, addresses_of
+from tests.kit.object_stores import BUCKET
 
 
 class TestS3OnSeaweedFS(BlockConformance):

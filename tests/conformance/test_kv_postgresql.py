@@ -1,6 +1,6 @@
 import pytest
 
-from lakebed.testing.kv import StoreConformance
+from lakebed.testing.conformance.kv import StoreConformance
 
 
 class TestPostgreSQLStore(StoreConformance):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.testing.kv import StoreConformance
+from lakebed.testing.conformance.kv import StoreConformance
 
 
 class TestSqliteStore(StoreConformance):

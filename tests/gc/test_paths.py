@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from lakebed.block import LIST_SCHEMA, InvalidAddress, Namespace
 from lakebed.catalog.addresses import ObjectAddress, partition_made
 from lakebed.formats import AddressType
-from lakebed.gc.listing import stored_objects
+from lakebed.gc.executors.list import stored_objects
+from lakebed.gc.executors.read import entry_paths
 from lakebed.gc.paths import ObjectPath, canonical
-from lakebed.gc.reading import entry_paths
 from lakebed.gc.rules import stored_object
 
 NAMESPACE = Namespace.parse("s3://bucket/lake")

@@ -13,8 +13,8 @@ from lakebed.cli.running import run
 from lakebed.formats.gc_files import GCMark
 from lakebed.gc.datasource import LakebedDataSource
 from lakebed.gc.server import Server
-from lakebed.testing.lakebed_server import LakebedServer
-from tests.gc.clients import Client, files, folder_of, root, sign_in
+from lakebed.testing.servers.lakebed import LakebedServer
+from tests.spark.clients import Client, files, folder_of, root, sign_in
 
 pytestmark = pytest.mark.timeout(600)
 

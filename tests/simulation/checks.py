@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from lakebed.block import Namespace
-from lakebed.graveler.errors import Deleting, EntryNotFound, NoChanges, NotFound
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.keys import BRANCHES, DELETED_PARTITION, DROPPED_PARTITION, GRAVELER
-from lakebed.graveler.model import BranchID, RepositoryID
-from lakebed.graveler.removal import ACTIVE
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import Deleting, EntryNotFound, NoChanges, NotFound
+from lakebed.engine.keys import BRANCHES, DELETED_PARTITION, DROPPED_PARTITION, GRAVELER
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.repositories.removal import ACTIVE
 from lakebed.kv.schema import METADATA_PARTITION
 from tests.simulation.dumps import check_dump
 from tests.simulation.monitor import Span, overlap
@@ -75,7 +75,7 @@ def check_read(
     world.histories[name, branch].check_read(what, shown, KEYS, now, now)
 
 
-def read_all(lake: Graveler, name: RepositoryID, ref: str) -> dict[bytes, str]:
+def read_all(lake: Engine, name: RepositoryID, ref: str) -> dict[bytes, str]:
     """Read every key."""
     shown = {}
     for key in KEYS:

@@ -1,11 +1,11 @@
 """Whether a dump that was taken while others worked gives back the same history."""
 
 from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.keys import BRANCHES, COMMITS, INSTALLATION_KEY, TAGS
+from lakebed.engine.model import Repository, RepositoryID
 from lakebed.formats import DumpID
-from lakebed.graveler.committed import Query
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.keys import BRANCHES, COMMITS, INSTALLATION_KEY, TAGS
-from lakebed.graveler.model import Repository, RepositoryID
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.kv.schema import METADATA_PARTITION
@@ -40,7 +40,7 @@ def check_dump(world: World, dump: Dump) -> None:
         assert addresses(page) == world.held(span.partition, commit_id)
 
 
-def _restore(world: World, store: MemoryStore, span: Span, dump_id: DumpID) -> Graveler:
+def _restore(world: World, store: MemoryStore, span: Span, dump_id: DumpID) -> Engine:
     """Make a bare repository over a copy of the storage, as if the store had been lost."""
     runtime = OnlookerRuntime(world.simulation)
     block = MemoryBlockStore(runtime)

@@ -4,7 +4,7 @@ In strict mixes every value can be told; where heads move and resets bring value
 said of each key, and the rule of publishing says it instead.
 """
 
-from lakebed.testing.simulator import Faults
+from lakebed.testing.simulation.simulator import Faults
 from tests.simulation.play import Mix, scenarios
 
 FAULTY = Faults(

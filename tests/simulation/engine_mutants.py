@@ -7,21 +7,21 @@ from collections.abc import Callable
 
 import pytest
 
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.commits.commit import HELP, CommitRequest, CommitResult, Committer, _Build
+from lakebed.engine.commits.publish import Publisher, _without
+from lakebed.engine.commits.reset import Resets
+from lakebed.engine.keys import BRANCHES, STAGED_PREFIX
+from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
+from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.shared_reads import SharedReads
+from lakebed.engine.staging import empty_runs
+from lakebed.engine.staging.codec import encode
+from lakebed.engine.staging.empty_runs import Emptied, Search, Stretch
+from lakebed.engine.staging.writer import Condition, IsFresh, Writer
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
-from lakebed.graveler.commit import HELP, CommitRequest, CommitResult, Committer, _Build
-from lakebed.graveler.keys import BRANCHES, STAGED_PREFIX
-from lakebed.graveler.model import Branch, BranchID, Commit, Repository, StagingToken
-from lakebed.graveler.publish import Publisher, _without
-from lakebed.graveler.refs.branches import Branches
-from lakebed.graveler.refs.shared_reads import SharedReads
-from lakebed.graveler.reset import Resets
-from lakebed.graveler.staging import emptied
-from lakebed.graveler.staging.emptied import Emptied, Search, Stretch
-from lakebed.graveler.staging.values import encode
-from lakebed.graveler.staging.writer import Condition, IsFresh, Writer
 from lakebed.kv import OutcomeUnknown, PredicateFailed, Version
-from lakebed.kv import entities_pb2 as pb
 from lakebed.runtime import Event
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -251,7 +251,7 @@ def reset_to_a_stale_head(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def leave_notes_when_writing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer takes no notice of what listings noted about its key."""
-    monkeypatch.setattr(emptied, "fill", lambda _store, _token, _keys, _note: None)
+    monkeypatch.setattr(empty_runs, "fill", lambda _store, _token, _keys, _note: None)
 
 
 def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from lakebed.errors import LakebedError
 from lakebed.runtime import ResultT
-from lakebed.testing.scheduler import Actor
-from lakebed.testing.simulator import Simulation
+from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.simulator import Simulation
 
 
 class KillsAt(Simulation):

@@ -8,15 +8,15 @@ from typing import Final
 
 from lakebed.block import Address, ETag, Namespace, ObjectNotFound, PutResult
 from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.engine.keys import CLAIMS, GRAVELER, REPOSITORIES
+from lakebed.engine.model import RepositoryID, UniqueID, repository_partition
+from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, RepositoryRecord
 from lakebed.formats import OWNER_PATH, decode_owner
-from lakebed.graveler.keys import CLAIMS, GRAVELER, REPOSITORIES
-from lakebed.graveler.model import RepositoryID, UniqueID, repository_partition
-from lakebed.graveler.removal import ACTIVE, DELETING, INITIAL, RepositoryRecord
 from lakebed.kv import Predicate, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
-from lakebed.testing.simulator import Simulation
+from lakebed.testing.simulation.simulator import Simulation
 from tests.simulation.truth import Truth
 
 ABSENT_STATE: Final = 0

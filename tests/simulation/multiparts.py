@@ -20,16 +20,16 @@ from functools import partial
 from typing import Final
 from unittest.mock import patch
 
-from lakebed.catalog import completions
 from lakebed.catalog.checksums import ALGORITHMS, Checksum, ChecksumType, Scheme
+from lakebed.catalog.entry_metadata import checksum_of
 from lakebed.catalog.errors import MultipartNotFound
 from lakebed.catalog.model import ObjectStats, physical_address
-from lakebed.catalog.multipart_records import NamedPart, Target
-from lakebed.catalog.properties import checksum_of
+from lakebed.catalog.multipart import complete as completions
+from lakebed.catalog.multipart.records import NamedPart, Target
+from lakebed.engine.staging.writer import Condition, if_absent
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
-from lakebed.graveler.staging.writer import Condition, if_absent
-from lakebed.testing.simulator import Faults, Simulation
+from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.simulation.objects import (
     DEV,
     MAIN,

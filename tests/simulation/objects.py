@@ -21,26 +21,26 @@ from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.addresses import ObjectAddress
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.errors import InvalidLink
-from lakebed.catalog.gc_files import RunFiles
-from lakebed.catalog.gc_walk import PageLimits
+from lakebed.catalog.gc.files import RunFiles
+from lakebed.catalog.gc.walk import PageLimits
 from lakebed.catalog.links import PhysicalAddress
 from lakebed.catalog.model import ObjectStats, physical_address
 from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, CommitID, RepositoryID
+from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry, MetaRangeID, entries_of
 from lakebed.formats.gc_files import GCFileKind, GCManifest, decode_gc_table
-from lakebed.graveler.commit import CommitRequest
-from lakebed.graveler.committed import Query
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.model import BranchID, CommitID, RepositoryID
-from lakebed.graveler.settings import EngineSettings
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import ItemT, ResultT, Runtime, ThreadRuntime
-from lakebed.testing.scheduler import Actor
-from lakebed.testing.simulated_block import SimulatedBlock
-from lakebed.testing.simulated_store import SimulatedStore
-from lakebed.testing.simulator import Faults, Simulation
+from lakebed.testing.simulation.block import SimulatedBlock
+from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.simulator import Faults, Simulation
+from lakebed.testing.simulation.store import SimulatedStore
 
 REPOSITORY: Final = RepositoryID("lake")
 MAIN: Final = BranchID("main")
@@ -89,7 +89,7 @@ class World:
         storage = self.simulation.actor("storage").runtime
         self.block = SimulatedBlock(self.simulation, MemoryBlockStore(storage))
         runtime = OnlookerRuntime(storage)
-        self.onlooker = Graveler(self.store.inner, self.block.inner, runtime=runtime)
+        self.onlooker = Engine(self.store.inner, self.block.inner, runtime=runtime)
         self.catalog = Catalog(self.onlooker, self.store.inner, self.block.inner, runtime, settings)
         namespace = Namespace.parse("mem://lake/x")
         self.onlooker.repositories.create(REPOSITORY, namespace, committer="")
@@ -104,8 +104,8 @@ class World:
         if self.random.random() < 0.5:
             store = RetryingStore(store, actor.runtime)
         block = self.block.handle(actor)
-        graveler = Graveler(store, block, runtime=actor.runtime, settings=ENGINE)
-        return Process(actor, Catalog(graveler, store, block, actor.runtime, self.settings), self)
+        engine = Engine(store, block, runtime=actor.runtime, settings=ENGINE)
+        return Process(actor, Catalog(engine, store, block, actor.runtime, self.settings), self)
 
     def new_body(self) -> list[bytes]:
         self.written += 1
@@ -182,7 +182,7 @@ def overwrite(race: Race, process: Process) -> None:
 
 def commit(process: Process) -> None:
     with suppress(LakebedError):
-        process.catalog.graveler.commit(REPOSITORY, MAIN, REQUEST)
+        process.catalog.engine.commit(REPOSITORY, MAIN, REQUEST)
 
 
 LINK_FAULTS: Final = Faults(
@@ -288,13 +288,13 @@ class Writer:
         self.catalog.objects.delete(REPOSITORY, branch, self.random.choice(PATHS))
 
     def commit(self, branch: BranchID) -> None:
-        self.catalog.graveler.commit(REPOSITORY, branch, REQUEST)
+        self.catalog.engine.commit(REPOSITORY, branch, REQUEST)
 
     def reset(self, branch: BranchID) -> None:
-        self.catalog.graveler.reset(REPOSITORY, branch)
+        self.catalog.engine.reset(REPOSITORY, branch)
 
     def reset_key(self, branch: BranchID) -> None:
-        self.catalog.graveler.reset_key(REPOSITORY, branch, self.random.choice(PATHS))
+        self.catalog.engine.reset_key(REPOSITORY, branch, self.random.choice(PATHS))
 
     def wait(self, _branch: BranchID) -> None:
         self.process.actor.runtime.sleep(self.random.random() * SETTINGS.min_age_seconds)

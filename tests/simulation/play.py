@@ -12,10 +12,10 @@ from functools import partial
 from typing import Final
 
 from lakebed.block import Namespace
+from lakebed.engine.model import RepositoryID
 from lakebed.errors import LakebedError
-from lakebed.graveler.model import RepositoryID
-from lakebed.testing.explore import Scenario
-from lakebed.testing.simulator import NO_FAULTS, Faults, Simulation
+from lakebed.testing.simulation.explore import Scenario
+from lakebed.testing.simulation.simulator import NO_FAULTS, Faults, Simulation
 from tests.simulation.checks import check_end
 from tests.simulation.requests import REQUESTS
 from tests.simulation.worker import Worker

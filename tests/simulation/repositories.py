@@ -6,7 +6,7 @@
 from dataclasses import replace
 from functools import partial
 
-from lakebed.testing.simulator import Faults
+from lakebed.testing.simulation.simulator import Faults
 from tests.simulation import repository_mutants as mutants
 from tests.simulation.play import Mix, scenarios
 from tests.simulation.world import Parts

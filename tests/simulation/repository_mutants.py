@@ -3,17 +3,17 @@
 from collections.abc import Callable
 
 from lakebed.block import Namespace
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.cleaner.cleaner import Cleaner, CleanerCounts
+from lakebed.engine.errors import NotUnique
+from lakebed.engine.ids import new_unique_id
+from lakebed.engine.model import Repository, RepositoryID, UniqueID, repository_partition
+from lakebed.engine.repositories.claims import Claimant, Claims, Lives, _refuse_if_alive
+from lakebed.engine.repositories.owner import Owners, installation_id
+from lakebed.engine.repositories.removal import ACTIVE, Removal, RepositoryRecord
+from lakebed.engine.repositories.repositories import Repositories, _repository
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
-from lakebed.graveler.claims import Claimant, Claims, Lives, _refuse_if_alive
-from lakebed.graveler.cleaner import Cleaner, CleanerCounts
-from lakebed.graveler.errors import NotUnique
-from lakebed.graveler.ids import new_unique_id
-from lakebed.graveler.model import Repository, RepositoryID, UniqueID, repository_partition
-from lakebed.graveler.owner import Owners, installation_id
-from lakebed.graveler.removal import ACTIVE, Removal, RepositoryRecord
-from lakebed.graveler.repositories import Repositories, _repository
 from lakebed.kv import ABSENT, PredicateFailed
-from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import MessageT, Record, Records
 
 

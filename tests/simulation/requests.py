@@ -5,15 +5,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from lakebed.graveler.errors import (
+from lakebed.engine.errors import (
     Deleting,
     NamespaceTaken,
     NotUnique,
     RepositoryNotFound,
 )
-from lakebed.graveler.model import Repository, RepositoryID
-from lakebed.graveler.removal import ACTIVE, DELETING
-from lakebed.testing.history import ABSENT, Operation
+from lakebed.engine.model import Repository, RepositoryID
+from lakebed.engine.repositories.removal import ACTIVE, DELETING
+from lakebed.testing.simulation.history import ABSENT, Operation
 from tests.simulation.monitor import Span, overlap
 from tests.simulation.worker import Worker
 from tests.simulation.world import DEV, MAIN, Body, Process, World

@@ -12,7 +12,7 @@ from functools import partial
 from lakebed.kv import (
     ABSENT,
     EXISTS,
-    Entry,
+    Item,
     KeyNotFound,
     OutcomeUnknown,
     Predicate,
@@ -25,8 +25,8 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.store import new_version
 from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import Runtime, ThreadRuntime
-from lakebed.testing.simulated_store import Applied, SimulatedStore
-from lakebed.testing.simulator import Faults, Simulation
+from lakebed.testing.simulation.simulator import Faults, Simulation
+from lakebed.testing.simulation.store import Applied, SimulatedStore
 
 PARTITION = b"partition"
 KEY = b"key"
@@ -222,14 +222,14 @@ def delete_noting(store: Store, key: bytes, predicate: Version, answers: Answers
         answers.perhaps_deleted.add(predicate)
 
 
-def read(store: Store, key: bytes) -> Entry | None:
+def read(store: Store, key: bytes) -> Item | None:
     try:
         return store.get(PARTITION, key)
     except KeyNotFound:
         return None
 
 
-def choose_predicate(simulation: Simulation, entry: Entry | None) -> Predicate | None:
+def choose_predicate(simulation: Simulation, entry: Item | None) -> Predicate | None:
     choices: list[Predicate | None] = [None, ABSENT, EXISTS]
     if entry is not None:
         choices += [entry.predicate] * 3

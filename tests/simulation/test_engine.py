@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from lakebed.testing.explore import first_failure
+from lakebed.testing.simulation.explore import first_failure
 from tests.simulation import engine_mutants as mutants
 from tests.simulation.engine import SCENARIOS
 

@@ -11,8 +11,8 @@ from lakebed.kv import KeyNotFound, Store, Version
 from lakebed.kv.errors import OutcomeUnknown
 from lakebed.kv.wrappers.retries import RetryingStore, _Write
 from lakebed.runtime import Runtime
-from lakebed.testing.explore import first_failure, load, spread
-from lakebed.testing.simulator import Simulation
+from lakebed.testing.simulation.explore import first_failure, load, spread
+from lakebed.testing.simulation.simulator import Simulation
 from tests.simulation.scenarios import BROKEN, SCENARIOS, outcomes_hold
 
 SEEDS = 100_000 if os.environ.get("LAKEBED_TEST_LONG") else 3_000
@@ -100,7 +100,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 def test_a_replay_does_not_depend_on_the_process() -> None:
     # Another hash seed: an order that came from a set or from addresses would differ.
-    command = [sys.executable, "-m", "lakebed.testing.explore"]
+    command = [sys.executable, "-m", "lakebed.testing.simulation.explore"]
     command += ["tests.simulation.scenarios:append_under_faults", "--seed", "5"]
     outputs = {
         subprocess.run(
@@ -121,7 +121,7 @@ def test_a_failure_says_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> Non
     failure = first_failure("tests.simulation.scenarios:naive_counter", range(10))
     assert failure is not None
     assert str(failure).endswith(
-        "replay: python -m lakebed.testing.explore"
+        "replay: python -m lakebed.testing.simulation.explore"
         f" tests.simulation.scenarios:naive_counter --seed {failure.seed}"
     )
 

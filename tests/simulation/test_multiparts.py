@@ -7,13 +7,13 @@ from unittest.mock import patch
 import pytest
 from google.protobuf.message import Message
 
-from lakebed.catalog import completions
-from lakebed.catalog.completions import Completions
-from lakebed.catalog.multipart_records import MultipartRecords, UploadRecord, _copy
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.multipart import complete as completions
+from lakebed.catalog.multipart.complete import Completions
+from lakebed.catalog.multipart.records import MultipartRecords, UploadRecord, _copy
 from lakebed.kv import Predicate, Version
-from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Records
-from lakebed.testing.explore import first_failure
+from lakebed.testing.simulation.explore import first_failure
 from tests.simulation import multiparts
 from tests.simulation.kills import KillsAt
 from tests.simulation.multiparts import SAME, abort, begin, check, check_repeats, complete

@@ -8,15 +8,15 @@ from typing import TypeVar
 import pytest
 from google.protobuf.message import Message
 
+from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.addresses import ObjectAddress
 from lakebed.catalog.freshness import Freshness
-from lakebed.catalog.gc_walk import StagedWalk
+from lakebed.catalog.gc.walk import StagedWalk
 from lakebed.catalog.links import Links
 from lakebed.formats.gc_files import GCManifest
 from lakebed.kv import Predicate, Version
-from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Records
-from lakebed.testing.explore import first_failure
+from lakebed.testing.simulation.explore import first_failure
 from tests.simulation import objects
 from tests.simulation.kills import KillsAt
 from tests.simulation.objects import (

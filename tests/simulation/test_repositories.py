@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lakebed.testing.explore import first_failure
-from lakebed.testing.simulator import Simulation
+from lakebed.testing.simulation.explore import first_failure
+from lakebed.testing.simulation.simulator import Simulation
 from tests.simulation.checks import check_quiet
 from tests.simulation.kills import KillsAt
 from tests.simulation.play import Mix, begin, play

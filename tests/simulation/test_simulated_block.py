@@ -3,8 +3,8 @@
 from lakebed.block import AlreadyExists, BlockStore, Namespace, StorageUnavailable
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.simulated_block import SimulatedBlock
-from lakebed.testing.simulator import Faults, Simulation
+from lakebed.testing.simulation.block import SimulatedBlock
+from lakebed.testing.simulation.simulator import Faults, Simulation
 
 ADDRESS = Namespace.parse("mem://store").address("object")
 

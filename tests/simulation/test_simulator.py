@@ -5,9 +5,13 @@ import pytest
 from lakebed.kv import Store, StoreUnavailable
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import Runtime, ThreadRuntime
-from lakebed.testing.scheduler import ActorKilledError, SimulationStuckError, TaskFailedError
-from lakebed.testing.simulated_store import SimulatedStore
-from lakebed.testing.simulator import Faults, Simulation
+from lakebed.testing.simulation.scheduler import (
+    ActorKilledError,
+    SimulationStuckError,
+    TaskFailedError,
+)
+from lakebed.testing.simulation.simulator import Faults, Simulation
+from lakebed.testing.simulation.store import SimulatedStore
 
 
 def share(simulation: Simulation) -> SimulatedStore:

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from lakebed.graveler.staging.values import encode
-from lakebed.testing.explore import first_failure
-from lakebed.testing.simulator import Simulation
+from lakebed.engine.staging.codec import encode
+from lakebed.testing.simulation.explore import first_failure
+from lakebed.testing.simulation.simulator import Simulation
 from tests.simulation import engine_mutants, whole_mutants
 from tests.simulation.checks import check_quiet
 from tests.simulation.engine_mutants import Plant

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from lakebed.graveler.commit import HELP
-from lakebed.graveler.keys import BRANCHES, COMMITS, STAGED_PREFIX, TAGS
-from lakebed.graveler.staging.values import decode
-from lakebed.kv import entities_pb2 as pb
-from lakebed.testing.history import ABSENT
-from lakebed.testing.simulator import Simulation
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.commits.commit import HELP
+from lakebed.engine.keys import BRANCHES, COMMITS, STAGED_PREFIX, TAGS
+from lakebed.engine.staging.codec import decode
+from lakebed.testing.simulation.history import ABSENT
+from lakebed.testing.simulation.simulator import Simulation
 
 PLAIN_COMMIT: Final = "a commit of what is staged"
 """The message of all commits that actors make by `commit`."""

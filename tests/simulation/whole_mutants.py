@@ -6,19 +6,19 @@ Each function plants its mutant through a `pytest.MonkeyPatch`.
 import pytest
 
 from lakebed.block import BlockStore
+from lakebed.engine import engine
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.keys import BRANCHES, COMMITS, REPOSITORIES
+from lakebed.engine.model import Repository, RepositoryID
+from lakebed.engine.refs import dump
+from lakebed.engine.repositories.repositories import Repositories
+from lakebed.engine.staging import fast_read
 from lakebed.formats import DumpManifest
-from lakebed.graveler import graveler
-from lakebed.graveler.keys import BRANCHES, COMMITS, REPOSITORIES
-from lakebed.graveler.model import Repository, RepositoryID
-from lakebed.graveler.refs import dump
-from lakebed.graveler.repositories import Repositories
-from lakebed.graveler.staging import quick
-from lakebed.kv import Entry, Store, Version
-from lakebed.kv import entities_pb2 as pb
+from lakebed.kv import Item, Store, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Record, Records
-from lakebed.kv.wrappers.faults import FaultyStore
 from lakebed.runtime import Runtime
+from lakebed.testing.faults import FaultyStore
 
 
 def remember_repositories(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,12 +35,12 @@ def remember_repositories(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _trust(monkeypatch: pytest.MonkeyPatch, prefix: bytes) -> None:
-    is_as_seen = quick._is
+    is_as_seen = fast_read._is
 
-    def trusting(record: Entry | None, version: Version) -> bool:
+    def trusting(record: Item | None, version: Version) -> bool:
         return is_as_seen(record, version) or bool(record and record.key.startswith(prefix))
 
-    monkeypatch.setattr(quick, "_is", trusting)
+    monkeypatch.setattr(fast_read, "_is", trusting)
 
 
 def trust_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ class _CommitsFromBefore(FaultyStore):
             key = COMMITS.prefix + record.name
             self._commits.set(repository.partition, key, record.message.SerializeToString())
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         if start.startswith(COMMITS.prefix):
             return self._commits.scan_page(partition, start, limit)
         return super().scan_page(partition, start, limit)
@@ -79,7 +79,7 @@ def dump_commits_first(monkeypatch: pytest.MonkeyPatch) -> None:
         before = _CommitsFromBefore(store, repository, runtime)
         return dump_refs(before, block, runtime, repository)
 
-    monkeypatch.setattr(graveler, "dump_refs", commits_first)
+    monkeypatch.setattr(engine, "dump_refs", commits_first)
 
 
 def dump_what_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:

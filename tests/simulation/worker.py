@@ -1,9 +1,9 @@
 """What actors do with the branches of repositories; each compares what it is told with the truth.
 
 All goes through the facade. An operation that writes is noted with its begin and its end, and how
-it ended, in the history of its branch (`lakebed.testing.history`), so that later reads and commits
-can be compared with it. What a read shows must also be what one record of the branch could show,
-and a commit that someone is told of must have been the head (`Truth`).
+it ended, in the history of its branch (`lakebed.testing.simulation.history`), so that later reads
+and commits can be compared with it. What a read shows must also be what one record of the branch
+could show, and a commit that someone is told of must have been the head (`Truth`).
 """
 
 from collections.abc import Callable, Collection
@@ -11,16 +11,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.committed import Page, Query, Strategy
+from lakebed.engine.errors import EntryNotFound, NoChanges
+from lakebed.engine.model import BranchID, Commit, RepositoryID
+from lakebed.engine.staging.writer import if_absent
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
-from lakebed.graveler.commit import CommitRequest
-from lakebed.graveler.committed import Page, Query, Strategy
-from lakebed.graveler.errors import EntryNotFound, NoChanges
-from lakebed.graveler.model import BranchID, Commit, RepositoryID
-from lakebed.graveler.moves import MergeRequest
-from lakebed.graveler.staging.writer import if_absent
 from lakebed.kv import CorruptRecord
-from lakebed.testing.history import ABSENT, WILD, Operation
+from lakebed.testing.simulation.history import ABSENT, WILD, Operation
 from tests.simulation.truth import PLAIN_COMMIT
 from tests.simulation.world import DEV, KEYS, MAIN, Dump, Process, World, addresses, entry
 

@@ -11,27 +11,27 @@ from typing import Final, TypeVar
 from unittest.mock import patch
 
 from lakebed.block import BlockStore, Namespace, StorageUnavailable
+from lakebed.engine import engine
+from lakebed.engine.cleaner.cleaner import Cleaner
+from lakebed.engine.committed import Cache, Page, Query
+from lakebed.engine.committed.opened import CommittedFor, committed_for
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import GivenUp, TooManyTries
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.repositories.repositories import Repositories
+from lakebed.engine.settings import EngineSettings
 from lakebed.formats import AddressType, DumpManifest, Entry, MetaRangeID
-from lakebed.graveler import graveler
-from lakebed.graveler.cleaner import Cleaner
-from lakebed.graveler.committed import Cache, Page, Query
-from lakebed.graveler.committed_for import CommittedFor, committed_for
-from lakebed.graveler.errors import GivenUp, TooManyTries
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.model import BranchID, RepositoryID
-from lakebed.graveler.repositories import Repositories
-from lakebed.graveler.settings import EngineSettings
 from lakebed.kv import OutcomeUnknown, Store
 from lakebed.kv import store as kv_store
 from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import Runtime, ThreadRuntime
-from lakebed.testing.history import History
-from lakebed.testing.model_committed import ModelCommitted
-from lakebed.testing.scheduler import Actor
-from lakebed.testing.simulated_block import SimulatedBlock
-from lakebed.testing.simulated_runtime import EPOCH
-from lakebed.testing.simulated_store import SimulatedStore
-from lakebed.testing.simulator import Simulation
+from lakebed.testing.models.committed import ModelCommitted
+from lakebed.testing.simulation.block import SimulatedBlock
+from lakebed.testing.simulation.history import History
+from lakebed.testing.simulation.runtime import EPOCH
+from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.simulator import Simulation
+from lakebed.testing.simulation.store import SimulatedStore
 from tests.simulation.monitor import Monitor
 from tests.simulation.truth import Shown, Truth
 
@@ -109,7 +109,7 @@ class Process:
     name: str
     runtime: Runtime
     store: Store
-    lake: Graveler
+    lake: Engine
     cleaner: Cleaner
 
 
@@ -130,8 +130,8 @@ class Parts:
 
     def build(self, name: str, runtime: Runtime, store: Store, block: BlockStore) -> Process:
         """Put a process together."""
-        with patch.object(graveler, "committed_for", self.committed_for):
-            lake = Graveler(store, block, runtime=runtime, settings=SETTINGS)
+        with patch.object(engine, "committed_for", self.committed_for):
+            lake = Engine(store, block, runtime=runtime, settings=SETTINGS)
         lake.repositories = self.repositories(
             store,
             block,

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import psutil
 
-from lakebed.testing.lakebed_server import LakebedServer
+from lakebed.testing.servers.lakebed import LakebedServer
 
 TIMEOUT_SECONDS: Final = 90.0
 BASE_PATH: Final = "/api/v1"

@@ -10,7 +10,7 @@ import pytest
 
 from lakebed import cli
 from lakebed.cli import running
-from lakebed.testing.lakebed_server import LakebedServer
+from lakebed.testing.servers.lakebed import LakebedServer
 
 
 class CommandLine:

@@ -3,8 +3,8 @@
 from functools import partial
 
 from lakebed import cli
-from lakebed.server import process
+from lakebed.server.processes import supervisor
 
 if __name__ == "__main__":
-    process.serve = partial(process.serve, factory="tests.system.server_app:create")
+    supervisor.serve = partial(supervisor.serve, factory="tests.system.server_app:create")
     cli.main()

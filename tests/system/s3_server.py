@@ -7,7 +7,7 @@ from lakebed.auth import KeyPair
 from lakebed.block import Namespace
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load
-from lakebed.server.process import serve
+from lakebed.server.processes.supervisor import serve
 
 ADMIN = KeyPair(access_key_id="AKIAJADMIN", secret_access_key="admin-secret")
 REPOSITORY = "lake"
@@ -18,7 +18,7 @@ def main(file: str) -> None:
     services = open_services(settings)
     if not services.auth.is_set_up():
         services.auth.setup("admin", ADMIN)
-        services.graveler.repositories.create(
+        services.engine.repositories.create(
             REPOSITORY, Namespace.parse(f"local://lakes/{REPOSITORY}"), committer="admin"
         )
     services.close()

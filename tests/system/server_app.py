@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from lakebed.server import telemetry
-from lakebed.server.admission import Admission, Overloaded
-from lakebed.server.bodies import Body, BodyError
 from lakebed.server.config_files import load
-from lakebed.server.envelope import Envelope
-from lakebed.server.logs import current_trace
-from lakebed.server.multipart_form import form_file
-from lakebed.server.preflight import CannotStart
-from lakebed.server.process import serve
+from lakebed.server.http import metrics
+from lakebed.server.http.admission import Admission, Overloaded
+from lakebed.server.http.bodies import Body, BodyError
+from lakebed.server.http.envelope import Envelope
+from lakebed.server.http.forms import form_file
+from lakebed.server.http.logs import current_trace
+from lakebed.server.processes.preflight import CannotStart
+from lakebed.server.processes.supervisor import serve
 from lakebed.server.settings import ServerSettings, SettingsError
 
 DOWNLOAD_BYTES: Final = 4 << 30
@@ -61,7 +61,7 @@ class App:
             case "healthcheck":
                 return b"ok"
             case "metrics":
-                return telemetry.render()
+                return metrics.render()
             case "pid":
                 return str(os.getpid()).encode()
             case "environment":

@@ -11,8 +11,8 @@ from typing import Final, Self
 
 import pytest
 
-from lakebed.testing.lakebed_server import LakebedServer
-from tests.fixtures.served import eventually
+from lakebed.testing.servers.lakebed import LakebedServer
+from tests.kit.served import eventually
 from tests.system.api_kit import (
     BASE_PATH,
     RawClient,

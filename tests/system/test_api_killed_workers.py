@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 from lakebed.block.drivers.local.files import ABANDONED_SECONDS
-from lakebed.testing.lakebed_server import LakebedServer, lakebed_server
-from lakebed.testing.servers import PostgreSQLServer
-from tests.fixtures.served import eventually
+from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+from lakebed.testing.servers.postgresql import PostgreSQLServer
+from tests.kit.served import eventually
 from tests.system.api_kit import Answer, RawClient, begin, create_repository, drafts, workers
 
 LONG: Final = "LAKEBED_TEST_LONG" in os.environ

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lakebed.testing.lakebed_server import LakebedServer
+from lakebed.testing.servers.lakebed import LakebedServer
 from tests.system.api_kit import Answer, RawClient, create_repository
 
 REPOSITORIES: Final = ("names-one", "names-two")

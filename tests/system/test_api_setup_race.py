@@ -6,7 +6,7 @@ from threading import Barrier
 
 import httpx
 
-from tests.fixtures.served import Servers, eventually
+from tests.kit.served import Servers, eventually
 
 CLIENTS = 16
 

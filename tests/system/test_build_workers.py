@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
+from lakebed.builders import BuildWorkers, WorkerDied
+from lakebed.engine.commits.build import LARGE_BUILD, BuildRequest
+from lakebed.engine.commits.commit import CommitRequest, CommitResult
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import MissingFile, NoChanges
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.staging.codec import encode
 from lakebed.formats import MetaRangeID
-from lakebed.graveler.build import LARGE_BUILD, BuildRequest
-from lakebed.graveler.commit import CommitRequest, CommitResult
-from lakebed.graveler.errors import MissingFile, NoChanges
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.keys import STAGED_PREFIX
-from lakebed.graveler.model import BranchID, Repository, RepositoryID
-from lakebed.graveler.staging.values import encode
 from lakebed.kv import Store, open_store
-from lakebed.workers import BuildWorkers, WorkerDied
 from tests.simulation.world import entry
 
 LAKE = RepositoryID("lake")
@@ -35,8 +35,8 @@ import multiprocessing, sys, time
 from pathlib import Path
 from lakebed.block import LocalSettings, Namespace
 from lakebed.errors import LakebedError
-from lakebed.graveler.build import BuildRequest
-from lakebed.workers import BuildWorkers
+from lakebed.engine.commits.build import BuildRequest
+from lakebed.builders import BuildWorkers
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
@@ -56,21 +56,21 @@ class Lake:
     def __init__(self, folder: Path, store: Store, workers: BuildWorkers) -> None:
         block = open_block(LocalSettings(folder / "blocks"))
         self.store = store
-        self.graveler = Graveler(store, block, build_large=workers.build)
-        self.alone = Graveler(store, block)
+        self.engine = Engine(store, block, build_large=workers.build)
+        self.alone = Engine(store, block)
         namespace = Namespace.parse("local://lake/repo")
-        self.repository: Repository = self.graveler.repositories.create(
+        self.repository: Repository = self.engine.repositories.create(
             LAKE, namespace, committer="tester"
         )
 
     def stage(self, count: int, branch: BranchID = MAIN) -> None:
-        token = self.graveler.branches.get(self.repository, branch).staging_token.encode()
+        token = self.engine.branches.get(self.repository, branch).staging_token.encode()
         keys = [b"%06d" % number for number in range(count)]
         values = ((STAGED_PREFIX + key, encode(entry(key, key.decode()))) for key in keys)
         self.store.set_many(token, values)
 
     def commit(self) -> CommitResult:
-        return self.graveler.commit(LAKE, MAIN, REQUEST)
+        return self.engine.commit(LAKE, MAIN, REQUEST)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def lake(tmp_path: Path, workers: BuildWorkers) -> Iterator[Lake]:
 
 
 def test_a_worker_builds_what_this_process_would(lake: Lake) -> None:
-    dev = lake.graveler.create_branch(LAKE, "dev", "main").id
+    dev = lake.engine.create_branch(LAKE, "dev", "main").id
     lake.stage(2 * LARGE_BUILD)
     lake.stage(2 * LARGE_BUILD, dev)
     theirs = lake.commit().commit
@@ -105,8 +105,8 @@ def test_a_small_commit_starts_no_process(lake: Lake) -> None:
 
 def test_small_tokens_together_are_a_large_commit(lake: Lake) -> None:
     lake.stage(LARGE_BUILD // 2)
-    branch = lake.graveler.branches.get(lake.repository, MAIN)
-    lake.graveler._engine.committer._publisher.seal(lake.repository, branch)
+    branch = lake.engine.branches.get(lake.repository, MAIN)
+    lake.engine._engine.committer._publisher.seal(lake.repository, branch)
     lake.stage(LARGE_BUILD // 2)
     lake.commit()
     assert len(multiprocessing.active_children()) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lakebed.testing.lakebed_server import LakebedServer
+from lakebed.testing.servers.lakebed import LakebedServer
 from tests.system.cli_kit import CommandLine
 
 

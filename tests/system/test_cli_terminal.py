@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from lakebed.testing.lakebed_server import LakebedServer
+from lakebed.testing.servers.lakebed import LakebedServer
 from tests.system.cli_kit import CommandLine
 
 CLEAR: Final = "\x1b[2J"

@@ -12,8 +12,8 @@ from typing import Final
 import psutil
 import pytest
 
-from lakebed.testing.lakebed_server import LakebedServer
-from tests.fixtures.served import eventually
+from lakebed.testing.servers.lakebed import LakebedServer
+from tests.kit.served import eventually
 from tests.system.cli_kit import CommandLine
 
 MB: Final = 1_000_000

@@ -17,8 +17,8 @@ from lakebed.block import (
     StorageUnavailable,
     open_block,
 )
-from tests.fixtures.object_stores import BUCKET
-from tests.fixtures.unruly_proxy import UnrulyProxy, unruly_proxy
+from tests.kit.object_stores import BUCKET
+from tests.kit.unruly_proxy import UnrulyProxy, unruly_proxy
 
 MIB = 1 << 20
 

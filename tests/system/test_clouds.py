@@ -31,10 +31,10 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.block.streams import Meter
-from lakebed.testing.block_listing import addresses_of
-from lakebed.testing.object_servers import AZURE_ACCOUNT, free_ports
-from tests.fixtures.object_stores import BUCKET, OTHER_BUCKET
-from tests.fixtures.unruly_proxy import unruly_proxy
+from lakebed.testing.conformance.block_listing import addresses_of
+from lakebed.testing.servers.object_stores import AZURE_ACCOUNT, free_ports
+from tests.kit.object_stores import BUCKET, OTHER_BUCKET
+from tests.kit.unruly_proxy import unruly_proxy
 
 MIB = 1 << 20
 AZURE = f"https://{AZURE_ACCOUNT}.blob.core.windows.net"

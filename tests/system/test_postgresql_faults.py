@@ -26,9 +26,9 @@ from lakebed.kv.drivers.postgresql import PostgreSQLStore
 from lakebed.kv.drivers.postgresql.link import LOOK_AFTER_SECONDS, Patience
 from lakebed.kv.registry import compose
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.kv import in_threads
-from lakebed.testing.proxy import Fault, Proxy
-from lakebed.testing.servers import PostgreSQLServer
+from lakebed.testing.conformance.kv import in_threads
+from lakebed.testing.servers.postgresql import PostgreSQLServer
+from lakebed.testing.servers.proxy import Fault, Proxy
 
 PATIENCE = Patience(connect_seconds=2, start_seconds=1.5, run_seconds=0.5, reply_seconds=2.5)
 # With deadlines too far to matter: only ending the backend keeps a write from coming late.

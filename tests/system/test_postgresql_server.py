@@ -31,8 +31,8 @@ from lakebed.kv.drivers.postgresql import PostgreSQLStore, open_driver
 from lakebed.kv.drivers.postgresql.link import Backend, Link, Patience
 from lakebed.kv.drivers.postgresql.pool import POOL_SIZE
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.kv import in_threads
-from lakebed.testing.servers import PostgreSQLServer
+from lakebed.testing.conformance.kv import in_threads
+from lakebed.testing.servers.postgresql import PostgreSQLServer
 
 LONG = "LAKEBED_TEST_LONG" in os.environ
 KILL_ROUNDS = 40 if LONG else 4

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from botocore.exceptions import FlexibleChecksumError
 
-from tests.fixtures.s3_gateway import Client, Gateway
+from tests.kit.s3_gateway import Client, Gateway
 from tests.system.test_s3_multipart import LAKE
 from tests.system.test_s3_object_headers import metadata_by_api
 

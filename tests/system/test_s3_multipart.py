@@ -15,8 +15,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from tests.fixtures.s3_gateway import Client, Gateway, start
-from tests.fixtures.served import Servers, eventually
+from tests.kit.s3_gateway import Client, Gateway, start
+from tests.kit.served import Servers, eventually
 
 LAKE = "lake"
 FIRST = b"1" * (5 << 20)

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tests.fixtures.s3_gateway import Client, Gateway, start
-from tests.fixtures.served import Servers, eventually
+from tests.kit.s3_gateway import Client, Gateway, start
+from tests.kit.served import Servers, eventually
 from tests.system.test_s3_multipart import FIRST, LAKE, LAST, begin, complete, send
 
 LONG = "LAKEBED_TEST_LONG" in os.environ

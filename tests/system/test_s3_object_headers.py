@@ -7,7 +7,7 @@ import httpx
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.fixtures.s3_gateway import Client, Gateway
+from tests.kit.s3_gateway import Client, Gateway
 from tests.system.test_s3_multipart import FIRST, LAKE, LAST, begin, code_of, complete, send
 
 KEPT: dict[str, Any] = {

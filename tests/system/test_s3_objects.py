@@ -10,7 +10,7 @@ import httpx
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.fixtures.s3_gateway import Client, Gateway
+from tests.kit.s3_gateway import Client, Gateway
 
 LAKE = "lake"
 SPIKY = ["a b", "a+b", "100%", "%41", "ü/ö", "a//b", "a/./b", "a/../b", "x/", "quote\"'<&>", "a\nb"]

@@ -11,7 +11,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError, FlexibleChecksumError
 
 from lakebed.catalog.checksums import ALGORITHMS
-from tests.fixtures.s3_gateway import Client, Gateway
+from tests.kit.s3_gateway import Client, Gateway
 from tests.system.test_s3_checksums import checksums, damage, kept, of_crc32, where
 from tests.system.test_s3_multipart import FIRST, LAKE, LAST, begin, code_of, complete
 

@@ -15,16 +15,16 @@ from typer.testing import CliRunner, Result
 
 from lakebed.auth import AuthenticationFailed
 from lakebed.cli import app
-from lakebed.graveler.keys import DROPPED, DROPPED_PARTITION
-from lakebed.graveler.model import RepositoryID
-from lakebed.kv import entities_pb2 as pb
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.keys import DROPPED, DROPPED_PARTITION
+from lakebed.engine.model import RepositoryID
 from lakebed.kv import open_store
 from lakebed.kv.records import Records
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load
 from lakebed.server.quickstart import WELL_KNOWN_PAIR, flags_of, make_key, prepare
 from lakebed.server.settings import ListenSettings, ServerSettings
-from tests.fixtures.served import PATIENCE_SECONDS, Servers, free_port
+from tests.kit.served import PATIENCE_SECONDS, Servers, free_port
 
 PROGRAM: Final = [sys.executable, "-m", "tests.system.command_line"]
 KEYED: Final = {"LAKEBED_SERVER__AUTH__SECRET_KEY": "a key for tests only"}
@@ -182,8 +182,8 @@ def test_a_first_start_on_loopback_has_the_keys_of_tutorials(tmp_path: Path) -> 
     services = open_services(settings)
     key, secret = WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key
     assert services.auth.authenticate(key, secret).user_id == "admin"
-    sample = services.graveler.repositories.get(RepositoryID("sample"))
-    assert len(list(services.graveler.branches.list(sample))) == 2
+    sample = services.engine.repositories.get(RepositoryID("sample"))
+    assert len(list(services.engine.branches.list(sample))) == 2
     services.close()
 
 

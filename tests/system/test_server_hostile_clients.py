@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.fixtures.served import Served, Servers, eventually
+from tests.kit.served import Served, Servers, eventually
 
 STALL_SECONDS = 4
 

@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.fixtures.served import Served, Servers, eventually
+from tests.kit.served import Served, Servers, eventually
 
 
 def all_gone(processes: list[psutil.Process]) -> bool:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from lakebed.server.quickstart import SAMPLE, WELL_KNOWN_PAIR
-from tests.fixtures.served import PATIENCE_SECONDS, free_port
+from tests.kit.served import PATIENCE_SECONDS, free_port
 
 ROOT: Final = Path(__file__).parents[2]
 PAIR: Final = (WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key)

@@ -1,6 +1,5 @@
 """Users, groups, policies and credentials, in the key-value store."""
 
-from lakebed.auth.actions import Action
 from lakebed.auth.cache import AuthSettings
 from lakebed.auth.errors import (
     AlreadyExists,
@@ -35,7 +34,8 @@ from lakebed.auth.model import (
     User,
     UserID,
 )
-from lakebed.auth.policy import AllOf, AnyOf, Context, Permission, Requirement, is_allowed
+from lakebed.auth.policy.actions import Action
+from lakebed.auth.policy.rules import AllOf, AnyOf, Context, Permission, Requirement, is_allowed
 from lakebed.auth.secrets import ServerKeys
 from lakebed.auth.service import AuthService
 from lakebed.auth.tokens import Token

@@ -69,7 +69,7 @@ Conditions = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One sentence of a policy; see `lakebed.auth.policy` for what it means."""
+    """One sentence of a policy; see `lakebed.auth.policy.rules` for what it means."""
 
     effect: Effect
     actions: tuple[str, ...]

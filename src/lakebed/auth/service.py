@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lakebed.auth import records_pb2 as pb
 from lakebed.auth.cache import AuthSettings, Cache
-from lakebed.auth.credentials import Credentials
-from lakebed.auth.entities import TRIES, page_of
-from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, AuthTooManyTries, Denied
-from lakebed.auth.groups import Groups
-from lakebed.auth.keys import (
+from lakebed.auth.entities.credentials import Credentials
+from lakebed.auth.entities.groups import Groups
+from lakebed.auth.entities.keys import (
     GROUP_POLICIES,
     GROUPS,
     POLICIES,
@@ -16,6 +15,11 @@ from lakebed.auth.keys import (
     USER_POLICIES,
     USERS,
 )
+from lakebed.auth.entities.named import TRIES, page_of
+from lakebed.auth.entities.policies import Policies
+from lakebed.auth.entities.relations import Relations
+from lakebed.auth.entities.users import Users
+from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, AuthTooManyTries, Denied
 from lakebed.auth.model import (
     Group,
     Identity,
@@ -27,15 +31,11 @@ from lakebed.auth.model import (
     User,
     UserID,
 )
-from lakebed.auth.policies import Policies
-from lakebed.auth.policy import NO_CONTEXT, Context, Requirement, Rules
-from lakebed.auth.relations import Relations
+from lakebed.auth.policy.rules import NO_CONTEXT, Context, Requirement, Rules
 from lakebed.auth.secrets import SecretBox, ServerKeys, same_secret
 from lakebed.auth.setup import Setup
 from lakebed.auth.tokens import Token, Tokens
-from lakebed.auth.users import Users
 from lakebed.kv import Store
-from lakebed.kv import entities_pb2 as pb
 from lakebed.runtime import Runtime
 
 

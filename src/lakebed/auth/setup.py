@@ -34,11 +34,9 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
-from lakebed.auth.base import ADMINS, BASE_GROUPS, BASE_POLICIES
-from lakebed.auth.credentials import Credentials
-from lakebed.auth.entities import TRIES, new_unique_id
-from lakebed.auth.errors import AlreadySetUp, AuthTooManyTries
-from lakebed.auth.keys import (
+from lakebed.auth import records_pb2 as pb
+from lakebed.auth.entities.credentials import Credentials
+from lakebed.auth.entities.keys import (
     AUTH,
     CREDENTIALS,
     GROUP_POLICIES,
@@ -51,12 +49,14 @@ from lakebed.auth.keys import (
     USERS,
     pair,
 )
+from lakebed.auth.entities.named import TRIES, new_unique_id
+from lakebed.auth.entities.names import check_name
+from lakebed.auth.entities.policies import statement_messages
+from lakebed.auth.entities.users import Users
+from lakebed.auth.errors import AlreadySetUp, AuthTooManyTries
 from lakebed.auth.model import KeyPair, NewCredential, UniqueID, UserID
-from lakebed.auth.names import check_name
-from lakebed.auth.policies import statement_messages
-from lakebed.auth.users import Users
+from lakebed.auth.policy.defaults import ADMINS, BASE_GROUPS, BASE_POLICIES
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store, Version
-from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Kind, Record, Records
 from lakebed.runtime import Runtime
 

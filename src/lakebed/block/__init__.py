@@ -1,19 +1,5 @@
 """The block storage that every byte of data lives in: one interface, many drivers."""
 
-from lakebed.block.adapter import (
-    LIST_SCHEMA,
-    PART_NUMBER_MAX,
-    BlockStore,
-    ByteStream,
-    DeleteResult,
-    ETag,
-    ObjectInfo,
-    Part,
-    PartInfo,
-    PutResult,
-    Upload,
-    UploadId,
-)
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import (
     AlreadyExists,
@@ -40,6 +26,20 @@ from lakebed.block.settings import (
     LocalSettings,
     MemorySettings,
     S3Settings,
+)
+from lakebed.block.store import (
+    LIST_SCHEMA,
+    PART_NUMBER_MAX,
+    BlockStore,
+    ByteStream,
+    DeleteResult,
+    ETag,
+    ObjectInfo,
+    Part,
+    PartInfo,
+    PutResult,
+    Upload,
+    UploadId,
 )
 
 __all__ = [

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from lakebed.block.adapter import PART_NUMBER_MAX, Part, PartInfo
 from lakebed.block.errors import InvalidArgument, InvalidPart
+from lakebed.block.store import PART_NUMBER_MAX, Part, PartInfo
 
 
 def check_part_number(number: int) -> None:

@@ -5,7 +5,6 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
-from lakebed.block.adapter import BlockStore
 from lakebed.block.errors import InvalidArgument
 from lakebed.block.settings import (
     AzureSettings,
@@ -15,6 +14,7 @@ from lakebed.block.settings import (
     MemorySettings,
     S3Settings,
 )
+from lakebed.block.store import BlockStore
 from lakebed.errors import MissingExtraError
 from lakebed.runtime import Runtime, ThreadRuntime
 

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from lakebed.block.adapter import LIST_SCHEMA
 from lakebed.block.errors import InvalidArgument
+from lakebed.block.store import LIST_SCHEMA
 
 CHUNK_BYTES: Final = 1 << 20
 """How much of an object `get` yields at a time, at most."""

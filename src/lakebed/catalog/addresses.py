@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, NewType
 
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.graveler.model import BranchID, Repository, UniqueID
+from lakebed.engine.model import BranchID, Repository, UniqueID
 from lakebed.runtime import Runtime
 
 ObjectUID = NewType("ObjectUID", str)

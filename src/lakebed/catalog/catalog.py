@@ -7,22 +7,22 @@ parts: `uploads`, `links`, `copies`, `freshness`.
 
 from lakebed.block import BlockStore
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.completions import Completions
 from lakebed.catalog.copies import Copies
-from lakebed.catalog.foreign import ForeignObjects
+from lakebed.catalog.external import ForeignObjects
 from lakebed.catalog.freshness import Freshness
-from lakebed.catalog.gc_marks import GCMarks
-from lakebed.catalog.gc_prepare import GCPreparation
+from lakebed.catalog.gc.marks import GCMarks
+from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.catalog.links import Links
-from lakebed.catalog.multiparts import Multiparts
+from lakebed.catalog.multipart.complete import Completions
+from lakebed.catalog.multipart.uploads import Multiparts
 from lakebed.catalog.objects import Objects
-from lakebed.catalog.presigning import Presigning, Sign
+from lakebed.catalog.presign import Presigning, Sign
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.catalog.stager import Stager
 from lakebed.catalog.symlinks import Symlinks
 from lakebed.catalog.tasks import RunInBackground, Tasks, run_inline
 from lakebed.catalog.uploads import Uploads
-from lakebed.graveler.graveler import Graveler
+from lakebed.engine.engine import Engine
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
 
@@ -32,7 +32,7 @@ class Catalog:
 
     def __init__(
         self,
-        graveler: Graveler,
+        engine: Engine,
         store: Store,
         block: BlockStore,
         runtime: Runtime,
@@ -44,7 +44,7 @@ class Catalog:
         """Put a catalog on an engine, and on the store and the storage that the engine is on.
 
         Args:
-            graveler: The engine.
+            engine: The engine.
             store: Links and tasks go there too.
             block: The objects are there.
             runtime: Clock, chance and concurrency.
@@ -55,21 +55,21 @@ class Catalog:
         settings = settings or CatalogSettings()
         addresses = Addresses(runtime, settings)
         freshness = Freshness(runtime, settings)
-        stager = Stager(graveler, block, runtime, freshness)
-        self.graveler = graveler
+        stager = Stager(engine, block, runtime, freshness)
+        self.engine = engine
         self.presigning = Presigning(
             block, runtime, life_seconds=settings.presign_life_seconds, sign=sign
         )
-        self.objects = Objects(graveler, block, runtime, self.presigning)
-        self.uploads = Uploads(graveler, block, addresses, stager)
-        self.copies = Copies(graveler, block, runtime, addresses, freshness, stager)
-        self.foreign = ForeignObjects(graveler, block, runtime)
+        self.objects = Objects(engine, block, runtime, self.presigning)
+        self.uploads = Uploads(engine, block, addresses, stager)
+        self.copies = Copies(engine, block, runtime, addresses, freshness, stager)
+        self.foreign = ForeignObjects(engine, block, runtime)
         self.links = Links(
-            graveler, store, block, runtime, settings, addresses, freshness, self.presigning
+            engine, store, block, runtime, settings, addresses, freshness, self.presigning
         )
-        self.symlinks = Symlinks(graveler, block)
-        self.multiparts = Multiparts(graveler, store, block, runtime, settings, addresses)
-        self.completions = Completions(graveler, store, block, runtime)
-        self.tasks = Tasks(graveler, store, runtime, settings, run_in_background)
-        self.gc = GCPreparation(graveler, store, block, runtime, settings)
-        self.gc_marks = GCMarks(graveler, block, runtime)
+        self.symlinks = Symlinks(engine, block)
+        self.multiparts = Multiparts(engine, store, block, runtime, settings, addresses)
+        self.completions = Completions(engine, store, block, runtime)
+        self.tasks = Tasks(engine, store, runtime, settings, run_in_background)
+        self.gc = GCPreparation(engine, store, block, runtime, settings)
+        self.gc_marks = GCMarks(engine, block, runtime)

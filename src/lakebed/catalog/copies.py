@@ -15,16 +15,16 @@ from typing import Final
 
 from lakebed.block import BlockError, BlockStore, ObjectNotFound
 from lakebed.catalog.addresses import Addresses, ObjectAddress
+from lakebed.catalog.entry_metadata import of_bytes, split
 from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import ObjectStats, check_path, new_entry, physical_address, stats_of
-from lakebed.catalog.properties import of_bytes, split
 from lakebed.catalog.stager import Stager
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import PreconditionFailed, Stale, TooManyTries
+from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.formats import AddressType, Entry
-from lakebed.graveler.errors import PreconditionFailed, Stale, TooManyTries
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.model import BranchID, Repository, RepositoryID
-from lakebed.graveler.staging.writer import Condition, IsFresh
 from lakebed.runtime import Runtime
 
 _TRIES: Final = 10
@@ -49,14 +49,14 @@ class Copies:
 
     def __init__(
         self,
-        graveler: Graveler,
+        engine: Engine,
         block: BlockStore,
         runtime: Runtime,
         addresses: Addresses,
         freshness: Freshness,
         stager: Stager,
     ) -> None:
-        self._graveler = graveler
+        self._engine = engine
         self._block = block
         self._runtime = runtime
         self._addresses = addresses
@@ -102,11 +102,11 @@ class Copies:
             BlockError: The storage refused or failed.
         """
         check_path(path)
-        repository = self._graveler.check_writable(repository_id, branch)
+        repository = self._engine.check_writable(repository_id, branch)
         source = repository
         if source_repository_id not in {None, repository_id}:
-            source = self._graveler.repositories.get(source_repository_id or repository_id)
-        entry = self._graveler.get_entry(source, source_ref, source_path)
+            source = self._engine.repositories.get(source_repository_id or repository_id)
+        entry = self._engine.get_entry(source, source_ref, source_path)
         if source_condition is not None and not source_condition(entry):
             raise PreconditionFailed(source_path, "another is there to be copied")
         copy = _Copy(
@@ -138,9 +138,9 @@ class Copies:
             TooManyTries: Others changed the object all the time; or the change may be visible.
             As `copy`, but for `PreconditionFailed`.
         """
-        repository = self._graveler.check_writable(repository_id, branch)
+        repository = self._engine.check_writable(repository_id, branch)
         for _ in range(_TRIES):
-            entry = self._graveler.get_entry(repository, branch, path)
+            entry = self._engine.get_entry(repository, branch, path)
             copy = _Copy(
                 source=repository,
                 entry=entry,
@@ -179,7 +179,7 @@ class Copies:
             content_type=copy.content_type,
             metadata=copy.metadata,
         )
-        self._graveler.put(
+        self._engine.put(
             copy.repository.id,
             copy.branch,
             entry,

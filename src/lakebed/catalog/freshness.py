@@ -7,7 +7,7 @@ collection that has not seen the entry fixed its cutoff, the object was too youn
 
 from lakebed.catalog.addresses import ObjectAddress
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.graveler.staging.writer import IsFresh
+from lakebed.engine.staging.writer import IsFresh
 from lakebed.runtime import Runtime
 
 

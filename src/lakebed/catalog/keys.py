@@ -10,7 +10,7 @@
 
 from typing import Final
 
-from lakebed.kv import entities_pb2 as pb
+from lakebed.catalog import records_pb2 as pb
 from lakebed.kv.records import Kind
 
 LINKS: Final = Kind(b"links/", pb.Link)

@@ -40,6 +40,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
+from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.addresses import Addresses, ObjectAddress
 from lakebed.catalog.errors import InvalidLink, LinkExpired
 from lakebed.catalog.freshness import Freshness
@@ -53,16 +54,15 @@ from lakebed.catalog.model import (
     new_entry,
     stats_of,
 )
-from lakebed.catalog.presigning import Presigning
+from lakebed.catalog.presign import Presigning
 from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import TooManyTries
+from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.staging.codec import decode, encode
+from lakebed.engine.staging.writer import Condition
 from lakebed.formats import Entry
-from lakebed.graveler.errors import TooManyTries
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.model import BranchID, Repository, RepositoryID
-from lakebed.graveler.staging.values import decode, encode
-from lakebed.graveler.staging.writer import Condition
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
-from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 
@@ -114,7 +114,7 @@ class Links:
 
     def __init__(
         self,
-        graveler: Graveler,
+        engine: Engine,
         store: Store,
         block: BlockStore,
         runtime: Runtime,
@@ -124,7 +124,7 @@ class Links:
         presigning: Presigning,
     ) -> None:
         self._presigning = presigning
-        self._graveler = graveler
+        self._engine = engine
         self._store = store
         self._block = block
         self._runtime = runtime
@@ -144,7 +144,7 @@ class Links:
             OutcomeUnknown: Nothing was given out.
         """
         check_path(path)
-        repository = self._graveler.check_writable(repository_id, branch)
+        repository = self._engine.check_writable(repository_id, branch)
         issued = self._addresses.issue(repository, branch)
         expires = issued.issued + self._settings.link_life_seconds
         link = pb.Link(
@@ -196,7 +196,7 @@ class Links:
             BlockError: The storage refused or failed.
         """
         check_path(path)
-        repository = self._graveler.check_writable(repository_id, branch)
+        repository = self._engine.check_writable(repository_id, branch)
         request = _Request(
             repository=repository,
             branch=branch,
@@ -212,7 +212,7 @@ class Links:
         if not request.wants(entry):
             raise InvalidLink(f"{address} was linked already, and to something else")
         if link.message.state == _CONSUMED:
-            self._graveler.put(
+            self._engine.put(
                 repository.id,
                 branch,
                 entry,

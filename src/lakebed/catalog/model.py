@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from lakebed.block import Address, Namespace
+from lakebed.catalog.entry_metadata import CHECKSUM, split
 from lakebed.catalog.errors import InvalidPath
-from lakebed.catalog.properties import CHECKSUM, split
 from lakebed.formats import AddressType, Entry
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"

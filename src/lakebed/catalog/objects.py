@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from lakebed.block import BlockStore, ByteRange, ByteStream, ObjectNotFound
 from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.model import ObjectStats, PresignedURL, check_path, stats_of
-from lakebed.catalog.presigning import Presigning
+from lakebed.catalog.presign import Presigning
+from lakebed.engine.committed import CommonPrefix, Page, Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import EntryNotFound
+from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.errors import LakebedError
-from lakebed.graveler.committed import CommonPrefix, Page, Query
-from lakebed.graveler.errors import EntryNotFound
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.model import BranchID, RepositoryID
 from lakebed.runtime import Runtime
 
 
@@ -27,9 +27,9 @@ class Objects:
     """The objects of all repositories."""
 
     def __init__(
-        self, graveler: Graveler, block: BlockStore, runtime: Runtime, presigning: Presigning
+        self, engine: Engine, block: BlockStore, runtime: Runtime, presigning: Presigning
     ) -> None:
-        self._graveler = graveler
+        self._engine = engine
         self._block = block
         self._runtime = runtime
         self._presigning = presigning
@@ -41,13 +41,13 @@ class Objects:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
             EntryNotFound: There is no such object.
         """
-        repository, entry = self._graveler.find(repository_id, ref, path)
+        repository, entry = self._engine.find(repository_id, ref, path)
         return stats_of(repository.namespace, entry)
 
     def exists(self, repository_id: RepositoryID, ref: str, path: bytes) -> bool:
         """Whether there is such an object; raises as `stat` does, but for `EntryNotFound`."""
         try:
-            self._graveler.get(repository_id, ref, path)
+            self._engine.get(repository_id, ref, path)
         except EntryNotFound:
             return False
         return True
@@ -104,8 +104,8 @@ class Objects:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
         """
-        repository = self._graveler.repositories.get(repository_id)
-        page = self._graveler.list_entries_of(repository, ref, query)
+        repository = self._engine.repositories.get(repository_id)
+        page = self._engine.list_entries_of(repository, ref, query)
         items: list[ObjectStats | CommonPrefix] = []
         for item in page.items:
             if isinstance(item, CommonPrefix):
@@ -124,7 +124,7 @@ class Objects:
             TooManyTries, OutcomeUnknown: It may have been done.
         """
         check_path(path)
-        self._graveler.delete(repository_id, branch, path)
+        self._engine.delete(repository_id, branch, path)
 
     def delete_many(
         self, repository_id: RepositoryID, branch: BranchID, paths: Sequence[bytes]
@@ -134,7 +134,7 @@ class Objects:
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: None of them can be.
         """
-        self._graveler.check_writable(repository_id, branch)
+        self._engine.check_writable(repository_id, branch)
 
         def delete(path: bytes) -> NotDeleted | None:
             try:

@@ -8,7 +8,7 @@ with it before: that is what most of these times are about, and `check` sees to 
 from dataclasses import dataclass
 
 from lakebed.catalog.errors import InvalidSettings
-from lakebed.graveler.settings import EngineSettings
+from lakebed.engine.settings import EngineSettings
 
 HOUR = 3600.0
 

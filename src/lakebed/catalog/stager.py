@@ -8,13 +8,13 @@ from lakebed.block import Address, BlockError, BlockStore
 from lakebed.catalog.addresses import ObjectAddress
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import ObjectStats, new_entry, stats_of
-from lakebed.graveler.errors import Deleting, Protected, ReadOnly, RepositoryNotFound
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.model import BranchID, Repository
-from lakebed.graveler.staging.writer import Condition
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import Deleting, Protected, ReadOnly, RepositoryNotFound
+from lakebed.engine.model import BranchID, Repository
+from lakebed.engine.staging.writer import Condition
 from lakebed.runtime import Runtime
 
-# What `Graveler.put` says before it stages anything. Whatever else it says, the entry may have been
+# What `Engine.put` says before it stages anything. Whatever else it says, the entry may have been
 # visible for a moment, and so have been committed: then its object is left to garbage collection.
 _REFUSALS: Final = (Deleting, Protected, ReadOnly, RepositoryNotFound)
 
@@ -23,9 +23,9 @@ class Stager:
     """Makes stored objects visible."""
 
     def __init__(
-        self, graveler: Graveler, block: BlockStore, runtime: Runtime, freshness: Freshness
+        self, engine: Engine, block: BlockStore, runtime: Runtime, freshness: Freshness
     ) -> None:
-        self._graveler = graveler
+        self._engine = engine
         self._block = block
         self._runtime = runtime
         self._freshness = freshness
@@ -63,7 +63,7 @@ class Stager:
             metadata=metadata,
         )
         try:
-            self._graveler.put(
+            self._engine.put(
                 repository.id,
                 branch,
                 entry,

@@ -10,10 +10,10 @@ from typing import Final
 
 from lakebed.block import Address, BlockStore, Namespace
 from lakebed.catalog.model import physical_address
+from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.formats import Entry
-from lakebed.graveler.committed import Query
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.model import BranchID, Repository, RepositoryID
 
 _FOLDER: Final = "_lakebed/symlinks"
 _FILE: Final = "symlink.txt"
@@ -23,8 +23,8 @@ _PAGE: Final = 1000
 class Symlinks:
     """Writes lists of addresses."""
 
-    def __init__(self, graveler: Graveler, block: BlockStore) -> None:
-        self._graveler = graveler
+    def __init__(self, engine: Engine, block: BlockStore) -> None:
+        self._engine = engine
         self._block = block
 
     def write(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> Namespace:
@@ -34,8 +34,8 @@ class Symlinks:
             RepositoryNotFound, BranchNotFound: There is nothing to list.
             BlockError: The storage refused or failed; some lists may have been written.
         """
-        repository = self._graveler.repositories.get(repository_id)
-        self._graveler.branches.get(repository, branch)
+        repository = self._engine.repositories.get(repository_id)
+        self._engine.branches.get(repository, branch)
         target = repository.namespace.folder(f"{_FOLDER}/{branch}")
         open_folders: dict[str, list[str]] = {}
         for entry in self._entries(repository, branch, prefix):
@@ -54,7 +54,7 @@ class Symlinks:
         after, has_more = b"", True
         while has_more:
             query = Query(prefix=prefix, after=after, amount=_PAGE)
-            page = self._graveler.list_entries_of(repository, branch, query)
+            page = self._engine.list_entries_of(repository, branch, query)
             for item in page.items:
                 assert isinstance(item, Entry), "without a delimiter nothing is folded"
                 yield item

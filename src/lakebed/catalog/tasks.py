@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NewType
 
+from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import TaskNotFound
 from lakebed.catalog.keys import TASKS
 from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import Repository, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.formats import DumpID
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.model import Repository, RepositoryID
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
-from lakebed.kv import entities_pb2 as pb
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
 
@@ -63,13 +63,13 @@ class Tasks:
 
     def __init__(
         self,
-        graveler: Graveler,
+        engine: Engine,
         store: Store,
         runtime: Runtime,
         settings: CatalogSettings,
         run_in_background: RunInBackground,
     ) -> None:
-        self._graveler = graveler
+        self._engine = engine
         self._store = store
         self._runtime = runtime
         self._settings = settings
@@ -81,9 +81,9 @@ class Tasks:
         Raises:
             RepositoryNotFound: There is none.
         """
-        repository = self._graveler.repositories.get(repository_id)
+        repository = self._engine.repositories.get(repository_id)
         return self.start(
-            repository, DUMP_REFS, lambda: self._graveler.dump_refs(repository_id).dump_id
+            repository, DUMP_REFS, lambda: self._engine.dump_refs(repository_id).dump_id
         )
 
     def start_restore(self, repository_id: RepositoryID, dump_id: DumpID) -> TaskID:
@@ -92,10 +92,10 @@ class Tasks:
         Raises:
             RepositoryNotFound: There is none.
         """
-        repository = self._graveler.repositories.get(repository_id)
+        repository = self._engine.repositories.get(repository_id)
 
         def restore() -> str:
-            return self._graveler.restore_refs(repository_id, dump_id).dump_id
+            return self._engine.restore_refs(repository_id, dump_id).dump_id
 
         return self.start(repository, RESTORE_REFS, restore)
 
@@ -106,7 +106,7 @@ class Tasks:
             RepositoryNotFound: There is no such repository.
             TaskNotFound: There is no such task, or not any more.
         """
-        repository = self._graveler.repositories.get(repository_id)
+        repository = self._engine.repositories.get(repository_id)
         record = self._records(repository).find(task_id.encode())
         if record is None or record.message.kind != kind:
             raise TaskNotFound(task_id)

@@ -16,23 +16,23 @@ from collections.abc import Iterable, Mapping
 from lakebed.block import Address, BlockError, BlockStore, PutResult
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.checksums import Proof
+from lakebed.catalog.entry_metadata import for_checksum
 from lakebed.catalog.errors import BadDigest
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_path
-from lakebed.catalog.properties import for_checksum
 from lakebed.catalog.stager import Stager
-from lakebed.graveler.errors import EntryNotFound
-from lakebed.graveler.graveler import Graveler
-from lakebed.graveler.model import BranchID, Repository, RepositoryID
-from lakebed.graveler.staging.writer import Condition, check_condition
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import EntryNotFound
+from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.staging.writer import Condition, check_condition
 
 
 class Uploads:
     """Takes objects in."""
 
     def __init__(
-        self, graveler: Graveler, block: BlockStore, addresses: Addresses, stager: Stager
+        self, engine: Engine, block: BlockStore, addresses: Addresses, stager: Stager
     ) -> None:
-        self._graveler = graveler
+        self._engine = engine
         self._block = block
         self._addresses = addresses
         self._stager = stager
@@ -73,7 +73,7 @@ class Uploads:
             BlockError: The storage refused or failed; nothing is visible.
         """
         check_path(path)
-        repository = self._graveler.check_writable(repository_id, branch)
+        repository = self._engine.check_writable(repository_id, branch)
         if condition is not None:
             self._check_condition(repository, branch, path, condition)
         issued = self._addresses.issue(repository, branch)
@@ -96,7 +96,7 @@ class Uploads:
     ) -> None:
         """Refuse what would be refused in the end, before taking the bytes."""
         try:
-            found = self._graveler.get_entry(repository, branch, path)
+            found = self._engine.get_entry(repository, branch, path)
         except EntryNotFound:
             found = None
         check_condition(condition, path, found)

@@ -11,28 +11,52 @@ from lakebed.cli.options import CommonOptions, ConfigOption, EndpointOption, Jso
 from lakebed.cli.running import run
 
 COMMANDS: Final = {
-    "quickstart": ("lakebed.cli.server:quickstart", "Start a server to try things out with."),
-    "run": ("lakebed.cli.server:run", "Run a server."),
-    "config": ("lakebed.cli.config:app", "Check the settings of a server."),
-    "cleaner": ("lakebed.cli.cleaner:app", "Remove what nothing names any more."),
-    "gc": ("lakebed.cli.gc:app", "Find and delete objects that nothing refers to."),
-    "repo": ("lakebed.cli.repo:app", "Create, list and delete repositories."),
-    "branch": ("lakebed.cli.branch:app", "Create, list, reset, revert and delete branches."),
-    "branch-protect": ("lakebed.cli.branch_protect:app", "Protect branches from direct changes."),
-    "commit": ("lakebed.cli.commit:app", "Commit what is staged on a branch."),
-    "log": ("lakebed.cli.log:app", "Show the commits behind a ref."),
-    "show": ("lakebed.cli.show:app", "Show one commit."),
-    "diff": ("lakebed.cli.diff:app", "Show what changed on a branch, or between two refs."),
-    "merge": ("lakebed.cli.merge:app", "Merge a ref into a branch."),
-    "merge-base": ("lakebed.cli.merge_base:app", "Find the last common commit of two refs."),
-    "cherry-pick": ("lakebed.cli.cherry_pick:app", "Apply the changes of one commit to a branch."),
-    "tag": ("lakebed.cli.tag:app", "Create, list and delete tags."),
-    "fs": ("lakebed.cli.fs:app", "List, read, upload, download and remove objects."),
-    "auth": ("lakebed.cli.auth:app", "Manage users, groups, policies and credentials."),
-    "refs-dump": ("lakebed.cli.refs:dump", "Dump the branches, tags and commits of a repository."),
-    "refs-restore": ("lakebed.cli.refs:restore", "Restore what was dumped into a bare repository."),
-    "identity": ("lakebed.cli.identity:app", "Show who you are to the server."),
-    "doctor": ("lakebed.cli.doctor:app", "Check settings and server, and say what to do."),
+    "quickstart": (
+        "lakebed.cli.commands.server:quickstart",
+        "Start a server to try things out with.",
+    ),
+    "run": ("lakebed.cli.commands.server:run", "Run a server."),
+    "config": ("lakebed.cli.commands.config:app", "Check the settings of a server."),
+    "cleaner": ("lakebed.cli.commands.cleaner:app", "Remove what nothing names any more."),
+    "gc": ("lakebed.cli.commands.gc:app", "Find and delete objects that nothing refers to."),
+    "repo": ("lakebed.cli.commands.repo:app", "Create, list and delete repositories."),
+    "branch": (
+        "lakebed.cli.commands.branch:app",
+        "Create, list, reset, revert and delete branches.",
+    ),
+    "branch-protect": (
+        "lakebed.cli.commands.branch_protect:app",
+        "Protect branches from direct changes.",
+    ),
+    "commit": ("lakebed.cli.commands.commit:app", "Commit what is staged on a branch."),
+    "log": ("lakebed.cli.commands.log:app", "Show the commits behind a ref."),
+    "show": ("lakebed.cli.commands.show:app", "Show one commit."),
+    "diff": (
+        "lakebed.cli.commands.diff:app",
+        "Show what changed on a branch, or between two refs.",
+    ),
+    "merge": ("lakebed.cli.commands.merge:app", "Merge a ref into a branch."),
+    "merge-base": (
+        "lakebed.cli.commands.merge_base:app",
+        "Find the last common commit of two refs.",
+    ),
+    "cherry-pick": (
+        "lakebed.cli.commands.cherry_pick:app",
+        "Apply the changes of one commit to a branch.",
+    ),
+    "tag": ("lakebed.cli.commands.tag:app", "Create, list and delete tags."),
+    "fs": ("lakebed.cli.commands.fs:app", "List, read, upload, download and remove objects."),
+    "auth": ("lakebed.cli.commands.auth:app", "Manage users, groups, policies and credentials."),
+    "refs-dump": (
+        "lakebed.cli.commands.refs:dump",
+        "Dump the branches, tags and commits of a repository.",
+    ),
+    "refs-restore": (
+        "lakebed.cli.commands.refs:restore",
+        "Restore what was dumped into a bare repository.",
+    ),
+    "identity": ("lakebed.cli.commands.identity:app", "Show who you are to the server."),
+    "doctor": ("lakebed.cli.commands.doctor:app", "Check settings and server, and say what to do."),
 }
 """By name: where it is, and what it does. Nothing is imported before it is called."""
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from lakebed.cli.client import Client
-from lakebed.cli.errors import CommandError
 from lakebed.cli.output import Item, moment, printable
 from lakebed.cli.uris import RefUri
+from lakebed.client.errors import CommandError
+from lakebed.client.http import Client
 
 
 def commit_at(client: Client, uri: RefUri) -> dict[str, Any]:

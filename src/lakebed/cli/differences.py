@@ -4,9 +4,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from lakebed.cli.client import Client
 from lakebed.cli.output import Item, printable
-from lakebed.cli.paging import list_items
+from lakebed.client.http import Client
+from lakebed.client.paging import list_items
 
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "conflict": "*"}
 _COLOURS: Final = {"added": "32", "removed": "31", "changed": "33", "conflict": "1;31"}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.cli.errors import Misuse
+from lakebed.client.errors import Misuse
 
 EndpointOption = Annotated[
     str | None,

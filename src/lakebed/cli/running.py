@@ -10,8 +10,8 @@ from typing import Final
 import typer
 from typer.main import get_command
 
-from lakebed.cli.errors import CommandError
 from lakebed.cli.output import printable
+from lakebed.client.errors import CommandError
 from lakebed.errors import LakebedError
 
 _INTERRUPTED: Final = 130

@@ -15,11 +15,11 @@ from typing import Any
 
 import typer
 
-from lakebed.cli.client import Client
-from lakebed.cli.errors import CommandError
 from lakebed.cli.options import CommonOptions, ConfigOption, EndpointOption, JsonOption
 from lakebed.cli.output import Output
-from lakebed.cli.settings import load_settings
+from lakebed.client.errors import CommandError
+from lakebed.client.http import Client
+from lakebed.client.settings import load_settings
 
 
 class Session:

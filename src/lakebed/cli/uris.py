@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.cli.errors import Misuse
+from lakebed.client.errors import Misuse
 
 _SCHEMES = ("lakefs://", "lakebed://")
 

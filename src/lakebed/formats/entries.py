@@ -86,7 +86,7 @@ class EntryRows:
 
     def __init__(self, table: pa.Table) -> None:
         """Take the columns of a table; those in several chunks are joined."""
-        self._columns = [_one_array(table.column(name)) for name in ENTRY_SCHEMA.names]
+        self._columns = [one_array(table, name) for name in ENTRY_SCHEMA.names]
         self._metadata_ends = self._columns[-1].offsets
 
     def __getitem__(self, row: int) -> Entry:
@@ -108,7 +108,9 @@ class EntryRows:
         )
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
+def one_array(table: pa.Table, name: str) -> pa.Array:
+    """Return a column of a table as one array."""
+    column = table.column(name)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

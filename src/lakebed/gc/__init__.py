@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lakebed.block import BlockSettings
     from lakebed.gc.job import Options
-    from lakebed.gc.summary import Summary
+    from lakebed.gc.report import Summary
 
 __all__ = ["run"]
 

@@ -32,18 +32,19 @@ from lakebed.formats.gc_files import (
     decode_gc_manifest,
 )
 from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCResultKind, GCState
-from lakebed.gc import rules, sweep
+from lakebed.gc import rules
 from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
+from lakebed.gc.executors import delete as sweep
+from lakebed.gc.executors.write import DUE_LABEL, WRITTEN
 from lakebed.gc.explain import explained
 from lakebed.gc.judging import Findings, Judging, as_files, of_kind
-from lakebed.gc.parts import DUE_LABEL, WRITTEN
 from lakebed.gc.prune import prune, remove_files
+from lakebed.gc.report import Summary
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.server import Server
 from lakebed.gc.sources import Sources
-from lakebed.gc.states import SavedState
+from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
-from lakebed.gc.summary import Summary
 
 MAX_SHARE: Final = 0.5
 """How large a share of all objects a run deletes, unless it is told otherwise."""

@@ -8,8 +8,9 @@ from pyspark.sql import functions as f
 
 from lakebed.formats.gc_files import GCManifest
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
-from lakebed.gc import frames, parts
-from lakebed.gc.parts import DUE_LABEL, TOTAL, WRITTEN
+from lakebed.gc import frames
+from lakebed.gc.executors import write as parts
+from lakebed.gc.executors.write import DUE_LABEL, TOTAL, WRITTEN
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.sources import Sources
 

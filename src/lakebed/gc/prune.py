@@ -5,8 +5,8 @@ from typing import Final
 
 from lakebed.block import Address
 from lakebed.formats.gc_files import GCRunID, gc_path
+from lakebed.gc.report import run_ids
 from lakebed.gc.storage import Storage
-from lakebed.gc.summary import run_ids
 
 KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
 """How long the files of a run are kept, at least."""

@@ -10,8 +10,10 @@ from pyspark.sql.types import StructType
 
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
-from lakebed.gc import frames, listing, reading
-from lakebed.gc.reading import FILES, FOLDERS, Transform
+from lakebed.gc import frames
+from lakebed.gc.executors import list as listing
+from lakebed.gc.executors import read as reading
+from lakebed.gc.executors.read import FILES, FOLDERS, Transform
 from lakebed.gc.storage import Storage
 
 _RESULT_COLUMNS: Final[dict[GCResultKind, StructType | str]] = {

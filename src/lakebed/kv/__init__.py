@@ -15,15 +15,15 @@ from lakebed.kv.errors import (
     StoreUnavailable,
 )
 from lakebed.kv.registry import open_store
-from lakebed.kv.store import ABSENT, EXISTS, Entry, Predicate, Store, Version
+from lakebed.kv.store import ABSENT, EXISTS, Item, Predicate, Store, Version
 
 __all__ = [
     "ABSENT",
     "EXISTS",
     "CorruptRecord",
-    "Entry",
     "ForeignStore",
     "InvalidArgument",
+    "Item",
     "KVError",
     "KeyNotFound",
     "LimitExceeded",

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from lakebed.kv.errors import CorruptRecord, KeyNotFound
-from lakebed.kv.store import Entry, Predicate, Store, Version
+from lakebed.kv.store import Item, Predicate, Store, Version
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -111,7 +111,7 @@ class Records(Generic[MessageT]):
     def _key(self, name: bytes) -> bytes:
         return self._kind.prefix + name
 
-    def decode(self, entry: Entry) -> Record[MessageT]:
+    def decode(self, entry: Item) -> Record[MessageT]:
         """Return what was read by other means as a record.
 
         Raises:

@@ -89,7 +89,7 @@ def check_version(predicate: object) -> None:
         )
 
 
-class Entry(NamedTuple):
+class Item(NamedTuple):
     """A key with its value, as one write left it."""
 
     key: bytes
@@ -185,7 +185,7 @@ class Store(ABC):
     """Whether other processes that open the same URL see the same data."""
 
     @abstractmethod
-    def get(self, partition: bytes, key: bytes) -> Entry:
+    def get(self, partition: bytes, key: bytes) -> Item:
         """Return the entry of a key.
 
         Raises:
@@ -241,7 +241,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         """Return the first `limit` entries with keys at or after `start`, in order of the keys.
 
         This is what a driver implements; callers use `scan`. A page shorter than `limit` means that
@@ -257,7 +257,7 @@ class Store(ABC):
 
     def scan(
         self, partition: bytes, start: bytes = b"", *, limit: int | None = None
-    ) -> Iterator[Entry]:
+    ) -> Iterator[Item]:
         """Iterate over a partition in byte order of the keys, from `start` (included) on.
 
         At most `limit` entries come; the limit also sizes the first page. Pages grow from small to
@@ -275,7 +275,7 @@ class Store(ABC):
             raise InvalidArgument(f"limit must not be negative, and is {limit}")
         return self._pages(partition, start, limit)
 
-    def _pages(self, partition: bytes, start: bytes, limit: int | None) -> Iterator[Entry]:
+    def _pages(self, partition: bytes, start: bytes, limit: int | None) -> Iterator[Item]:
         size = FIRST_PAGE if limit is None else min(limit, LARGEST_PAGE)
         while size:
             page = self.scan_page(partition, start, size)
@@ -294,7 +294,7 @@ class Store(ABC):
 
     # Bulk calls: one call each by default; a driver does better where it can.
 
-    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         """Return the entries of many ``(partition, key)`` pairs, in their order; None where absent.
 
         Each entry is read as by `get`, in this order or all at one moment: none is older than those
@@ -305,7 +305,7 @@ class Store(ABC):
         """
         return [self._get_or_none(partition, key) for partition, key in keys]
 
-    def _get_or_none(self, partition: bytes, key: bytes) -> Entry | None:
+    def _get_or_none(self, partition: bytes, key: bytes) -> Item | None:
         try:
             return self.get(partition, key)
         except KeyNotFound:

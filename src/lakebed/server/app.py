@@ -10,23 +10,23 @@ import falcon
 
 from lakebed.auth import AuthService, AuthSettings, ServerKeys
 from lakebed.block import open_block
+from lakebed.builders import BuildWorkers
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.tasks import RunInBackground
-from lakebed.graveler.graveler import Graveler
+from lakebed.engine.engine import Engine
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime
-from lakebed.server import pages
-from lakebed.server.admission import Admission
-from lakebed.server.api import ROUTES
-from lakebed.server.dispatch import responder
-from lakebed.server.envelope import Envelope
-from lakebed.server.paths import CheckedPaths
-from lakebed.server.presigned import PresignedDoor
+from lakebed.server.api.dispatch import responder
+from lakebed.server.api.operations import ROUTES
+from lakebed.server.http.admission import Admission
+from lakebed.server.http.envelope import Envelope
+from lakebed.server.http.paths import CheckedPaths
+from lakebed.server.http.presigned import PresignedDoor
+from lakebed.server.http.url_signer import PATH, URLSigner
 from lakebed.server.s3.gateway import Gateway
 from lakebed.server.services import Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
-from lakebed.server.url_signer import PATH, URLSigner
-from lakebed.workers import BuildWorkers
+from lakebed.server.ui import pages
 
 BASE_PATH: Final = "/api/v1"
 
@@ -53,7 +53,7 @@ def open_services(
     build_large = None if settings.in_memory else BuildWorkers(url, storage).build
     keys = ServerKeys.derive(settings.auth.key())
     signer = URLSigner(keys.signing)
-    graveler = Graveler(
+    engine = Engine(
         store, block, runtime=runtime, settings=settings.engine, build_large=build_large
     )
     return Services(
@@ -61,9 +61,9 @@ def open_services(
         runtime=runtime,
         store=store,
         block=block,
-        graveler=graveler,
+        engine=engine,
         catalog=Catalog(
-            graveler,
+            engine,
             store,
             block,
             runtime,

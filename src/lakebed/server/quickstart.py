@@ -14,7 +14,7 @@ from typing import Final
 from lakebed.auth import AuthNotFound, KeyPair, NewCredential
 from lakebed.block import Namespace
 from lakebed.server.app import open_services
-from lakebed.server.preflight import CannotStart
+from lakebed.server.processes.preflight import CannotStart
 from lakebed.server.sample import add_sample
 from lakebed.server.services import Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
@@ -112,5 +112,5 @@ def _pair(made: NewCredential) -> KeyPair:
 def _make_sample(services: Services) -> None:
     prefix = services.settings.blockstore.default_namespace_prefix or ""
     namespace = Namespace.parse(prefix + SAMPLE)
-    made = services.graveler.repositories.create(SAMPLE, namespace, committer=ADMIN)
+    made = services.engine.repositories.create(SAMPLE, namespace, committer=ADMIN)
     add_sample(services, made, committer=ADMIN)

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.graveler.commit import CommitRequest
-from lakebed.graveler.model import BranchID, Repository
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.model import BranchID, Repository
 from lakebed.server.services import Services
 
 BRANCH: Final = "add-depths"
@@ -45,8 +45,8 @@ def add_sample(services: Services, repository: Repository, *, committer: str) ->
         name = str(continent).lower().replace(" ", "-")
         filler.put(main, f"by-continent/{name}.csv", _csv(rows), "text/csv")
     filler.commit(main, "The same by continent")
-    services.graveler.create_tag(repository.id, TAG, main)
-    services.graveler.create_branch(repository.id, BRANCH, main)
+    services.engine.create_tag(repository.id, TAG, main)
+    services.engine.create_branch(repository.id, BRANCH, main)
     deeper = table.append_column("depth_m", pa.array(_DEPTHS_M))
     branch = BranchID(BRANCH)
     filler.put(branch, "lakes.parquet", _parquet(deeper), "application/vnd.apache.parquet")
@@ -68,7 +68,7 @@ class _Filler:
 
     def commit(self, branch: BranchID, message: str, **metadata: str) -> None:
         request = CommitRequest(committer=self._committer, message=message, metadata=metadata)
-        self._services.graveler.commit(self._repository.id, branch, request)
+        self._services.engine.commit(self._repository.id, branch, request)
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from lakebed.auth import AuthService
 from lakebed.block import BlockStore
 from lakebed.catalog.catalog import Catalog
-from lakebed.graveler.graveler import Graveler
+from lakebed.engine.engine import Engine
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
+from lakebed.server.http.url_signer import URLSigner
 from lakebed.server.settings import ServerSettings
-from lakebed.server.url_signer import URLSigner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Services:
     runtime: Runtime
     store: Store
     block: BlockStore
-    graveler: Graveler
+    engine: Engine
     catalog: Catalog
     auth: AuthService
     signer: URLSigner

@@ -24,8 +24,8 @@ from lakebed.block.settings import (
 )
 from lakebed.catalog.errors import InvalidSettings
 from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
-from lakebed.graveler.settings import EngineSettings
 
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
 """Of the pair that everyone knows from tutorials: it opens only servers on loopback."""

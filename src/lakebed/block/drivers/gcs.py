@@ -14,7 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from obstore.store import GCSStore
 
-from lakebed.block.adapter import (
+from lakebed.block.address import Address, Namespace, Store
+from lakebed.block.drivers.cloud.errors import Place, explained
+from lakebed.block.drivers.cloud.store import CloudBlockStore, client_options
+from lakebed.block.errors import InvalidAddress, NotSupported, ObjectNotFound
+from lakebed.block.settings import GCSSettings
+from lakebed.block.store import (
     LIST_SCHEMA,
     ETag,
     ObjectInfo,
@@ -23,11 +28,6 @@ from lakebed.block.adapter import (
     Upload,
     UploadId,
 )
-from lakebed.block.address import Address, Namespace, Store
-from lakebed.block.drivers.cloud.errors import Place, explained
-from lakebed.block.drivers.cloud.store import CloudBlockStore, client_options
-from lakebed.block.errors import InvalidAddress, NotSupported, ObjectNotFound
-from lakebed.block.settings import GCSSettings
 from lakebed.runtime import Runtime
 
 if TYPE_CHECKING:  # these exist for type checkers only

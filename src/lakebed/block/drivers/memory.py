@@ -9,17 +9,6 @@ from itertools import islice, takewhile
 import pyarrow as pa
 from sortedcontainers import SortedDict
 
-from lakebed.block.adapter import (
-    BlockStore,
-    ByteStream,
-    ETag,
-    ObjectInfo,
-    Part,
-    PartInfo,
-    PutResult,
-    Upload,
-    UploadId,
-)
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import (
     AlreadyExists,
@@ -32,6 +21,17 @@ from lakebed.block.errors import (
 from lakebed.block.multipart import check_part_number, check_parts
 from lakebed.block.ranges import ByteRange, resolve
 from lakebed.block.settings import MemorySettings
+from lakebed.block.store import (
+    BlockStore,
+    ByteStream,
+    ETag,
+    ObjectInfo,
+    Part,
+    PartInfo,
+    PutResult,
+    Upload,
+    UploadId,
+)
 from lakebed.block.streams import (
     CHUNK_BYTES,
     LIST_BATCH_ROWS,

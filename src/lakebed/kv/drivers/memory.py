@@ -10,7 +10,7 @@ from lakebed.kv.errors import InvalidArgument, KeyNotFound, PredicateFailed, Sto
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
-    Entry,
+    Item,
     Limits,
     Predicate,
     Store,
@@ -39,10 +39,10 @@ class MemoryStore(Store):
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = threading.Lock()
-        self._partitions: dict[bytes, SortedDict[bytes, Entry]] = defaultdict(SortedDict)
+        self._partitions: dict[bytes, SortedDict[bytes, Item]] = defaultdict(SortedDict)
         self._closed = False
 
-    def get(self, partition: bytes, key: bytes) -> Entry:
+    def get(self, partition: bytes, key: bytes) -> Item:
         self._check(partition, key)
         with self._lock:
             entry = self._find(partition, key)
@@ -54,7 +54,7 @@ class MemoryStore(Store):
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
         self._check(partition, key, value)
-        entry = Entry(key, value, version or new_version(self._runtime))
+        entry = Item(key, value, version or new_version(self._runtime))
         with self._lock:
             self._partitions[partition][key] = entry
         return entry.predicate
@@ -70,7 +70,7 @@ class MemoryStore(Store):
     ) -> Version:
         self._check(partition, key, value)
         check_predicate(predicate)
-        entry = Entry(key, value, version or new_version(self._runtime))
+        entry = Item(key, value, version or new_version(self._runtime))
         with self._lock:
             if not _holds(predicate, self._find(partition, key)):
                 raise PredicateFailed(partition, key)
@@ -90,7 +90,7 @@ class MemoryStore(Store):
                 raise PredicateFailed(partition, key)
             self._remove(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         if self._closed:
             raise StoreClosed
         with self._lock:
@@ -114,7 +114,7 @@ class MemoryStore(Store):
             raise StoreClosed
         self.limits.check(partition, key, value)
 
-    def _find(self, partition: bytes, key: bytes) -> Entry | None:
+    def _find(self, partition: bytes, key: bytes) -> Item | None:
         # Not through the default of the mapping: looking must not create a partition.
         entries = self._partitions.get(partition)
         return None if entries is None else entries.get(key)
@@ -127,7 +127,7 @@ class MemoryStore(Store):
                 del self._partitions[partition]
 
 
-def _holds(predicate: Predicate, entry: Entry | None) -> bool:
+def _holds(predicate: Predicate, entry: Item | None) -> bool:
     if predicate is ABSENT:
         return entry is None
     if predicate is EXISTS:

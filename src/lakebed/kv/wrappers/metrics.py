@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 from prometheus_client import Counter, Histogram
 
 from lakebed.kv.errors import KeyNotFound, KVError
-from lakebed.kv.store import Entry, Predicate, Store, Version
+from lakebed.kv.store import Item, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.runtime import Runtime
 
@@ -44,7 +44,7 @@ class MeteredStore(WrappedStore):
             for operation in operations + bulk
         }
 
-    def get(self, partition: bytes, key: bytes) -> Entry:
+    def get(self, partition: bytes, key: bytes) -> Item:
         return self._timed("get", self._inner.get, partition, key)
 
     def set(
@@ -71,10 +71,10 @@ class MeteredStore(WrappedStore):
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
         self._timed("delete_if", self._inner.delete_if, partition, key, predicate)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         return self._timed("scan_page", self._inner.scan_page, partition, start, limit)
 
-    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         return self._timed("get_many", self._inner.get_many, keys)
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:

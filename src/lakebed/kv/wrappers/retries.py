@@ -27,7 +27,7 @@ from lakebed.kv.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from lakebed.kv.store import Entry, Predicate, Store, Version, new_version, step_of_many
+from lakebed.kv.store import Item, Predicate, Store, Version, new_version, step_of_many
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.runtime import Runtime
 
@@ -101,13 +101,13 @@ class RetryingStore(WrappedStore):
         self._runtime = runtime
         self._budget = _Budget(runtime)
 
-    def get(self, partition: bytes, key: bytes) -> Entry:
+    def get(self, partition: bytes, key: bytes) -> Item:
         return self._repeat(self._inner.get, partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         return self._repeat(self._inner.scan_page, partition, start, limit)
 
-    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         return self._repeat(self._inner.get_many, keys)
 
     def set(
@@ -208,7 +208,7 @@ class RetryingStore(WrappedStore):
             except OutcomeUnknown as latest:
                 error = latest
 
-    def _read_back(self, partition: bytes, key: bytes, error: OutcomeUnknown) -> Entry | None:
+    def _read_back(self, partition: bytes, key: bytes, error: OutcomeUnknown) -> Item | None:
         try:
             return self.get(partition, key)
         except KeyNotFound:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 from msgspec import Meta, Struct, field
 
-from lakebed.graveler.committed import Query
+from lakebed.engine.committed import Query
 
 ItemT = TypeVar("ItemT")
 WireT = TypeVar("WireT")

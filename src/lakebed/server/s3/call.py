@@ -6,12 +6,12 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from lakebed.auth import Action, Identity, Permission
-from lakebed.auth.actions import object_arn, repository_arn
+from lakebed.auth.policy.actions import object_arn, repository_arn
 from lakebed.block import ByteStream
 from lakebed.catalog.model import PATH_BYTES_MAX
-from lakebed.catalog.multipart_records import MultipartID, Target
-from lakebed.graveler.model import BranchID, RepositoryID
-from lakebed.server.bodies import Body as RawBody
+from lakebed.catalog.multipart.records import MultipartID, Target
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.server.http.bodies import Body as RawBody
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Body, open_body
 from lakebed.server.s3.router import Route

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from lakebed.catalog.model import ObjectStats
 from lakebed.formats import Entry
-from lakebed.server.conditions import etag, matches
+from lakebed.server.http.conditions import etag, matches
 
 
 class Verdict(Enum):

@@ -8,9 +8,9 @@ from urllib.parse import quote
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.auth import Identity
-from lakebed.server.admission import Admission
-from lakebed.server.errors import RETRY_SECONDS
-from lakebed.server.logs import Trace, current_trace
+from lakebed.server.http.admission import Admission
+from lakebed.server.http.errors import RETRY_SECONDS
+from lakebed.server.http.logs import Trace, current_trace
 from lakebed.server.s3 import sigv2, sigv4
 from lakebed.server.s3.call import XML_TYPE, Call, Reply
 from lakebed.server.s3.errors import ErrorCode, error_body

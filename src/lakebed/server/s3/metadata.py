@@ -7,7 +7,7 @@ Headers carry bytes, metadata are texts. What is not ASCII comes back as an enco
 as S3 sends it; what has no form as a header is counted in ``x-amz-missing-meta``.
 
 Headers like ``Content-Encoding`` come with the object and go with it; see
-`lakebed.catalog.properties`.
+`lakebed.catalog.entry_metadata`.
 """
 
 import re
@@ -15,7 +15,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Final
 
-from lakebed.catalog.properties import HEADERS, for_headers
+from lakebed.catalog.entry_metadata import HEADERS, for_headers
 from lakebed.server.s3.call import Call
 from lakebed.server.s3.errors import ErrorCode, S3Error
 

@@ -4,9 +4,9 @@ from typing import Final
 
 from lakebed import auth, block, kv
 from lakebed.catalog import errors as catalog
+from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
-from lakebed.graveler import errors as graveler
-from lakebed.server import admission, bodies
+from lakebed.server.http import admission, bodies
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
 # The first line that an error is an instance of counts: special cases come before their families.
@@ -30,20 +30,20 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (catalog.ChecksumUnknown, ErrorCode.INVALID_REQUEST),
     (catalog.CatalogError, ErrorCode.INVALID_ARGUMENT),
     # the engine
-    (graveler.EntryNotFound, ErrorCode.NO_SUCH_KEY),
-    (graveler.NotFound, ErrorCode.NO_SUCH_BUCKET),
-    (graveler.InvalidRef, ErrorCode.NO_SUCH_BUCKET),
-    (graveler.Deleting, ErrorCode.NO_SUCH_BUCKET),
-    (graveler.NotUnique, ErrorCode.BUCKET_ALREADY_EXISTS),
-    (graveler.InvalidName, ErrorCode.INVALID_BUCKET_NAME),
-    (graveler.Invalid, ErrorCode.INVALID_ARGUMENT),
-    (graveler.NothingThere, ErrorCode.NO_SUCH_KEY),
-    (graveler.PreconditionFailed, ErrorCode.PRECONDITION_FAILED),
-    (graveler.Protected, ErrorCode.WRITE_TO_PROTECTED_BRANCH),
-    (graveler.ReadOnly, ErrorCode.READ_ONLY_REPOSITORY),
-    (graveler.Stale, ErrorCode.REQUEST_TIMEOUT),
-    (graveler.TooManyTries, ErrorCode.SLOW_DOWN),
-    (graveler.GivenUp, ErrorCode.SLOW_DOWN),
+    (engine.EntryNotFound, ErrorCode.NO_SUCH_KEY),
+    (engine.NotFound, ErrorCode.NO_SUCH_BUCKET),
+    (engine.InvalidRef, ErrorCode.NO_SUCH_BUCKET),
+    (engine.Deleting, ErrorCode.NO_SUCH_BUCKET),
+    (engine.NotUnique, ErrorCode.BUCKET_ALREADY_EXISTS),
+    (engine.InvalidName, ErrorCode.INVALID_BUCKET_NAME),
+    (engine.Invalid, ErrorCode.INVALID_ARGUMENT),
+    (engine.NothingThere, ErrorCode.NO_SUCH_KEY),
+    (engine.PreconditionFailed, ErrorCode.PRECONDITION_FAILED),
+    (engine.Protected, ErrorCode.WRITE_TO_PROTECTED_BRANCH),
+    (engine.ReadOnly, ErrorCode.READ_ONLY_REPOSITORY),
+    (engine.Stale, ErrorCode.REQUEST_TIMEOUT),
+    (engine.TooManyTries, ErrorCode.SLOW_DOWN),
+    (engine.GivenUp, ErrorCode.SLOW_DOWN),
     # stores and storages
     (kv.InvalidArgument, ErrorCode.INVALID_ARGUMENT),
     (kv.OutcomeUnknown, ErrorCode.SERVICE_UNAVAILABLE),

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Self
 
-from lakebed.block.adapter import ETag, PartInfo, UploadId
+from lakebed.block.store import ETag, PartInfo, UploadId
 from lakebed.block.streams import moment
 
 _LAYOUT: Final = struct.Struct(">16sBHQ8s")

@@ -33,7 +33,6 @@ from azure.storage.blob import (
 from obstore.auth.azure import AzureCredentialProvider
 from obstore.store import AzureStore
 
-from lakebed.block.adapter import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId
 from lakebed.block.address import AZURE_SCHEME, Address, Namespace, Store
 from lakebed.block.drivers.azure.blocks import Block, Kind, Uploads
 from lakebed.block.drivers.azure.errors import explained
@@ -57,6 +56,7 @@ from lakebed.block.errors import (
 )
 from lakebed.block.multipart import check_order, check_part_number
 from lakebed.block.settings import AzureSettings
+from lakebed.block.store import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId
 from lakebed.block.streams import ListedObject, exactly, list_batch
 from lakebed.runtime import Runtime
 

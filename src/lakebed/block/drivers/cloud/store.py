@@ -21,7 +21,6 @@ import pyarrow as pa
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from lakebed.block.adapter import BlockStore, ByteStream, DeleteResult, ETag, ObjectInfo, PutResult
 from lakebed.block.address import Address, Namespace, Store
 from lakebed.block.drivers.cloud.errors import Place, explained
 from lakebed.block.drivers.cloud.spelling import check_spelling
@@ -38,6 +37,7 @@ from lakebed.block.errors import (
     StorageUnavailable,
 )
 from lakebed.block.ranges import Between, ByteRange, FromOffset, Suffix, resolve
+from lakebed.block.store import BlockStore, ByteStream, DeleteResult, ETag, ObjectInfo, PutResult
 from lakebed.runtime import Runtime
 
 if TYPE_CHECKING:  # these exist for type checkers only

@@ -13,7 +13,6 @@ from typing import Final, Self
 from uuid import uuid4
 from zlib import crc32
 
-from lakebed.block.adapter import ETag
 from lakebed.block.errors import (
     BlockError,
     Forbidden,
@@ -22,6 +21,7 @@ from lakebed.block.errors import (
     StorageFull,
     StorageUnavailable,
 )
+from lakebed.block.store import ETag
 
 ABANDONED_SECONDS: Final = 24 * 3600
 """A draft that nobody wrote to for so long belongs to a process that is gone."""

@@ -29,18 +29,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakebed.block.adapter import (
-    BlockStore,
-    ByteStream,
-    DeleteResult,
-    ETag,
-    ObjectInfo,
-    Part,
-    PartInfo,
-    PutResult,
-    Upload,
-    UploadId,
-)
 from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.local.files import (
     Draft,
@@ -75,6 +63,18 @@ from lakebed.block.errors import (
 )
 from lakebed.block.multipart import check_part_number
 from lakebed.block.ranges import ByteRange, resolve
+from lakebed.block.store import (
+    BlockStore,
+    ByteStream,
+    DeleteResult,
+    ETag,
+    ObjectInfo,
+    Part,
+    PartInfo,
+    PutResult,
+    Upload,
+    UploadId,
+)
 from lakebed.block.streams import (
     CHUNK_BYTES,
     LIST_BATCH_ROWS,

@@ -14,7 +14,6 @@ from shutil import rmtree
 from typing import BinaryIO, Final
 from uuid import uuid4
 
-from lakebed.block.adapter import ETag, Part, PartInfo, Upload, UploadId
 from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.local.files import (
     Draft,
@@ -27,6 +26,7 @@ from lakebed.block.drivers.local.files import (
 from lakebed.block.drivers.local.walk import scan
 from lakebed.block.errors import UploadNotFound
 from lakebed.block.multipart import check_parts
+from lakebed.block.store import ETag, Part, PartInfo, Upload, UploadId
 from lakebed.block.streams import Meter, moment
 
 _ADDRESS: Final = "address"

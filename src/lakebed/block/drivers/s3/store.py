@@ -14,7 +14,6 @@ from botocore.exceptions import BotoCoreError
 from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.store import S3Store
 
-from lakebed.block.adapter import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId
 from lakebed.block.address import Address, Namespace, Store
 from lakebed.block.drivers.cloud.store import CloudBlockStore, check_endpoint, client_options
 from lakebed.block.drivers.cloud.streams import Source, held_back
@@ -29,6 +28,7 @@ from lakebed.block.errors import (
 )
 from lakebed.block.multipart import check_order, check_part_number
 from lakebed.block.settings import S3Settings
+from lakebed.block.store import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId
 from lakebed.block.streams import exactly
 from lakebed.runtime import Runtime
 

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from lakebed.block.adapter import LIST_SCHEMA, ETag, UploadId
 from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.cloud.errors import Answer, Place, refusal
 from lakebed.block.drivers.s3.errors import explained
 from lakebed.block.errors import StorageUnavailable
+from lakebed.block.store import LIST_SCHEMA, ETag, UploadId
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client

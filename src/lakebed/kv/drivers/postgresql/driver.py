@@ -24,7 +24,7 @@ from lakebed.kv.store import (
     ABSENT,
     EXISTS,
     VERSION_BYTES,
-    Entry,
+    Item,
     Limits,
     Predicate,
     Store,
@@ -75,12 +75,12 @@ class PostgreSQLStore(Store):
             self.close()
             raise
 
-    def get(self, partition: bytes, key: bytes) -> Entry:
+    def get(self, partition: bytes, key: bytes) -> Item:
         self._check(partition, key)
         rows = self._read(statements.GET, partition, key)
         if not rows:
             raise KeyNotFound(partition, key)
-        return Entry(key, *rows[0])
+        return Item(key, *rows[0])
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
@@ -122,14 +122,14 @@ class PostgreSQLStore(Store):
         if not self._write(statements.DELETE_IF, partition, key, predicate):
             raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         rows = self._read(statements.SCAN, partition, start, limit)
-        return [Entry._make(row) for row in rows]
+        return [Item._make(row) for row in rows]
 
-    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
             self._check(partition, key)
-        entries: list[Entry | None] = []
+        entries: list[Item | None] = []
         for begin in range(0, len(keys), CHUNK_KEYS):
             entries += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
         return entries
@@ -165,11 +165,11 @@ class PostgreSQLStore(Store):
             raise StoreClosed
         self.limits.check(partition, key, value)
 
-    def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
-        entries: list[Entry | None] = [None] * len(keys)
+    def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
+        entries: list[Item | None] = [None] * len(keys)
         partitions, names = [list(column) for column in zip(*keys, strict=True)]
         for number, value, version in self._read(statements.GET_MANY, partitions, names):
-            entries[number - 1] = Entry(names[number - 1], value, version)
+            entries[number - 1] = Item(names[number - 1], value, version)
         return entries
 
     def _chunks(

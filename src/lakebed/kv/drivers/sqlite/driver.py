@@ -11,7 +11,7 @@ from lakebed.kv.errors import KeyNotFound, PredicateFailed
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
-    Entry,
+    Item,
     Limits,
     Predicate,
     Store,
@@ -23,7 +23,7 @@ from lakebed.kv.store import (
 )
 from lakebed.runtime import Runtime
 
-# Numbered in the order of the columns; the columns of a SELECT in the order of an Entry.
+# Numbered in the order of the columns; the columns of a SELECT in the order of an Item.
 _GET: Final = "SELECT key, value, version FROM entries WHERE partition = ?1 AND key = ?2"
 _SCAN: Final = """
     SELECT key, value, version FROM entries
@@ -74,7 +74,7 @@ class SqliteStore(Store):
         except sqlite3.Error as error:
             raise file.failure(error) from error
 
-    def get(self, partition: bytes, key: bytes) -> Entry:
+    def get(self, partition: bytes, key: bytes) -> Item:
         self.limits.check(partition, key)
         found = self._readers.fetch_entries(_GET, (partition, key))
         if not found:
@@ -123,10 +123,10 @@ class SqliteStore(Store):
         if not self.writer.execute(_DELETE_IF, [(partition, key, predicate)]):
             raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Entry]:
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         return self._readers.fetch_entries(_SCAN, (partition, start, limit))
 
-    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Entry | None]:
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
             self.limits.check(partition, key)
         return self._readers.fetch_each(_GET, keys)

@@ -8,13 +8,13 @@ from typing import Any, TypeVar, cast
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
 from lakebed.kv.errors import StoreClosed
-from lakebed.kv.store import Entry
+from lakebed.kv.store import Item
 
 ResultT = TypeVar("ResultT")
 Row = tuple[Any, ...]
 
-# As Entry._make, without a frame of Python for each row.
-_entry = cast("Callable[[Row], Entry]", partial(tuple.__new__, Entry))
+# As Item._make, without a frame of Python for each row.
+_entry = cast("Callable[[Row], Item]", partial(tuple.__new__, Item))
 
 
 class Readers:
@@ -34,7 +34,7 @@ class Readers:
         """Return the rows of a query; raises as `fetch_entries`."""
         return self._fetch(query, parameters, tuple)
 
-    def fetch_entries(self, query: str, parameters: Row) -> list[Entry]:
+    def fetch_entries(self, query: str, parameters: Row) -> list[Item]:
         """Return the rows of a query, which has the columns of an entry.
 
         Raises:
@@ -55,7 +55,7 @@ class Readers:
         self._give_back(connection)
         return rows
 
-    def fetch_each(self, query: str, parameters: Iterable[Row]) -> list[Entry | None]:
+    def fetch_each(self, query: str, parameters: Iterable[Row]) -> list[Item | None]:
         """Return the one entry that a query gives for each set of parameters, or None.
 
         Raises as `fetch_entries`.

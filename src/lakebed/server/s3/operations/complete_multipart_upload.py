@@ -4,9 +4,9 @@ from typing import Final
 from urllib.parse import quote
 
 from lakebed.auth import Action
-from lakebed.catalog.multipart_records import NamedPart
-from lakebed.catalog.properties import checksum_of
-from lakebed.server.conditions import etag, write_condition
+from lakebed.catalog.entry_metadata import checksum_of
+from lakebed.catalog.multipart.records import NamedPart
+from lakebed.server.http.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.object_checksums import (

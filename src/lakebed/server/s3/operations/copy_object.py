@@ -1,10 +1,10 @@
 """CopyObject: within a repository or from another, with the metadata or with new ones."""
 
 from lakebed.auth import Action
-from lakebed.auth.actions import object_arn
-from lakebed.catalog.properties import checksum_of
-from lakebed.graveler.model import BranchID
-from lakebed.server.conditions import etag, write_condition
+from lakebed.auth.policy.actions import object_arn
+from lakebed.catalog.entry_metadata import checksum_of
+from lakebed.engine.model import BranchID
+from lakebed.server.http.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.copy_source import copy_source, source_condition
 from lakebed.server.s3.errors import ErrorCode, S3Error

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from lakebed.auth import Action
+from lakebed.engine.model import BranchID
 from lakebed.errors import LakebedError
-from lakebed.graveler.model import BranchID
 from lakebed.server.s3.call import Call, Reply, place_of, xml
 from lakebed.server.s3.errors import S3Error
 from lakebed.server.s3.translation import as_s3_error
@@ -16,7 +16,7 @@ from lakebed.server.s3.xml_writer import Markup, document, element
 def handle(call: Call) -> Reply:
     """Answer the request."""
     asked = read_delete(call.body().read(XML_BYTES_MAX))
-    call.services.graveler.repositories.get(call.repository)
+    call.services.engine.repositories.get(call.repository)
     failed = _delete(call, asked.keys)
     return xml(document("DeleteResult", *_results(asked.keys, failed, quiet=asked.quiet)))
 

@@ -6,10 +6,10 @@ from typing import Final
 from lakebed.auth import Action
 from lakebed.block import Between, ByteRange, RangeNotSatisfiable
 from lakebed.block.ranges import resolve
+from lakebed.catalog.entry_metadata import PartRange, checksum_of, headers_of, parts_of
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
-from lakebed.catalog.properties import PartRange, checksum_of, headers_of, parts_of
-from lakebed.graveler.errors import EntryNotFound
-from lakebed.server.conditions import etag, http_date, requested_range
+from lakebed.engine.errors import EntryNotFound
+from lakebed.server.http.conditions import etag, http_date, requested_range
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.conditions import Verdict, is_unchanged, judge
 from lakebed.server.s3.errors import ErrorCode, S3Error

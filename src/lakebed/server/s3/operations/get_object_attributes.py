@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from lakebed.catalog.entry_metadata import checksum_of, parts_of
 from lakebed.catalog.model import ObjectStats
-from lakebed.catalog.properties import checksum_of, parts_of
-from lakebed.server.conditions import http_date
+from lakebed.server.http.conditions import http_date
 from lakebed.server.s3.call import XML_TYPE, Call, Reply
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.object_checksums import checksum_elements

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from lakebed.auth import Action
-from lakebed.catalog.multiparts import OpenUpload
+from lakebed.catalog.multipart.uploads import OpenUpload
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.object_checksums import scheme_elements

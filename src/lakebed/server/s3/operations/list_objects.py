@@ -11,8 +11,8 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.catalog.model import ObjectStats
-from lakebed.graveler.committed import CommonPrefix, Query
-from lakebed.server.conditions import etag
+from lakebed.engine.committed import CommonPrefix, Query
+from lakebed.server.http.conditions import etag
 from lakebed.server.s3.call import Call, Reply, place_of, xml
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.xml_writer import (
@@ -136,11 +136,9 @@ def _item(folder: str, item: ObjectStats | CommonPrefix) -> _Object | str:
 
 def _list_branches(call: Call, asked: _Asked, after: str) -> _Listing:
     call.authorize_repository(Action.LIST_BRANCHES)
-    graveler = call.services.graveler
-    repository = graveler.repositories.get(call.repository)
-    branches = graveler.branches.list(
-        repository, prefix=asked.prefix, after=after.partition("/")[0]
-    )
+    engine = call.services.engine
+    repository = engine.repositories.get(call.repository)
+    branches = engine.branches.list(repository, prefix=asked.prefix, after=after.partition("/")[0])
     names = (branch.id for branch in branches if not branch.hidden)
     found: list[_Object | str] = [f"{name}/" for name in islice(names, asked.amount + 1)]
     items = found[: asked.amount]

@@ -3,8 +3,8 @@
 from typing import Final
 
 from lakebed.auth import Action
-from lakebed.catalog.multipart_records import StoredPart
-from lakebed.server.conditions import etag
+from lakebed.catalog.multipart.records import StoredPart
+from lakebed.server.http.conditions import etag
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.object_checksums import scheme_elements, value_elements
 from lakebed.server.s3.xml_writer import Markup, boolean, document, element, timestamp

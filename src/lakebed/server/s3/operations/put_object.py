@@ -5,8 +5,8 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
-from lakebed.graveler.model import BranchID
-from lakebed.server.conditions import etag, write_condition
+from lakebed.engine.model import BranchID
+from lakebed.server.http.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.metadata import metadata_of
 from lakebed.server.s3.object_checksums import checksum_headers
@@ -36,6 +36,6 @@ def handle(call: Call) -> Reply:
 
 def _mark_branch(call: Call, branch: BranchID) -> Reply:
     """Some clients make a folder before they write to it; that of a branch is always there."""
-    call.services.graveler.check_writable(call.repository, branch)
+    call.services.engine.check_writable(call.repository, branch)
     call.body().read(size_max=0)
     return Reply(headers={"ETag": etag(_MD5_OF_NOTHING)})

@@ -1,7 +1,7 @@
 """UploadPart."""
 
 from lakebed.auth import Action
-from lakebed.server.conditions import etag
+from lakebed.server.http.conditions import etag
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.object_checksums import value_headers

@@ -4,10 +4,10 @@ import re
 from typing import Final
 
 from lakebed.auth import Action
-from lakebed.auth.actions import object_arn
+from lakebed.auth.policy.actions import object_arn
 from lakebed.block import Between, ByteRange
 from lakebed.block.ranges import resolve
-from lakebed.server.conditions import etag
+from lakebed.server.http.conditions import etag
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.copy_source import check_source, copy_source
 from lakebed.server.s3.errors import ErrorCode, S3Error

@@ -1,0 +1,272 @@
+"""Credentials: the access keys of users, their secrets encrypted.
+
+An access key has two keys in the store: the credential itself, found by its id, and a line in the
+index of its user. The line is written first and removed last, so every credential that can be used
+is in the index, and deleting a user finds them all. A death between the two writes leaves a line
+whose key opens nothing: it is listed, and can be deleted.
+
+A credential carries the unique id of its user and opens nothing once that user is no more.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from lakebed.auth import records_pb2 as pb
+from lakebed.auth.entities.keys import (
+    AUTH,
+    CREDENTIALS,
+    USER_CREDENTIALS,
+    behind,
+    pair,
+    pairs_of,
+    parted,
+)
+from lakebed.auth.entities.named import Changed, page_of
+from lakebed.auth.entities.names import check_access_key_id, is_access_key_id
+from lakebed.auth.entities.users import Users
+from lakebed.auth.errors import AlreadyExists, AuthenticationFailed, CredentialNotFound
+from lakebed.auth.model import (
+    AccessKeyID,
+    Credential,
+    Identity,
+    KeyPair,
+    NewCredential,
+    Page,
+    UniqueID,
+    UserID,
+)
+from lakebed.auth.secrets import SecretBox, check_secret, new_access_key_id, new_secret
+from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
+from lakebed.kv.records import Record, Records
+from lakebed.runtime import Runtime
+
+
+class Credentials:
+    """The access keys of all users."""
+
+    def __init__(
+        self, store: Store, runtime: Runtime, users: Users, box: SecretBox, *, changed: Changed
+    ) -> None:
+        self._runtime = runtime
+        self._users = users
+        self._box = box
+        self._changed = changed
+        self._records = Records(store, CREDENTIALS, AUTH)
+        self._index = Records(store, USER_CREDENTIALS, AUTH)
+
+    def create(self, user: str, given: KeyPair | None = None) -> NewCredential:
+        """Make an access key for a user; its secret is told this once.
+
+        Raises:
+            UserNotFound: There is no such user.
+            InvalidName: The given access key id cannot be one.
+            AlreadyExists: The given access key id is taken.
+            OutcomeUnknown: The access key may have been made.
+        """
+        unique_id = UniqueID(self._users.live(user).message.unique_id)
+        new = self.draw(UserID(user), given)
+        predicate = self._free(new.access_key_id)
+        line = pb.UserCredential(user_unique_id=unique_id, created_us=new.created_us)
+        self._index.set(pair(user, new.access_key_id), line)
+        self._write(new.access_key_id, self.sealed(new, unique_id), predicate)
+        self._remove_if_orphaned(new, unique_id)
+        return new
+
+    def list(
+        self, user: str, *, prefix: str = "", after: str = "", amount: int = 100
+    ) -> Page[Credential]:
+        """Return the access keys of a user, in order of their ids.
+
+        Raises:
+            UserNotFound: There is no such user.
+        """
+        unique_id = UniqueID(self._users.live(user).message.unique_id)
+        begin = pairs_of(user)
+        lines = self._index.scan(
+            prefix=begin + prefix.encode(), start=begin + behind(after.encode())
+        )
+        dead: list[Record[pb.UserCredential]] = []
+
+        def credentials() -> Iterator[Credential]:
+            for line in lines:
+                if line.message.user_unique_id == unique_id:
+                    yield _credential(line)
+                else:
+                    dead.append(line)
+
+        page = page_of(credentials(), amount)
+        self._heal(user, unique_id, dead)
+        return page
+
+    def get(self, user: str, access_key_id: str) -> Credential:
+        """Return an access key of a user.
+
+        Raises:
+            UserNotFound: There is no such user.
+            CredentialNotFound: It has no such access key.
+        """
+        return _credential(self._line(user, access_key_id))
+
+    def delete(self, user: str, access_key_id: str) -> None:
+        """Delete an access key of a user.
+
+        Raises:
+            UserNotFound: There is no such user.
+            CredentialNotFound: It has no such access key.
+            OutcomeUnknown: It may have been deleted.
+        """
+        line = self._line(user, access_key_id)
+        self._remove(line, access_key_id)
+
+    def lookup(self, access_key_id: str) -> tuple[Identity, str]:
+        """Return whose an access key is, and its secret.
+
+        Raises:
+            AuthenticationFailed: There is no such key, or its user is no more.
+        """
+        record = self._find(access_key_id)
+        if record is None:
+            raise AuthenticationFailed
+        key, message = AccessKeyID(access_key_id), record.message
+        user = self._users.live_messages([message.user]).get(message.user)
+        if user is None or user.unique_id != message.user_unique_id:
+            with suppress(PredicateFailed, OutcomeUnknown):
+                self._records.delete_if(record.name, record.predicate)
+            raise AuthenticationFailed
+        identity = Identity(
+            user_id=UserID(message.user),
+            unique_id=UniqueID(user.unique_id),
+            committer=user.email or message.user,
+            access_key_id=key,
+        )
+        return identity, self._box.open(message.secret, key, identity.unique_id)
+
+    def prune(self, user: str, unique_id: UniqueID) -> None:
+        """Remove the access keys of a user who is no more."""
+        for line in self._index.scan(prefix=pairs_of(user)):
+            if line.message.user_unique_id == unique_id:
+                self._remove(line, parted(line.name)[1])
+
+    def draw(self, user: UserID, given: KeyPair | None) -> NewCredential:
+        """A new access key that is nowhere yet.
+
+        Raises:
+            InvalidName: The given access key id cannot be one.
+            AuthInvalid: The given secret cannot be one.
+        """
+        if given is None:
+            access_key_id, secret = new_access_key_id(self._runtime), new_secret(self._runtime)
+        else:
+            access_key_id = AccessKeyID(check_access_key_id(given.access_key_id))
+            secret = check_secret(given.secret_access_key)
+        return NewCredential(
+            access_key_id=access_key_id,
+            secret_access_key=secret,
+            created_us=int(self._runtime.now() * 1e6),
+            user_id=user,
+        )
+
+    def sealed(self, new: NewCredential, unique_id: UniqueID) -> pb.Credential:
+        """The record of a new access key of one creation of a user."""
+        return pb.Credential(
+            user=new.user_id,
+            user_unique_id=unique_id,
+            created_us=new.created_us,
+            secret=self._box.seal(new.secret_access_key, new.access_key_id, unique_id),
+        )
+
+    def _find(self, access_key_id: str) -> Record[pb.Credential] | None:
+        """The record; what cannot be an id is never there."""
+        if not is_access_key_id(access_key_id):
+            return None
+        return self._records.find(access_key_id.encode())
+
+    def _line(self, user: str, access_key_id: str) -> Record[pb.UserCredential]:
+        """The line of an access key in the index of its user."""
+        unique_id = self._users.live(user).message.unique_id
+        line = (
+            self._index.find(pair(user, access_key_id)) if is_access_key_id(access_key_id) else None
+        )
+        if line is None or line.message.user_unique_id != unique_id:
+            raise CredentialNotFound(access_key_id)
+        return line
+
+    def _free(self, access_key_id: AccessKeyID) -> Predicate:
+        """The predicate of writing an access key that nobody has, or whose user is no more.
+
+        Raises:
+            AlreadyExists: It is taken.
+        """
+        record = self._find(access_key_id)
+        if record is None:
+            return ABSENT
+        owner = self._users.live_messages([record.message.user]).get(record.message.user)
+        if owner is not None and owner.unique_id == record.message.user_unique_id:
+            raise _taken(access_key_id)
+        return record.predicate
+
+    def _write(self, key: AccessKeyID, message: pb.Credential, predicate: Predicate) -> None:
+        """Write the record of a new access key, whose line is in the index.
+
+        Raises:
+            AlreadyExists: Someone else took the access key meanwhile.
+            OutcomeUnknown: It may have been written. If so, it is in the index.
+        """
+        try:
+            self._records.set_if(key.encode(), message, predicate)
+        except OutcomeUnknown:
+            found = self._find(key)
+            if found is None or found.message != message:
+                raise
+        except PredicateFailed:
+            found = self._find(key)
+            if found is None or found.message.user_unique_id != message.user_unique_id:
+                self._index.delete(pair(message.user, key))
+            raise _taken(key) from None
+
+    def _heal(
+        self, user: str, unique_id: UniqueID, dead: Iterable[Record[pb.UserCredential]]
+    ) -> None:
+        """Remove lines that earlier creations of a user left."""
+        for line in dead:
+            # Read after the line was: now no newer creation can be the one that it belongs to.
+            owner = self._users.live_messages([user]).get(user)
+            if owner is not None and owner.unique_id == unique_id:
+                with suppress(OutcomeUnknown):
+                    self._remove(line, parted(line.name)[1])
+
+    def _remove_if_orphaned(self, new: NewCredential, unique_id: UniqueID) -> None:
+        """Take a new key back if its user was deleted meanwhile: the deletion may have missed it.
+
+        Raises:
+            UserNotFound: So it was.
+        """
+        user = self._users.live_messages([new.user_id]).get(new.user_id)
+        if user is None or user.unique_id != unique_id:
+            self.prune(new.user_id, unique_id)
+            self._remove_credential(new.access_key_id, unique_id)
+            raise self._users.missing(new.user_id)
+
+    def _remove(self, line: Record[pb.UserCredential], access_key_id: str) -> None:
+        """Remove an access key, then its line in the index."""
+        try:
+            self._remove_credential(access_key_id, UniqueID(line.message.user_unique_id))
+        finally:
+            self._changed()
+        with suppress(PredicateFailed):
+            self._index.delete_if(line.name, line.predicate)
+
+    def _remove_credential(self, access_key_id: str, unique_id: UniqueID) -> None:
+        record = self._find(access_key_id)
+        if record is not None and record.message.user_unique_id == unique_id:
+            with suppress(PredicateFailed):
+                self._records.delete_if(record.name, record.predicate)
+
+
+def _credential(line: Record[pb.UserCredential]) -> Credential:
+    _, access_key_id = parted(line.name)
+    return Credential(access_key_id=AccessKeyID(access_key_id), created_us=line.message.created_us)
+
+
+def _taken(access_key_id: str) -> AlreadyExists:
+    return AlreadyExists(f"access key {access_key_id} exists already")

@@ -1,0 +1,58 @@
+"""Where the records of users and permissions live: all in the partition ``auth``.
+
+| keys                                             | what                                  |
+|--------------------------------------------------|---------------------------------------|
+| users/<user>, groups/<group>, policies/<policy>  | entities                              |
+| user_groups/<user> NUL <group>                   | memberships                           |
+| user_policies/…, group_policies/…                | attached policies, likewise           |
+| credentials/<access key id>                      | whose it is, and the encrypted secret |
+| user_credentials/<user> NUL <access key id>      | the access keys of a user             |
+| setup                                            | whether the installation is set up    |
+
+Names hold no control characters, so NUL parts two of them without doubt, and pairs come in the
+order of their names.
+"""
+
+from typing import Final
+
+from lakebed.auth import records_pb2 as pb
+from lakebed.kv.records import Kind
+
+AUTH: Final = b"auth"
+
+USERS: Final = Kind(b"users/", pb.User)
+GROUPS: Final = Kind(b"groups/", pb.Group)
+POLICIES: Final = Kind(b"policies/", pb.Policy)
+
+USER_GROUPS: Final = Kind(b"user_groups/", pb.Relation)
+USER_POLICIES: Final = Kind(b"user_policies/", pb.Relation)
+GROUP_POLICIES: Final = Kind(b"group_policies/", pb.Relation)
+
+CREDENTIALS: Final = Kind(b"credentials/", pb.Credential)
+USER_CREDENTIALS: Final = Kind(b"user_credentials/", pb.UserCredential)
+
+SETUP: Final = Kind(b"", pb.Setup)
+SETUP_NAME: Final = b"setup"
+
+_SEPARATOR: Final = b"\x00"
+
+
+def pair(left: str, right: str) -> bytes:
+    """The name of a record about two things."""
+    return left.encode() + _SEPARATOR + right.encode()
+
+
+def parted(name: bytes) -> tuple[str, str]:
+    """The two things that a record is about."""
+    left, _, right = name.partition(_SEPARATOR)
+    return left.decode(), right.decode()
+
+
+def pairs_of(left: str) -> bytes:
+    """What the names of all pairs with this left side begin with."""
+    return left.encode() + _SEPARATOR
+
+
+def behind(name: bytes) -> bytes:
+    """A start of a scan behind a name and behind all pairs whose left side it is."""
+    return name + b"\x01" if name else b""

@@ -1,0 +1,104 @@
+"""Policies: what is allowed and denied, under a name."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from lakebed.auth import records_pb2 as pb
+from lakebed.auth.entities.named import TRIES, Entities, new_unique_id
+from lakebed.auth.errors import AuthTooManyTries, PolicyNotFound
+from lakebed.auth.model import Effect, Policy, PolicyID, Statement, UniqueID
+from lakebed.auth.policy.statements import check_statements
+from lakebed.kv import PredicateFailed
+
+_EFFECTS = {
+    Effect.ALLOW: pb.POLICY_EFFECT_ALLOW,
+    Effect.DENY: pb.POLICY_EFFECT_DENY,
+}
+
+
+class Policies(Entities[pb.Policy, Policy]):
+    """The policies of the installation."""
+
+    noun = "policy"
+
+    def create(self, name: str, statements: Iterable[Statement]) -> Policy:
+        """Create a policy, attached to nobody.
+
+        Raises:
+            InvalidName: A policy cannot have this name.
+            InvalidPolicy: A statement is not well formed.
+            AlreadyExists: There is a policy of this name.
+            OutcomeUnknown: The policy may have been created.
+        """
+        message = pb.Policy(
+            unique_id=new_unique_id(self._runtime),
+            created_us=self._now_us(),
+            statements=statement_messages(statements),
+        )
+        return self._create(name, message)
+
+    def update(self, name: str, statements: Iterable[Statement]) -> Policy:
+        """Replace the statements of a policy; it stays attached to whom it was.
+
+        Raises:
+            PolicyNotFound: There is no policy of this name.
+            InvalidPolicy: A statement is not well formed.
+            OutcomeUnknown: The policy may have been updated.
+        """
+        messages = statement_messages(statements)
+        try:
+            for _ in range(TRIES):
+                record = self.live(name)
+                del record.message.statements[:]
+                record.message.statements.extend(messages)
+                with suppress(PredicateFailed):
+                    self._records.set_if(record.name, record.message, record.predicate)
+                    return self.entity(name, record.message)
+        finally:
+            self._changed()
+        raise AuthTooManyTries(f"updating policy {name}", TRIES)
+
+    def missing(self, name: str) -> PolicyNotFound:
+        return PolicyNotFound(name)
+
+    def entity(self, name: str, message: pb.Policy) -> Policy:
+        return Policy(
+            id=PolicyID(name),
+            unique_id=UniqueID(message.unique_id),
+            created_us=message.created_us,
+            statements=tuple(_statement(statement) for statement in message.statements),
+        )
+
+
+def statement_messages(statements: Iterable[Statement]) -> list[pb.PolicyStatement]:
+    """The statements of a policy as they are stored.
+
+    Raises:
+        InvalidPolicy: A statement is not well formed.
+    """
+    return [
+        pb.PolicyStatement(
+            effect=_EFFECTS[statement.effect],
+            actions=statement.actions,
+            resource=statement.resource,
+            conditions=[
+                pb.PolicyCondition(operator=operator, field=field, values=values)
+                for operator, fields in statement.condition.items()
+                for field, values in fields.items()
+            ],
+        )
+        for statement in check_statements(statements)
+    ]
+
+
+def _statement(message: pb.PolicyStatement) -> Statement:
+    condition: dict[str, dict[str, tuple[str, ...]]] = {}
+    for part in message.conditions:
+        condition.setdefault(part.operator, {})[part.field] = tuple(part.values)
+    return Statement(
+        # What a newer version may have written and this one cannot read must not allow anything.
+        effect=Effect.ALLOW if message.effect == pb.POLICY_EFFECT_ALLOW else Effect.DENY,
+        actions=tuple(message.actions),
+        resource=message.resource,
+        condition=condition,
+    )

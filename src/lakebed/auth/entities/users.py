@@ -1,0 +1,40 @@
+"""Users: who may ask for something."""
+
+from lakebed.auth import records_pb2 as pb
+from lakebed.auth.entities.named import Entities, new_unique_id
+from lakebed.auth.errors import UserNotFound
+from lakebed.auth.model import UniqueID, User, UserID
+
+
+class Users(Entities[pb.User, User]):
+    """The users of the installation."""
+
+    noun = "user"
+
+    def create(self, name: str, *, email: str = "", friendly_name: str = "") -> User:
+        """Create a user, who may do nothing yet.
+
+        Raises:
+            InvalidName: A user cannot have this name.
+            AlreadyExists: There is a user of this name.
+            OutcomeUnknown: The user may have been created.
+        """
+        message = pb.User(
+            unique_id=new_unique_id(self._runtime),
+            created_us=self._now_us(),
+            email=email,
+            friendly_name=friendly_name,
+        )
+        return self._create(name, message)
+
+    def missing(self, name: str) -> UserNotFound:
+        return UserNotFound(name)
+
+    def entity(self, name: str, message: pb.User) -> User:
+        return User(
+            id=UserID(name),
+            unique_id=UniqueID(message.unique_id),
+            created_us=message.created_us,
+            email=message.email,
+            friendly_name=message.friendly_name,
+        )

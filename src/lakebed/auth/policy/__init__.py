@@ -1,0 +1,1 @@
+"""What policies allow: pure logic, without a store."""

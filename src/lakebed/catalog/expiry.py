@@ -1,0 +1,50 @@
+"""Removing the records of what has expired: links, multipart uploads, tasks.
+
+The Cleaner of the engine knows nothing of them while their repository lives. (When it is deleted,
+the Cleaner removes its whole partition.) Each record says itself when it is over, so this may run
+anywhere, at any time, several times at once.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from lakebed.catalog.catalog import Catalog
+from lakebed.kv import OutcomeUnknown, StoreUnavailable
+from lakebed.runtime import Runtime
+
+PAUSE_SECONDS: Final = 0.05
+"""Between two repositories, to let others work."""
+
+
+@dataclass(slots=True)
+class ExpiredCounts:
+    """What a pass found and did."""
+
+    repositories: int = 0
+    links: int = 0
+    multiparts: int = 0
+    tasks: int = 0
+    uncertain: int = 0
+    """Repositories for which the store gave no certain answer; the next pass looks again."""
+
+
+def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
+    """Go through all repositories once, and remove what has expired.
+
+    Raises:
+        StoreUnavailable: The store did not answer; the next pass goes on.
+        CorruptRecord: A record is not what its key says.
+    """
+    counts = ExpiredCounts()
+    for repository in catalog.engine.repositories.list():
+        counts.repositories += 1
+        try:
+            counts.links += catalog.links.clean(repository)
+            counts.multiparts += catalog.multiparts.clean(repository)
+            counts.tasks += catalog.tasks.clean(repository)
+        except StoreUnavailable:
+            raise
+        except OutcomeUnknown:
+            counts.uncertain += 1
+        runtime.sleep(PAUSE_SECONDS)
+    return counts

@@ -1,0 +1,94 @@
+"""Staging objects that lie elsewhere: an entry for an address outside of all repositories.
+
+Garbage collection never touches such an object; whoever put it there keeps it there. So the address
+must lie in no repository's namespace: there it would be some other entry's object, and could be
+collected with that.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from lakebed.block import Address, BlockStore, InvalidAddress
+from lakebed.catalog.errors import AddressTaken
+from lakebed.catalog.model import (
+    DEFAULT_CONTENT_TYPE,
+    ObjectStats,
+    check_path,
+    new_entry,
+    stats_of,
+)
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.staging.writer import Condition
+from lakebed.formats import AddressType
+from lakebed.runtime import Runtime
+
+
+class ForeignObjects:
+    """Stages objects that lie elsewhere."""
+
+    def __init__(self, engine: Engine, block: BlockStore, runtime: Runtime) -> None:
+        self._engine = engine
+        self._block = block
+        self._runtime = runtime
+
+    def stage(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        path: bytes,
+        address: Address,
+        *,
+        checksum: str,
+        size: int,
+        mtime: datetime | None = None,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] | None = None,
+        condition: Condition | None = None,
+    ) -> ObjectStats:
+        """Stage an entry for an object; whether the object is there is not looked at.
+
+        Args:
+            repository_id: Where.
+            branch: On which branch.
+            path: Under which path.
+            address: Where the object is.
+            checksum: What tells its content from another.
+            size: In bytes.
+            mtime: When it was written; None: now.
+            content_type: What kind of data it is.
+            metadata: The user's own.
+            condition: Whether to write, given what is there.
+
+        Raises:
+            InvalidPath: No object can have this path.
+            InvalidAddress: The storage of this installation has no such address.
+            AddressTaken: A repository keeps its own data there.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            PreconditionFailed: The condition does not hold.
+            TooManyTries, OutcomeUnknown: The entry may be visible.
+        """
+        check_path(path)
+        repository = self._engine.check_writable(repository_id, branch)
+        if address.parts.scheme != self._block.scheme:
+            raise InvalidAddress(
+                f"{address} cannot be staged: the storage of this installation serves"
+                f" {self._block.scheme}://"
+            )
+        keeper = self._engine.repositories.keeper_of(address)
+        if keeper is not None:
+            raise AddressTaken(address, keeper)
+        entry = new_entry(
+            path,
+            str(address),
+            address_type=AddressType.FULL,
+            size=size,
+            checksum=checksum,
+            modified=self._runtime.now() if mtime is None else mtime.timestamp(),
+            content_type=content_type,
+            metadata=metadata or {},
+        )
+        self._engine.put(
+            repository.id, branch, entry, condition=condition, unique_id=repository.unique_id
+        )
+        return stats_of(repository.namespace, entry)

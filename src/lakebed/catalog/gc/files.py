@@ -1,0 +1,168 @@
+"""Writing and reading the files of one run of garbage collection, in its namespace."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+import pyarrow as pa
+
+from lakebed.block import Address, AlreadyExists, BlockStore, ObjectNotFound
+from lakebed.catalog.errors import InvalidRun
+from lakebed.engine.model import Repository
+from lakebed.formats.gc_files import (
+    GC_SCHEMAS,
+    MANIFEST_NAME,
+    RUN_NAME,
+    GCFile,
+    GCFileKind,
+    GCManifest,
+    GCPage,
+    GCRun,
+    GCRunID,
+    decode_gc_manifest,
+    decode_page,
+    decode_run,
+    encode_gc_manifest,
+    encode_gc_table,
+    encode_page,
+    encode_run,
+    gc_path,
+    page_name,
+)
+from lakebed.runtime import Runtime
+
+FILE_ROWS: Final = 100_000
+"""How many rows go into one file; so many are in memory at a time."""
+
+
+class RunFiles:
+    """The files of one run.
+
+    Run, pages and manifest are each written once: who comes second takes what is there. Tables have
+    names drawn by chance, so that two writers of one page never mix up their files.
+    """
+
+    def __init__(
+        self, block: BlockStore, runtime: Runtime, repository: Repository, run_id: GCRunID
+    ) -> None:
+        self.run_id = run_id
+        self._block = block
+        self._runtime = runtime
+        self._repository = repository
+
+    @property
+    def location(self) -> str:
+        """The folder of the run, as a URL."""
+        path = gc_path(self._repository.unique_id, self.run_id, "x").removesuffix("x")
+        return str(self._repository.namespace.folder(path))
+
+    def create_run(self, run: GCRun) -> None:
+        """Write down what the run is about."""
+        self._create(RUN_NAME, encode_run(run))
+
+    def read_run(self) -> GCRun:
+        """Return what the run is about.
+
+        Raises:
+            InvalidRun: There is no such run of this repository.
+        """
+        data = self._read(RUN_NAME)
+        if data is None:
+            raise InvalidRun(f"repository {self._repository.id} has no run {self.run_id!r}")
+        return decode_run(data, self.run_id, file=str(self._address(RUN_NAME)))
+
+    def create_page(self, page: GCPage) -> GCPage:
+        """Write a page down, unless it was written already; return what is there then."""
+        self._create(page_name(page.number), encode_page(page))
+        found = self.find_page(page.number)
+        assert found is not None, "it was just written"
+        return found
+
+    def find_page(self, number: int) -> GCPage | None:
+        """Return a page, if it is written."""
+        data = self._read(page_name(number))
+        if data is None:
+            return None
+        return decode_page(data, self.run_id, file=str(self._address(page_name(number))))
+
+    def pages(self) -> Iterator[GCPage]:
+        """Iterate over all pages.
+
+        Raises:
+            InvalidRun: The last one is not written yet.
+        """
+        following = True
+        number = 0
+        while following:
+            page = self.find_page(number)
+            if page is None:
+                raise InvalidRun(
+                    f"run {self.run_id} has {number} pages of uncommitted objects, and more are to"
+                    " come: prepare them first"
+                )
+            yield page
+            following = page.following is not None
+            number += 1
+
+    def create_manifest(self, manifest: GCManifest) -> None:
+        """Write the manifest, unless it was written already."""
+        self._create(MANIFEST_NAME, encode_gc_manifest(manifest))
+
+    def find_manifest(self) -> GCManifest | None:
+        """Return the manifest, if it is written."""
+        data = self._read(MANIFEST_NAME)
+        if data is None:
+            return None
+        return decode_gc_manifest(data, self.run_id, file=str(self._address(MANIFEST_NAME)))
+
+    def put_table(self, kind: GCFileKind, table: pa.Table) -> GCFile:
+        """Write a table under a name of its own."""
+        name = f"{kind}-{self._runtime.random_bytes(8).hex()}.parquet"
+        data, file = encode_gc_table(kind, table, name)
+        self._block.create(self._address(name), data)
+        return file
+
+    def _create(self, name: str, data: bytes) -> None:
+        with suppress(AlreadyExists):
+            self._block.create(self._address(name), data)
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self._block.read(self._address(name))
+        except ObjectNotFound:
+            return None
+
+    def _address(self, name: str) -> Address:
+        path = gc_path(self._repository.unique_id, self.run_id, name)
+        return self._repository.namespace.address(path)
+
+
+class TableWriter:
+    """Gathers rows of one kind, and writes them in files of bounded size."""
+
+    def __init__(self, files: RunFiles, kind: GCFileKind) -> None:
+        self._files = files
+        self._kind = kind
+        self._columns: list[list[object]] = [[] for _ in GC_SCHEMAS[kind]]
+        self.written: list[GCFile] = []
+        self.rows = 0
+
+    def add(self, *columns: Sequence[object]) -> None:
+        """Add some rows, column by column in the order of the schema."""
+        for column, more in zip(self._columns, columns, strict=True):
+            column.extend(more)
+        self.rows += len(columns[0])
+        if len(self._columns[0]) >= FILE_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        if not self._columns[0]:
+            return
+        schema = GC_SCHEMAS[self._kind]
+        arrays = [
+            pa.array(column, field.type)
+            for column, field in zip(self._columns, schema, strict=True)
+        ]
+        self.written.append(self._files.put_table(self._kind, pa.table(arrays, schema=schema)))
+        self._columns = [[] for _ in schema]

@@ -1,0 +1,237 @@
+"""The server's part of garbage collection: writing down all that is in use.
+
+Everything is read in the direction in which objects move: from uploads that are open, to what is
+staged, to commits. An object that moves on while this goes on is met further along; none is missed.
+(Two things move back, and do no harm: a reset stages what a commit names, and commits are read
+last; a write that is taken back restores an entry which its own named all the while.) So there is
+no looking twice, and nobody is held up.
+
+1. **The run** is drawn up first: its cutoff, before which an object must have been written to be
+   garbage, comes before all reading. Whatever begins later is younger.
+2. **Links and multipart uploads**, all records that are there.
+3. **Staged entries** of every branch: of its staging token and of each sealed token, unmasked. What
+   a newer entry hides may yet be published by a commit that is under way. And what an entry has
+   replaced under its token may be put back (see `lakebed.engine.staging.undo`).
+4. **Commit records**, all of them, whoever names them.
+
+Steps 2 and 3 come in pages, which end after so many objects, branches or seconds. A page says where
+the next one begins, in terms of what was read: the tokens of a branch are those that its record
+named when it was met, even if pages come hours apart. A page is written once; who asks for it again
+gets it as it is. An idle branch costs one scan for one key, many of them at a time.
+"""
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from lakebed.block import BlockStore
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.errors import InvalidRun
+from lakebed.catalog.gc.files import RunFiles, TableWriter
+from lakebed.catalog.gc.walk import DEFAULT_LIMITS, PageLimits, Position, StagedWalk
+from lakebed.catalog.keys import LINKS, MULTIPARTS
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.keys import COMMITS
+from lakebed.engine.model import Repository, RepositoryID, UniqueID
+from lakebed.engine.refs.dump import active_record
+from lakebed.engine.repositories.owner import installation_id
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCPage, GCRun, GCRunID
+from lakebed.kv import Store
+from lakebed.kv.records import Records
+from lakebed.runtime import Runtime
+
+_RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
+_TOKEN: Final = re.compile(r"([0-9a-f]{36})\.([1-9][0-9]{0,8})")
+
+_RECORDS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What was prepared."""
+
+    run_id: GCRunID
+    location: str
+    """The folder with the files of the run."""
+    continuation_token: str | None = None
+    """To ask for the next page; None: this was the last."""
+
+
+class GCPreparation:
+    """Prepares runs of garbage collection."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._block = block
+        self._runtime = runtime
+        self._settings = settings
+
+    def prepare_uncommitted(
+        self,
+        repository_id: RepositoryID,
+        *,
+        unique_id: UniqueID | None = None,
+        token: str | None = None,
+        limits: PageLimits = DEFAULT_LIMITS,
+    ) -> Prepared:
+        """Begin a run, or go on with one: write down a page of open uploads and staged entries.
+
+        Args:
+            repository_id: Of which repository.
+            unique_id: Of which creation of it: no other under that name is looked at.
+            token: The continuation token of the page before; None: begin a run.
+            limits: When to end the page.
+
+        Raises:
+            RepositoryNotFound: There is none, or not this one.
+            InvalidRun: There is no page that this token could continue.
+            BlockError: The storage refused or failed; asking again is fine.
+        """
+        repository = self._repository(repository_id, unique_id)
+        if token is None:
+            run = self._begin(repository, with_uploads=True)
+            return self._page(repository, run.run_id, 0, Position(), limits)
+        match = _TOKEN.fullmatch(token)
+        if match is None:
+            raise InvalidRun(f"{token!r} is no continuation token")
+        run_id, number = GCRunID(match[1]), int(match[2])
+        before = self._files(repository, run_id).find_page(number - 1)
+        if before is None or before.following is None:
+            raise InvalidRun(f"repository {repository_id} has no page to continue with {token!r}")
+        position = Position.decode(before.following)
+        return self._page(repository, run_id, number, position, limits)
+
+    def prepare_commits(
+        self,
+        repository_id: RepositoryID,
+        *,
+        unique_id: UniqueID | None = None,
+        run_id: GCRunID | None = None,
+    ) -> Prepared:
+        """End a run: write down all commit records, and the manifest.
+
+        Args:
+            repository_id: Of which repository.
+            unique_id: Of which creation of it.
+            run_id: The run whose pages are all written. None: a run of commits alone, which tells
+                what is committed, and by which nothing can be judged to be garbage.
+
+        Raises:
+            RepositoryNotFound: There is none, or not this one.
+            InvalidRun: There is no such run, or some of its pages are not written.
+            BlockError: The storage refused or failed; asking again is fine.
+        """
+        repository = self._repository(repository_id, unique_id)
+        if run_id is None:
+            run = self._begin(repository, with_uploads=False)
+            files = self._files(repository, run.run_id)
+        else:
+            files = self._files(repository, run_id)
+            run = files.read_run()
+        if files.find_manifest() is None:
+            pages = files.pages() if run.with_uploads else ()
+            before = [file for page in pages for file in page.files]
+            tables = (*before, *self._write_commits(repository, files))
+            files.create_manifest(GCManifest(run=run, ended_us=self._now_us(), files=tables))
+        return Prepared(run.run_id, files.location)
+
+    def _repository(self, repository_id: RepositoryID, unique_id: UniqueID | None) -> Repository:
+        repository = self._engine.repositories.get(repository_id)
+        if unique_id not in {None, repository.unique_id}:
+            raise RepositoryNotFound(repository_id)
+        return repository
+
+    def _files(self, repository: Repository, run_id: GCRunID) -> RunFiles:
+        if not _RUN_ID.fullmatch(run_id):
+            raise InvalidRun(f"{run_id!r} is not the id of a run")
+        return RunFiles(self._block, self._runtime, repository, run_id)
+
+    def _begin(self, repository: Repository, *, with_uploads: bool) -> GCRun:
+        """Step 1."""
+        now = self._runtime.now()
+        settings = self._settings
+        run = GCRun(
+            run_id=GCRunID(f"{int(now * 1e6):016x}{self._runtime.random_bytes(10).hex()}"),
+            installation_id=installation_id(self._store, self._runtime),
+            repository=repository.id,
+            unique_id=repository.unique_id,
+            adopted_unique_ids=tuple(
+                active_record(self._store, repository).message.adopted_unique_ids
+            ),
+            storage_namespace=str(repository.namespace),
+            began_us=int(now * 1e6),
+            cutoff_us=int((now - settings.min_age_seconds - settings.skew_seconds) * 1e6),
+            gap_us=int(settings.gap_seconds * 1e6),
+            partition_open_us=int(settings.partition_open_seconds * 1e6),
+            with_uploads=with_uploads,
+        )
+        self._files(repository, run.run_id).create_run(run)
+        return run
+
+    def _page(
+        self,
+        repository: Repository,
+        run_id: GCRunID,
+        number: int,
+        position: Position,
+        limits: PageLimits,
+    ) -> Prepared:
+        files = self._files(repository, run_id)
+        page = files.find_page(number)
+        if page is None:
+            uploads = self._write_uploads(repository, files) if number == 0 else []
+            walk = StagedWalk(self._engine.branches, self._store, self._runtime, repository, files)
+            following = walk.run(position, limits)
+            page = files.create_page(
+                GCPage(
+                    run_id=run_id,
+                    number=number,
+                    files=(*uploads, *walk.written),
+                    following=None if following is None else following.encode(),
+                )
+            )
+        token = None if page.following is None else f"{run_id}.{number + 1}"
+        return Prepared(run_id, files.location, token)
+
+    def _write_uploads(self, repository: Repository, files: RunFiles) -> list[GCFile]:
+        """Step 2."""
+        writer = TableWriter(files, GCFileKind.UPLOADS)
+        address = repository.namespace.address
+        multiparts = Records(self._store, MULTIPARTS, repository.partition).scan()
+        while page := [record.message for record in islice(multiparts, _RECORDS)]:
+            texts = [str(address(each.address)) for each in page]
+            is_open = [not each.staged for each in page]
+            writer.add(texts, ["multipart"] * len(page), is_open)
+        links = Records(self._store, LINKS, repository.partition).scan()
+        while found := [record.message for record in islice(links, _RECORDS)]:
+            texts = [str(address(each.address)) for each in found]
+            is_open = [each.state != pb.LINK_STATE_STAGED for each in found]
+            writer.add(texts, ["link"] * len(found), is_open)
+        writer.flush()
+        return writer.written
+
+    def _write_commits(self, repository: Repository, files: RunFiles) -> list[GCFile]:
+        """Step 4."""
+        writer = TableWriter(files, GCFileKind.COMMITS)
+        commits = Records(self._store, COMMITS, repository.partition).scan()
+        while page := list(islice(commits, _RECORDS)):
+            writer.add(
+                [record.name.decode() for record in page],
+                [record.message.metarange_id for record in page],
+            )
+        writer.flush()
+        return writer.written
+
+    def _now_us(self) -> int:
+        return int(self._runtime.now() * 1e6)

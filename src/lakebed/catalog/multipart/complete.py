@@ -1,0 +1,303 @@
+"""Completing a multipart upload: one object of its parts, once, whatever is lost on the way.
+
+    1. read the record: this branch, this path
+    2. check the parts named: uploaded with these bytes, in order, large enough; and the checksum
+       of the object, which follows from theirs
+    3. the record, with the entry, only over the very record read in 1
+    4. have the storage join the parts
+    5. stage the entry
+    6. the record, `staged`; then the answer
+
+*What holds.* Step 3 decides, once, which parts the object is made of: whoever joins them has read
+the decision, and the storage joins only parts with the ETags that it names. The object is protected
+from garbage collection by the record, which is there before the first byte, until it is staged;
+however old the upload is by then.
+
+*A request that dies, or whose reply is lost,* after
+
+- 1, 2: has changed nothing.
+- 3: has decided. A repeat with the same parts goes on with 4; with others, it is refused.
+- 4: the storage knows the upload no more; a repeat finds the object at its address and goes on.
+- 5: the entry is visible, and nobody was told so. A repeat stages the same entry once more. (If the
+  path was written to in between, the repeat comes later and wins, as any late write does.)
+- 6: a repeat answers the same and stages nothing, whatever became of the path since.
+
+Should the storage refuse the parts in step 4 (one was sent again at that very moment), nothing was
+joined, and the decision is taken back. Another request may have read it before; so an entry is
+acknowledged only if the decision still stands after the entry was staged, and 6 is certain. That is
+also what makes sure that the record was there as long as nothing else protected the object: an
+upload that is too old is dropped, also if someone is completing it just then. A record stays for a
+while after its object was staged, for the sake of repeats.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from lakebed.block import (
+    Address,
+    BlockStore,
+    InvalidPart,
+    ObjectNotFound,
+    Part,
+    UploadId,
+    UploadNotFound,
+)
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.checksums import SCHEMES, Checksum, ChecksumType, Scheme, of_parts
+from lakebed.catalog.entry_metadata import checksum_of, for_checksum, for_parts
+from lakebed.catalog.errors import (
+    BadDigest,
+    ChecksumUnknown,
+    InvalidParts,
+    MultipartNotFound,
+    PartMissing,
+    PartsOutOfOrder,
+    PartTooSmall,
+)
+from lakebed.catalog.model import ObjectStats, new_entry, stats_of
+from lakebed.catalog.multipart.records import (
+    MultipartID,
+    MultipartRecords,
+    NamedPart,
+    StoredPart,
+    Target,
+    UploadRecord,
+    entry_of,
+    etag_of,
+    id_of,
+    scheme_of,
+)
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import EntryNotFound, TooManyTries
+from lakebed.engine.model import Repository
+from lakebed.engine.staging.writer import Condition, check_condition
+from lakebed.kv import Store
+from lakebed.runtime import Runtime
+
+PART_BYTES_MIN: Final = 5 << 20
+"""The least size of every part but the last, as with S3."""
+
+_TRIES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a request asks for."""
+
+    target: Target
+    named: Sequence[NamedPart]
+    checksum: str
+    size: int | None
+    whole: Checksum | None
+    whole_type: ChecksumType | None
+    condition: Condition | None
+
+
+class Completions:
+    """Makes objects of multipart uploads."""
+
+    def __init__(self, engine: Engine, store: Store, block: BlockStore, runtime: Runtime) -> None:
+        self._engine = engine
+        self._store = store
+        self._block = block
+        self._runtime = runtime
+
+    def complete(
+        self,
+        target: Target,
+        named: Sequence[NamedPart],
+        *,
+        size: int | None = None,
+        whole: Checksum | None = None,
+        whole_type: ChecksumType | None = None,
+        condition: Condition | None = None,
+    ) -> ObjectStats:
+        """Make an object of the parts named, and stage it; repeating it answers the same.
+
+        Args:
+            target: The upload.
+            named: Its parts, in order.
+            size: How large the object must be, if the caller knows.
+            whole: The checksum that the object must have, if the caller knows.
+            whole_type: What the checksum of the object must be made of, if the caller says.
+            condition: Whether to write, given what is there.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound: There is no such upload.
+            InvalidParts: It cannot be made of these parts.
+            BadDigest: It would have another checksum.
+            ReadOnly, BranchNotFound, Protected: The branch cannot be written to.
+            PreconditionFailed: The condition does not hold.
+            Stale: Meanwhile the upload was dropped, for its age, or its parts were replaced.
+            TooManyTries, OutcomeUnknown: The object may be visible; repeating it tells.
+            BlockError: The storage refused or failed; repeating it may help.
+        """
+        _check_order(named)
+        checksum = etag_of(named)
+        repository = self._engine.repositories.get(target.repository_id)
+        records = MultipartRecords(self._store, repository)
+        asked = _Asked(target, named, checksum, size, whole, whole_type, condition)
+        record = self._decided(repository, records, asked)
+        entry = entry_of(record.message)
+        if entry is None or entry.checksum != checksum:
+            raise MultipartNotFound(target.upload_id)  # it is over, with other parts
+        _compare(asked, checksum_of(entry.metadata))
+        if not record.message.staged:
+            self._join(repository, records, record, named)
+            self._engine.put(
+                repository.id,
+                target.branch,
+                entry,
+                condition=condition,
+                # The record protects the object until the entry does, and not one moment less.
+                is_fresh=partial(records.stands, record),
+                unique_id=repository.unique_id,
+            )
+            if not records.note_staged(record):
+                raise PartMissing(
+                    "a part was uploaded again meanwhile, and the object may be there"
+                )
+        return stats_of(repository.namespace, entry)
+
+    # Steps 1 to 3
+
+    def _decided(
+        self, repository: Repository, records: MultipartRecords, asked: _Asked
+    ) -> UploadRecord:
+        """Return the record of an upload that is decided, by this request or by another."""
+        upload_id = asked.target.upload_id
+        for _ in range(_TRIES):
+            record = records.find(asked.target)
+            upload = record.message
+            if upload.HasField("entry"):
+                return record
+            self._check_condition(repository, asked.target, asked.condition)
+            parts = _checked(records, upload_id, asked.named)
+            sizes = [part.size for part in parts]
+            if asked.size not in {None, sum(sizes)}:
+                raise InvalidParts(f"the parts have {sum(sizes)} bytes, not {asked.size}")
+            whole = _whole(upload, parts, asked)
+            entry = new_entry(
+                upload.path,
+                upload.address,
+                size=sum(sizes),
+                checksum=asked.checksum,
+                modified=self._runtime.now(),
+                content_type=upload.content_type,
+                metadata={**upload.metadata, **for_parts(sizes), **for_checksum(whole)},
+            )
+            decided = records.decide(record, entry)
+            if decided is not None:
+                return decided
+        raise TooManyTries(f"completing the upload {upload_id}", _TRIES)
+
+    def _check_condition(
+        self, repository: Repository, target: Target, condition: Condition | None
+    ) -> None:
+        """Refuse what would be refused in the end, while the upload is still open."""
+        if condition is None:
+            return
+        try:
+            found = self._engine.get_entry(repository, target.branch, target.path)
+        except EntryNotFound:
+            found = None
+        check_condition(condition, target.path, found)
+
+    # Step 4
+
+    def _join(
+        self,
+        repository: Repository,
+        records: MultipartRecords,
+        decided: UploadRecord,
+        named: Sequence[NamedPart],
+    ) -> None:
+        upload = decided.message
+        address = repository.namespace.address(upload.address)
+        try:
+            parts = _checked(records, id_of(decided), named)
+            wanted = [Part(part.number, part.storage_etag) for part in parts]
+            self._block.complete_upload(address, UploadId(upload.storage_upload_id), wanted)
+        except (InvalidParts, InvalidPart, UploadNotFound) as error:
+            # Another request has joined the parts already; or one was sent again meanwhile. If a
+            # decision was ever taken back, the object may be made of other parts than these.
+            if not upload.reopened and self._is_there(address, upload.entry.entry.size):
+                return
+            if isinstance(error, UploadNotFound):
+                raise MultipartNotFound(id_of(decided)) from error
+            records.take_back(decided)
+            raise PartMissing(f"a part was uploaded again meanwhile: {error}") from error
+
+    def _is_there(self, address: Address, size: int) -> bool:
+        """Whether the object is there: nothing else is ever written to its address."""
+        try:
+            return self._block.head(address).size == size
+        except ObjectNotFound:
+            return False
+
+
+def _check_order(named: Sequence[NamedPart]) -> None:
+    if not named:
+        raise InvalidParts("an upload is completed with at least one part")
+    for before, after in pairwise(named):
+        if before.number >= after.number:
+            raise PartsOutOfOrder(f"part {after.number} is named after part {before.number}")
+
+
+def _checked(
+    records: MultipartRecords, upload_id: MultipartID, named: Sequence[NamedPart]
+) -> list[StoredPart]:
+    """Return the parts named, as they are stored."""
+    stored = {part.number: part for part in records.parts(upload_id)}
+    parts = []
+    for each in named:
+        part = stored.get(each.number)
+        if part is None or not part.is_named_by(each):
+            also = f" and {each.checksum}" if each.checksum else ""
+            raise PartMissing(f"part {each.number} was not uploaded with ETag {each.md5}{also}")
+        parts.append(part)
+    for part in parts[:-1]:
+        if part.size < PART_BYTES_MIN:
+            raise PartTooSmall(
+                f"part {part.number} has {part.size} bytes: all but the last must have"
+                f" {PART_BYTES_MIN}"
+            )
+    return parts
+
+
+def _whole(
+    upload: pb.MultipartUpload, parts: Sequence[StoredPart], asked: _Asked
+) -> Checksum | None:
+    """Return the checksum of the object that parts make, if it has one: the one asked for."""
+    scheme = scheme_of(upload)
+    if scheme is not None and asked.whole_type not in {None, scheme.type}:
+        raise BadDigest(str(asked.whole_type), scheme.type, what="type of the checksum")
+    if scheme is None and asked.whole is not None:
+        scheme = Scheme(asked.whole.algorithm, asked.whole_type or asked.whole.type)
+    whole = None if scheme is None else _combined(scheme, parts)
+    _compare(asked, whole)
+    return whole
+
+
+def _combined(scheme: Scheme, parts: Sequence[StoredPart]) -> Checksum | None:
+    """Return the checksum of an object; None: not all of its parts have such a checksum."""
+    known = [
+        (part.checksum, part.size)
+        for part in parts
+        if part.checksum is not None and part.checksum.algorithm == scheme.algorithm
+    ]
+    if scheme not in SCHEMES or len(known) < len(parts):
+        return None
+    return of_parts(scheme, known)
+
+
+def _compare(asked: _Asked, whole: Checksum | None) -> None:
+    """Refuse to make an object that has another checksum than the one asked for, or none."""
+    if asked.whole is None or asked.whole == whole:
+        return
+    if whole is None or whole.algorithm != asked.whole.algorithm:
+        raise ChecksumUnknown(asked.whole.algorithm)
+    raise BadDigest(asked.whole.value, whole.value, what=whole.algorithm)

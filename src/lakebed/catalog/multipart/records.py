@@ -1,0 +1,251 @@
+"""The records of multipart uploads and of their parts.
+
+A part has a record of its own, since a client knows a part by the MD5 of its bytes and not every
+storage does.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, NewType
+
+from lakebed.block import ETag
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.checksums import SCHEMES, Checksum, Scheme
+from lakebed.catalog.errors import MultipartNotFound, PartMissing
+from lakebed.catalog.keys import MULTIPART_PARTS, MULTIPARTS
+from lakebed.engine.errors import TooManyTries
+from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.staging.codec import decode, encode
+from lakebed.formats import Entry
+from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
+from lakebed.kv.records import Record, Records
+
+_TRIES: Final = 10
+
+MultipartID = NewType("MultipartID", str)
+"""What a client knows an upload by."""
+
+UploadRecord = Record[pb.MultipartUpload]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An upload and what it is for: a client names all of it with every request."""
+
+    repository_id: RepositoryID
+    branch: BranchID
+    path: bytes
+    upload_id: MultipartID
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPart:
+    """A part as its uploader names it."""
+
+    number: int
+    md5: str
+    """In hexadecimal."""
+    checksum: Checksum | None = None
+    """What the uploader takes its checksum to be; None: it does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """A part that was uploaded."""
+
+    number: int
+    md5: str
+    size: int
+    modified: datetime
+    storage_etag: ETag
+    """What the storage knows it by."""
+    checksum: Checksum | None
+    """None: none is known."""
+
+    def is_named_by(self, named: NamedPart) -> bool:
+        """Whether it is what an uploader means; a checksum that is not known is not compared."""
+        if self.md5 != named.md5:
+            return False
+        return None in {self.checksum, named.checksum} or self.checksum == named.checksum
+
+
+class MultipartRecords:
+    """The records of the uploads of one repository."""
+
+    def __init__(self, store: Store, repository: Repository) -> None:
+        self._uploads = Records(store, MULTIPARTS, repository.partition)
+        self._parts = Records(store, MULTIPART_PARTS, repository.partition)
+
+    def scan(self) -> Iterator[UploadRecord]:
+        """Iterate over all uploads, completed ones too, by their ids."""
+        return self._uploads.scan()
+
+    def add(self, upload_id: MultipartID, upload: pb.MultipartUpload) -> None:
+        """Write the record of a new upload."""
+        self._uploads.set_if(upload_id.encode(), upload, ABSENT)
+
+    def find(self, target: Target) -> UploadRecord:
+        """Return an upload, open or completed lately.
+
+        Raises:
+            MultipartNotFound: There is none, or it is for something else.
+        """
+        record = self._uploads.find(target.upload_id.encode())
+        if record is None or (record.message.branch, record.message.path) != (
+            target.branch,
+            target.path,
+        ):
+            raise MultipartNotFound(target.upload_id)
+        return record
+
+    def find_open(self, target: Target) -> UploadRecord:
+        """Return an upload that nobody has decided to complete.
+
+        Raises:
+            MultipartNotFound: There is none, or it is for something else.
+        """
+        record = self.find(target)
+        if record.message.HasField("entry"):
+            raise MultipartNotFound(target.upload_id)
+        return record
+
+    def decide(self, record: UploadRecord, entry: Entry) -> UploadRecord | None:
+        """Note what an upload is completed to, if it is still as it was read.
+
+        None: it is not, or nobody knows whether it was noted.
+        """
+        decided = _copy(record)
+        decided.entry.ParseFromString(encode(entry))
+        try:
+            version = self._uploads.set_if(record.name, decided, record.predicate)
+        except (PredicateFailed, OutcomeUnknown):
+            return None
+        return Record(record.name, decided, version)
+
+    def take_back(self, decided: UploadRecord) -> None:
+        """Open an upload again that could not be completed as decided."""
+        open_again = _copy(decided)
+        open_again.ClearField("entry")
+        open_again.reopened = True
+        with suppress(PredicateFailed):
+            self._uploads.set_if(decided.name, open_again, decided.predicate)
+
+    def stands(self, decided: UploadRecord) -> bool:
+        """Whether an upload is still there and decided as it was, noted as staged or not."""
+        record = self._uploads.find(decided.name)
+        return record is not None and record.message.entry == decided.message.entry
+
+    def note_staged(self, decided: UploadRecord) -> bool:
+        """Note that the entry of an upload is staged; its parts are of no use then.
+
+        False: it could not be noted, since the decision is another by now.
+
+        Raises:
+            TooManyTries, OutcomeUnknown: Nobody knows whether it was noted.
+        """
+        for _ in range(_TRIES):
+            record = self._uploads.find(decided.name)
+            if record is None or record.message.entry != decided.message.entry:
+                return record is None  # it was all over, so long ago that nobody asks any more
+            if record.message.staged:
+                return True
+            staged = _copy(record)
+            staged.staged = True
+            with suppress(PredicateFailed, OutcomeUnknown):
+                self._uploads.set_if(record.name, staged, record.predicate)
+                self.drop_parts(id_of(decided))
+                return True
+        raise TooManyTries(f"noting that the upload {id_of(decided)} is completed", _TRIES)
+
+    def drop(self, record: UploadRecord) -> None:
+        """Remove an upload and its parts, if it is still as it was read.
+
+        Raises:
+            MultipartNotFound: It is not.
+        """
+        upload_id = id_of(record)
+        try:
+            self._uploads.delete_if(record.name, record.predicate)
+        except PredicateFailed as error:
+            raise MultipartNotFound(upload_id) from error
+        self.drop_parts(upload_id)
+
+    # Parts
+
+    def set_part(self, upload_id: MultipartID, number: int, part: pb.MultipartPart) -> StoredPart:
+        """Write the record of a part, whatever was there."""
+        self._parts.set(_prefix(upload_id) + f"{number:05d}".encode(), part)
+        return _stored(number, part)
+
+    def parts(self, upload_id: MultipartID) -> Iterator[StoredPart]:
+        """Iterate over the parts of an upload by ascending number."""
+        prefix = _prefix(upload_id)
+        for record in self._parts.scan(prefix=prefix):
+            yield _stored(int(record.name.removeprefix(prefix)), record.message)
+
+    def drop_parts(self, upload_id: MultipartID) -> None:
+        """Remove the records of all parts of an upload."""
+        for record in self._parts.scan(prefix=_prefix(upload_id)):
+            self._parts.delete(record.name)
+
+
+def id_of(record: UploadRecord) -> MultipartID:
+    """Return what a client knows an upload by."""
+    return MultipartID(record.name.decode())
+
+
+def entry_of(upload: pb.MultipartUpload) -> Entry | None:
+    """Return what an upload is completed to; None, if it is open."""
+    if not upload.HasField("entry"):
+        return None
+    return decode(upload.path, upload.entry.SerializeToString())
+
+
+def scheme_of(upload: pb.MultipartUpload) -> Scheme | None:
+    """Return how the checksum of an upload's object is to be made; None: it has none."""
+    wanted = (upload.checksum_algorithm, upload.checksum_type)
+    return next((each for each in SCHEMES if each == wanted), None)
+
+
+def etag_of(named: Sequence[NamedPart]) -> str:
+    """Return the ETag of an object that was uploaded in parts, as S3 makes it.
+
+    Raises:
+        PartMissing: No part can have such an ETag.
+    """
+    digest = hashlib.md5(usedforsecurity=False)
+    for part in named:
+        try:
+            digest.update(bytes.fromhex(part.md5))
+        except ValueError as error:
+            raise PartMissing(f"part {part.number} cannot have the ETag {part.md5!r}") from error
+    return f"{digest.hexdigest()}-{len(named)}"
+
+
+def moment(microseconds: int) -> datetime:
+    """Return a time of a record."""
+    return datetime.fromtimestamp(microseconds / 1e6, UTC)
+
+
+def _copy(record: UploadRecord) -> pb.MultipartUpload:
+    copy = pb.MultipartUpload()
+    copy.CopyFrom(record.message)
+    return copy
+
+
+def _prefix(upload_id: MultipartID) -> bytes:
+    return f"{upload_id}/".encode()
+
+
+def _stored(number: int, part: pb.MultipartPart) -> StoredPart:
+    return StoredPart(
+        number,
+        part.md5,
+        part.size,
+        moment(part.modified_us),
+        ETag(part.storage_etag),
+        Checksum.parse(part.checksum),
+    )

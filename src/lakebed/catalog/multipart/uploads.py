@@ -1,0 +1,237 @@
+"""Multipart uploads: parts in any order and over days, of which `completions` makes an object.
+
+The record `multiparts/<upload id>` is the upload: what it is for, where its bytes go, and what the
+storage calls it. It protects its bytes from garbage collection, and outlives every server process.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from lakebed.block import PART_NUMBER_MAX, BlockError, BlockStore, UploadId, UploadNotFound
+from lakebed.block.streams import Meter
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, fed
+from lakebed.catalog.errors import InvalidParts, MultipartNotFound
+from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, check_path
+from lakebed.catalog.multipart.records import (
+    MultipartID,
+    MultipartRecords,
+    StoredPart,
+    Target,
+    UploadRecord,
+    moment,
+    scheme_of,
+)
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.kv import Store
+from lakebed.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class OpenUpload:
+    """An upload that was neither completed nor aborted."""
+
+    id: MultipartID
+    branch: BranchID
+    path: bytes
+    created: datetime
+    scheme: Scheme | None
+    """How the checksum of its object is to be made; None: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadedParts:
+    """What an upload has so far."""
+
+    scheme: Scheme | None
+    """As of `OpenUpload`."""
+    parts: list[StoredPart]
+    """By ascending number."""
+
+
+class Multiparts:
+    """The multipart uploads of all repositories."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings,
+        addresses: Addresses,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._block = block
+        self._runtime = runtime
+        self._settings = settings
+        self._addresses = addresses
+
+    def create(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        path: bytes,
+        *,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] | None = None,
+        scheme: Scheme | None = None,
+    ) -> MultipartID:
+        """Begin an upload; `scheme`: how the checksum of its object is to be made, if it has one.
+
+        Raises:
+            InvalidPath: No object can have this path.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            OutcomeUnknown, BlockError: Nothing was begun that anyone knows of.
+        """
+        check_path(path)
+        repository = self._engine.check_writable(repository_id, branch)
+        issued = self._addresses.issue(repository, branch)
+        address = repository.namespace.address(str(issued))
+        upload = pb.MultipartUpload(
+            branch=branch,
+            path=path,
+            address=str(issued),
+            created_us=int(self._runtime.now() * 1e6),
+            storage_upload_id=self._block.create_upload(address),
+            content_type=content_type,
+            metadata=metadata or {},
+            checksum_algorithm=scheme.algorithm if scheme else "",
+            checksum_type=scheme.type if scheme else "",
+        )
+        upload_id = MultipartID(issued.uid)
+        self._records(repository).add(upload_id, upload)
+        return upload_id
+
+    def put_part(
+        self,
+        target: Target,
+        number: int,
+        chunks: Iterable[bytes],
+        *,
+        size: int,
+        proof: Proof | None = None,
+    ) -> StoredPart:
+        """Take one part in, `size` bytes long; one of the same number is replaced.
+
+        If the iterable raises, its exception goes through and the part, if there was one, is as
+        before. Its checksum is kept: the one of its proof or, where the upload wants another, that
+        of the bytes as they came.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound: There is no such upload.
+            InvalidParts: There is no part of this number.
+            OutcomeUnknown: The part may be there.
+            BlockError: The storage refused or failed.
+        """
+        if not 1 <= number <= PART_NUMBER_MAX:
+            raise InvalidParts(f"parts are numbered from 1 to {PART_NUMBER_MAX}, not {number}")
+        repository = self._engine.repositories.get(target.repository_id)
+        records = self._records(repository)
+        upload, meter = records.find_open(target).message, Meter()
+        digest = _digest_besides(upload, proof)
+        try:
+            part = self._block.put_part(
+                repository.namespace.address(upload.address),
+                UploadId(upload.storage_upload_id),
+                number,
+                meter.through(chunks if digest is None else fed(chunks, [digest])),
+                size=size,
+            )
+        except UploadNotFound as error:
+            raise MultipartNotFound(target.upload_id) from error
+        stored = pb.MultipartPart(
+            md5=meter.md5,
+            storage_etag=part.etag,
+            size=size,
+            modified_us=int(self._runtime.now() * 1e6),
+            checksum=_checksum_text(upload, digest, proof),
+        )
+        return records.set_part(target.upload_id, number, stored)
+
+    def list_parts(self, target: Target) -> UploadedParts:
+        """Return the parts that an upload has so far.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound: There is no such upload.
+        """
+        records = self._records(self._engine.repositories.get(target.repository_id))
+        upload = records.find_open(target).message
+        return UploadedParts(scheme_of(upload), list(records.parts(target.upload_id)))
+
+    def list_open(self, repository_id: RepositoryID) -> Iterator[OpenUpload]:
+        """Iterate over the uploads of a repository that are not over, by their ids.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        for record in self._records(repository).scan():
+            if not record.message.HasField("entry"):
+                yield OpenUpload(
+                    MultipartID(record.name.decode()),
+                    BranchID(record.message.branch),
+                    record.message.path,
+                    moment(record.message.created_us),
+                    scheme_of(record.message),
+                )
+
+    def abort(self, target: Target) -> None:
+        """Drop an upload and its parts.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound: There is no such upload, or it was completed.
+            OutcomeUnknown, BlockError: It may be there still.
+        """
+        repository = self._engine.repositories.get(target.repository_id)
+        self._drop(repository, self._records(repository).find_open(target))
+
+    def clean(self, repository: Repository) -> int:
+        """Remove the uploads of which nobody will hear any more; return how many."""
+        removed = 0
+        for record in self._records(repository).scan():
+            if self._is_overdue(record.message):
+                # What the storage refuses just now, the next pass tries again.
+                with suppress(MultipartNotFound, BlockError):
+                    self._drop(repository, record)
+                    removed += 1
+        return removed
+
+    def _is_overdue(self, upload: pb.MultipartUpload) -> bool:
+        """Whether it was not completed in time, or so long ago that nobody asks again."""
+        if upload.staged:
+            begin_us, life = upload.entry.entry.modified_us, self._settings.link_life_seconds
+        else:
+            begin_us, life = upload.created_us, self._settings.multipart_life_seconds
+        return begin_us / 1e6 + life + self._settings.skew_seconds < self._runtime.now()
+
+    def _drop(self, repository: Repository, record: UploadRecord) -> None:
+        """Remove an upload; its record last, so that whoever dies on the way can be followed."""
+        address = repository.namespace.address(record.message.address)
+        self._block.abort_upload(address, UploadId(record.message.storage_upload_id))
+        self._records(repository).drop(record)
+
+    def _records(self, repository: Repository) -> MultipartRecords:
+        return MultipartRecords(self._store, repository)
+
+
+def _digest_besides(upload: pb.MultipartUpload, proof: Proof | None) -> Digest | None:
+    """Return the digest to feed with a part, if its upload wants one that does not come with it."""
+    scheme = scheme_of(upload)
+    if scheme is None or (proof is not None and proof.algorithm == scheme.algorithm):
+        return None
+    return ALGORITHMS[scheme.algorithm]()
+
+
+def _checksum_text(upload: pb.MultipartUpload, digest: Digest | None, proof: Proof | None) -> str:
+    """Return the checksum to keep with a part, as its record has it."""
+    if digest is not None:
+        return str(Checksum.of(upload.checksum_algorithm, digest.digest()))
+    checksum = proof.proved() if proof is not None else None
+    return "" if checksum is None else str(checksum)

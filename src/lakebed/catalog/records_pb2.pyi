@@ -1,0 +1,116 @@
+from lakebed.engine import records_pb2 as _records_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class LinkState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LINK_STATE_UNSPECIFIED: _ClassVar[LinkState]
+    LINK_STATE_OPEN: _ClassVar[LinkState]
+    LINK_STATE_CONSUMED: _ClassVar[LinkState]
+    LINK_STATE_STAGED: _ClassVar[LinkState]
+
+class TaskState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TASK_STATE_UNSPECIFIED: _ClassVar[TaskState]
+    TASK_STATE_RUNNING: _ClassVar[TaskState]
+    TASK_STATE_DONE: _ClassVar[TaskState]
+    TASK_STATE_FAILED: _ClassVar[TaskState]
+LINK_STATE_UNSPECIFIED: LinkState
+LINK_STATE_OPEN: LinkState
+LINK_STATE_CONSUMED: LinkState
+LINK_STATE_STAGED: LinkState
+TASK_STATE_UNSPECIFIED: TaskState
+TASK_STATE_RUNNING: TaskState
+TASK_STATE_DONE: TaskState
+TASK_STATE_FAILED: TaskState
+
+class Link(_message.Message):
+    __slots__ = ("branch", "path", "address", "expires_us", "state", "entry", "etag")
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    ETAG_FIELD_NUMBER: _ClassVar[int]
+    branch: str
+    path: bytes
+    address: str
+    expires_us: int
+    state: LinkState
+    entry: _records_pb2.StagedEntry
+    etag: str
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., expires_us: _Optional[int] = ..., state: _Optional[_Union[LinkState, str]] = ..., entry: _Optional[_Union[_records_pb2.StagedEntry, _Mapping]] = ..., etag: _Optional[str] = ...) -> None: ...
+
+class MultipartUpload(_message.Message):
+    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged", "reopened", "checksum_algorithm", "checksum_type")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_UPLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    STAGED_FIELD_NUMBER: _ClassVar[int]
+    REOPENED_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_TYPE_FIELD_NUMBER: _ClassVar[int]
+    branch: str
+    path: bytes
+    address: str
+    created_us: int
+    storage_upload_id: str
+    content_type: str
+    metadata: _containers.ScalarMap[str, str]
+    entry: _records_pb2.StagedEntry
+    staged: bool
+    reopened: bool
+    checksum_algorithm: str
+    checksum_type: str
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[_records_pb2.StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ..., reopened: _Optional[bool] = ..., checksum_algorithm: _Optional[str] = ..., checksum_type: _Optional[str] = ...) -> None: ...
+
+class MultipartPart(_message.Message):
+    __slots__ = ("md5", "storage_etag", "size", "modified_us", "checksum")
+    MD5_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_ETAG_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_US_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    md5: str
+    storage_etag: str
+    size: int
+    modified_us: int
+    checksum: str
+    def __init__(self, md5: _Optional[str] = ..., storage_etag: _Optional[str] = ..., size: _Optional[int] = ..., modified_us: _Optional[int] = ..., checksum: _Optional[str] = ...) -> None: ...
+
+class Task(_message.Message):
+    __slots__ = ("kind", "state", "started_us", "updated_us", "result", "error_kind", "error")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STARTED_US_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_US_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_KIND_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    state: TaskState
+    started_us: int
+    updated_us: int
+    result: str
+    error_kind: str
+    error: str
+    def __init__(self, kind: _Optional[str] = ..., state: _Optional[_Union[TaskState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., result: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...

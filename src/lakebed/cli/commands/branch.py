@@ -1,0 +1,140 @@
+"""`lakebed branch`: branches."""
+
+from typing import Annotated
+
+import typer
+
+from lakebed.cli.groups import new_group
+from lakebed.cli.options import YesOption
+from lakebed.cli.session import Session, client_command
+from lakebed.cli.uris import BranchArgument, RefUri, RepositoryArgument, parse_ref, same_repository
+from lakebed.client.errors import Misuse
+from lakebed.client.paging import list_items
+
+app = new_group()
+
+
+@client_command(app, "create")
+def create(
+    session: Session,
+    branch: BranchArgument,
+    *,
+    source: Annotated[
+        RefUri,
+        typer.Option(
+            "--source", "-s", parser=parse_ref, metavar="REF", help="The ref that it begins at."
+        ),
+    ],
+) -> None:
+    """Create a branch.
+
+    lakebed branch create lakefs://my-repo/dev --source lakefs://my-repo/main
+    """
+    repository = same_repository(branch, source)
+    # The answer is the bare id of a commit, not JSON.
+    answer = session.client.exchange(
+        "POST",
+        "repositories",
+        repository,
+        "branches",
+        body={"name": branch.ref, "source": source.ref},
+    )
+    commit_id = answer.text.strip().strip('"')
+    session.output.done(
+        f"Created {branch} at {commit_id}", {"id": branch.ref, "commit_id": commit_id}
+    )
+
+
+@client_command(app, "list")
+def list_branches(session: Session, repository: RepositoryArgument) -> None:
+    """List the branches of a repository."""
+    session.output.table(
+        list_items(session.client, "repositories", repository.repository, "branches"),
+        [("Branch", lambda item: item["id"]), ("Commit", lambda item: item["commit_id"])],
+    )
+
+
+@client_command(app, "show")
+def show(session: Session, branch: BranchArgument) -> None:
+    """Show the commit that a branch points to."""
+    session.output.record(
+        session.client.get("repositories", branch.repository, "branches", branch.ref)
+    )
+
+
+@client_command(app, "reset")
+def reset(
+    session: Session,
+    branch: BranchArgument,
+    *,
+    prefix: Annotated[str | None, typer.Option(help="Only changes below this prefix.")] = None,
+    object_path: Annotated[
+        str | None, typer.Option("--object", help="Only the change of this object.")
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Throw away the uncommitted changes of a branch."""
+    if prefix is not None and object_path is not None:
+        raise Misuse("--prefix and --object exclude each other")
+    if object_path is not None:
+        what, body = f"of {object_path}", {"type": "object", "path": object_path}
+    elif prefix is not None:
+        what, body = f"below {prefix}", {"type": "common_prefix", "path": prefix}
+    else:
+        what, body = "of all objects", {"type": "reset"}
+    session.confirm(f"Throw away the uncommitted changes {what} on {branch}?", yes=yes)
+    session.client.call("PUT", "repositories", branch.repository, "branches", branch.ref, body=body)
+    session.output.done(f"Reset the uncommitted changes {what} on {branch}")
+
+
+@client_command(app, "revert")
+def revert(
+    session: Session,
+    branch: BranchArgument,
+    refs: Annotated[
+        list[str], typer.Argument(metavar="REF", help="Commits to take back, in turn.")
+    ],
+    *,
+    parent: Annotated[
+        int | None,
+        typer.Option("--parent-number", "-m", min=1, help="Of a merge: the parent to go back to."),
+    ] = None,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Commit even if nothing changes.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Commit the opposite of commits.
+
+    lakebed branch revert lakefs://my-repo/main main~1
+    """
+    names = [_name_in(branch, ref) for ref in refs]
+    session.confirm(f"Revert {', '.join(names)} on {branch}?", yes=yes)
+    for name in names:
+        session.client.call(
+            "POST",
+            "repositories",
+            branch.repository,
+            "branches",
+            branch.ref,
+            "revert",
+            body={"ref": name, "parent_number": parent or 0, "allow_empty": allow_empty},
+        )
+    session.output.done(f"Reverted {', '.join(names)} on {branch}", {"reverted": names})
+
+
+def _name_in(branch: RefUri, ref: str) -> str:
+    """A ref given by its bare name or as a URI in the branch's repository."""
+    if "://" not in ref:
+        return ref
+    uri = parse_ref(ref)
+    same_repository(branch, uri)
+    return uri.ref
+
+
+@client_command(app, "delete")
+def delete(session: Session, branch: BranchArgument, *, yes: YesOption = False) -> None:
+    """Delete a branch, with its uncommitted changes."""
+    session.confirm(f"Delete {branch} with its uncommitted changes?", yes=yes)
+    session.client.call("DELETE", "repositories", branch.repository, "branches", branch.ref)
+    session.output.done(f"Deleted {branch}")

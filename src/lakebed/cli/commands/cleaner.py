@@ -1,0 +1,114 @@
+"""``lakebed cleaner``: the work of a server's background process, by hand."""
+
+import json
+import time
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from lakebed.cli.local import ConfigOption, environment, explained, given
+
+if TYPE_CHECKING:
+    from lakebed.engine.cleaner.cleaner import Cleaner, CleanerCounts
+
+_PASSES_AFTER_GRACE: Final = 4
+_PAUSE_SECONDS_MAX: Final = 60.0
+
+app = typer.Typer(no_args_is_help=True, help="Remove what nothing names any more.")
+
+
+@app.callback()
+def cleaner() -> None:
+    """Remove what nothing names any more."""
+
+
+@app.command()
+def run(
+    *,
+    config: ConfigOption = None,
+    database: Annotated[
+        str | None, typer.Option(help="The database's URL.", show_default=False)
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Go on until nothing is left that has to wait.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Make a pass over the database, and say what was found and done.
+
+    A server does this every minute. What was dropped must be seen to be so for the grace period
+    before it is removed, by one and the same process: that takes a server, or --wait.
+    """
+    from lakebed.engine.cleaner.cleaner import Cleaner  # noqa: PLC0415 - it is slow to import
+    from lakebed.kv import open_store  # noqa: PLC0415 - it is slow to import
+    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as are its friends
+    from lakebed.server.config_files import read  # noqa: PLC0415 - it is slow to import
+
+    with explained():
+        settings = read(config, environment=environment(), flags=given(database__url=database))
+        grace_seconds = settings.engine.grace_seconds
+        runtime = ThreadRuntime()
+        with open_store(settings.database.url, runtime=runtime) as store:
+            cleaner = Cleaner(store, runtime, grace_seconds=grace_seconds)
+            counts = _passes(cleaner, grace_seconds) if wait else cleaner.run_once()
+    until = datetime.now().astimezone() + timedelta(seconds=grace_seconds)
+    _report(counts, None if wait or not waiting(counts) else until, as_json=as_json)
+
+
+def waiting(counts: "CleanerCounts") -> int:
+    """How much was found that has to wait for a later pass."""
+    return counts.creations_waiting + counts.repositories_waiting + counts.tokens_waiting
+
+
+def _passes(cleaner: "Cleaner", grace_seconds: float) -> "CleanerCounts":
+    """Make passes until nothing waits, or all that was there at first has had its time."""
+    pause = min(_PAUSE_SECONDS_MAX, max(0.1, grace_seconds / 4))
+    from lakebed.engine.cleaner.cleaner import CREATION_SECONDS  # noqa: PLC0415 - it is slow to import
+
+    longest = max(grace_seconds, CREATION_SECONDS) + _PASSES_AFTER_GRACE * pause
+    until = time.monotonic() + longest
+    total = cleaner.run_once()
+    while (waiting(total) or not total.ran) and time.monotonic() < until:
+        time.sleep(pause)
+        total = _sum(total, cleaner.run_once())
+    return total
+
+
+def _sum(before: "CleanerCounts", last: "CleanerCounts") -> "CleanerCounts":
+    """Add up what was done; what waits is as the last pass found it."""
+    for name in (
+        "creations_ended", "deletions_ended", "claims_removed", "repositories_done",
+        "branches_deleted", "tokens_done", "keys_deleted", "uncertain",
+    ):  # fmt: skip
+        setattr(last, name, getattr(before, name) + getattr(last, name))
+    return last
+
+
+def _report(counts: "CleanerCounts", until: datetime | None, *, as_json: bool) -> None:
+    found = asdict(counts)
+    if as_json:
+        shown = None if until is None else until.isoformat(timespec="seconds")
+        typer.echo(json.dumps({**found, "waiting_until": shown}))
+        return
+    from rich.console import Console  # noqa: PLC0415 - it is slow to import
+    from rich.table import Table  # noqa: PLC0415 - it is slow to import
+
+    console = Console(highlight=False)
+    if not found.pop("ran"):
+        console.print("Another process is cleaning this database at the moment: a server, most")
+        console.print("likely, which does so every minute. Nothing is left to do by hand.")
+        return
+    table = Table("found or done", "count")
+    table.columns[1].justify = "right"
+    for name, count in found.items():
+        table.add_row(name.replace("_", " "), f"{count:,}")
+    console.print(table)
+    if until is not None:
+        console.print(
+            f"{waiting(counts)} have to wait, until {until:%H:%M:%S} at least: for a server that"
+            " runs, or for this command with --wait."
+        )
+    elif waiting(counts):
+        console.print(f"{waiting(counts)} came up meanwhile, and have to wait for another run.")

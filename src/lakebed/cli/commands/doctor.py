@@ -1,0 +1,120 @@
+"""`lakebed doctor`: what works, what does not, and what to do about it.
+
+Each check needs those before it; the first that fails ends the examination.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from lakebed import __version__
+from lakebed.cli.groups import new_app
+from lakebed.cli.session import Session, client_command
+from lakebed.client.errors import CommandError, Incomplete, Refused
+
+app = new_app()
+
+_UNAUTHORIZED: Final = 401
+_SKEW_SECONDS_MAX: Final = 60.0
+"""S3 clients are refused from a quarter of an hour on; well before that, something is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found."""
+
+    check: str
+    ok: bool
+    found: str
+    advice: str = ""
+    """What to do, where it is not well."""
+
+
+@client_command(app, "doctor")
+def doctor(session: Session) -> None:
+    """Check settings, server, credentials, versions and clocks, and say what to do."""
+    findings = list(_examined(session))
+    session.output.table(
+        [asdict(finding) for finding in findings],
+        [
+            ("Check", lambda item: item["check"]),
+            ("", lambda item: "ok" if item["ok"] else "FAILED"),
+            ("Found", lambda item: item["found"]),
+            ("What to do", lambda item: item["advice"]),
+        ],
+    )
+    if not all(finding.ok for finding in findings):
+        raise Incomplete("not everything is well, see above")
+
+
+def _examined(session: Session) -> Iterator[Finding]:
+    for check in (_settings, _server, _credentials, _versions, _clock):
+        finding = check(session)
+        yield finding
+        if not finding.ok:
+            return
+
+
+def _settings(session: Session) -> Finding:
+    try:
+        client = session.client
+    except CommandError as error:
+        return Finding("settings", ok=False, found=str(error), advice="set what is missing")
+    return Finding("settings", ok=True, found=f"endpoint {client.endpoint}")
+
+
+def _server(session: Session) -> Finding:
+    try:
+        session.client.exchange("GET", "healthcheck")
+    except CommandError as error:
+        return Finding(
+            "server",
+            ok=False,
+            found=str(error),
+            advice="start the server (lakebed quickstart), or correct LAKEBED_ENDPOINT",
+        )
+    return Finding("server", ok=True, found="it answers")
+
+
+def _credentials(session: Session) -> Finding:
+    try:
+        user = session.client.get("user")["user"]["id"]
+    except Refused as error:
+        advice = (
+            "correct LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY, or make a new access key"
+            if error.status == _UNAUTHORIZED
+            else "look into the log of the server"
+        )
+        return Finding("credentials", ok=False, found=str(error), advice=advice)
+    except (CommandError, KeyError, TypeError) as error:
+        return Finding(
+            "credentials",
+            ok=False,
+            found=str(error) or "no user in the answer",
+            advice="check that the endpoint is a lakeFS server",
+        )
+    return Finding("credentials", ok=True, found=f"you are {user}")
+
+
+def _versions(session: Session) -> Finding:
+    try:
+        config = session.client.get("config")
+    except CommandError as error:
+        return Finding("versions", ok=False, found=str(error), advice="look into the server's log")
+    server = ((config or {}).get("version_config") or {}).get("version") or "unknown"
+    return Finding("versions", ok=True, found=f"client {__version__}, server {server}")
+
+
+def _clock(session: Session, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Finding:
+    told = session.client.exchange("GET", "healthcheck").headers.get("Date", "")
+    try:
+        skew = (now() - parsedate_to_datetime(told)).total_seconds()
+    except ValueError:
+        return Finding("clock", ok=True, found="the server does not tell the time")
+    found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the server"
+    if abs(skew) > _SKEW_SECONDS_MAX:
+        advice = "set this computer's clock: signed requests are refused when it is off"
+        return Finding("clock", ok=False, found=found, advice=advice)
+    return Finding("clock", ok=True, found=found)

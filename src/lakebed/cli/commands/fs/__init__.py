@@ -1,0 +1,18 @@
+"""`lakebed fs`: objects."""
+
+from lakebed.cli.commands.fs.download import download
+from lakebed.cli.commands.fs.read import cat, ls, presign, stat
+from lakebed.cli.commands.fs.remove import rm
+from lakebed.cli.commands.fs.upload import upload
+from lakebed.cli.groups import new_group
+from lakebed.cli.session import client_command
+
+app = new_group()
+
+client_command(app, "ls")(ls)
+client_command(app, "cat")(cat)
+client_command(app, "stat")(stat)
+client_command(app, "upload")(upload)
+client_command(app, "download")(download)
+client_command(app, "rm")(rm)
+client_command(app, "presign")(presign)

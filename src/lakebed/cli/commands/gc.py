@@ -1,0 +1,233 @@
+"""`lakebed gc`: find and delete objects that nothing refers to."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakebed.cli.groups import new_group
+from lakebed.cli.output import size, warn
+from lakebed.cli.session import Session, client_command
+from lakebed.cli.uris import RepositoryArgument
+from lakebed.client.errors import CommandError, Incomplete, Misuse
+from lakebed.client.settings import load_settings
+
+if TYPE_CHECKING:
+    from lakebed.block import BlockSettings
+    from lakebed.client.settings import ClientSettings
+    from lakebed.gc.server import Server
+    from lakebed.gc.storage import Storage
+
+app = new_group()
+
+LocalRootOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Where the server's local storage is on this machine.",
+        show_default="where the server says",
+    ),
+]
+
+
+@client_command(app, "run")
+def run(
+    session: Session,
+    repository: RepositoryArgument,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Delete nothing, and leave the state as it is.")
+    ] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Read and list everything, whatever is known.")
+    ] = False,
+    assume_quiet: Annotated[
+        bool,
+        typer.Option(
+            "--assume-quiet", help="Nobody writes to the repository: find and delete at once."
+        ),
+    ] = False,
+    min_age: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Spare what is younger.", show_default="the server's"),
+    ] = None,
+    max_share: Annotated[
+        float, typer.Option(help="Stop if a larger share of all objects would be deleted.")
+    ] = 0.5,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="The Spark to run on.", show_default="local")
+    ] = None,
+    local_root: LocalRootOption = None,
+) -> None:
+    """Find garbage, and delete what an earlier run found and nothing has referred to since.
+
+    lakebed gc run lakefs://my-repo
+    """
+    _check_installed()
+    from lakebed import gc  # noqa: PLC0415 - slow to load, and for this command only
+    from lakebed.gc.job import Options  # noqa: PLC0415 - likewise
+
+    settings = _settings(session)
+    summary = gc.run(
+        repository.repository,
+        endpoint=settings.endpoint,
+        access_key_id=settings.access_key_id,
+        secret_access_key=settings.secret_access_key,
+        storage=_block_settings(local_root),
+        options=Options(
+            dry_run=dry_run,
+            clean=clean,
+            assume_quiet=assume_quiet,
+            min_age_seconds=min_age,
+            max_share=max_share,
+        ),
+        master=master,
+        say=warn,
+    )
+    session.output.record(_shown(asdict(summary), as_json=session.output.as_json))
+    if not summary.success:
+        raise Incomplete(f"{summary.failed} objects could not be deleted; the report tells why")
+
+
+def _check_installed() -> None:
+    if find_spec("pyspark") is None:
+        raise CommandError("garbage collection runs on Spark: pip install 'lakebed[spark]'")
+
+
+@client_command(app, "check")
+def check(
+    session: Session, repository: RepositoryArgument, *, local_root: LocalRootOption = None
+) -> None:
+    """See whether garbage collection could do its work; nothing of yours is touched."""
+    from lakebed.gc.check import examine  # noqa: PLC0415 - slow to load
+    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - likewise
+
+    with _opened(session, repository.repository, local_root) as (server, storage):
+        findings = list(examine(server, storage, ThreadRuntime()))
+    session.output.table(
+        [asdict(finding) for finding in findings],
+        [
+            ("Check", lambda item: item["check"]),
+            ("", lambda item: "ok" if item["ok"] else "FAILED"),
+            ("Found", lambda item: item["found"]),
+        ],
+    )
+    if not all(finding.ok for finding in findings):
+        raise Incomplete("not everything is well, see above")
+
+
+@client_command(app, "runs")
+def runs(
+    session: Session, repository: RepositoryArgument, *, local_root: LocalRootOption = None
+) -> None:
+    """List the runs of a repository, the oldest first."""
+    from lakebed.gc.report import read_summary, run_ids  # noqa: PLC0415 - slow to load
+
+    with _opened(session, repository.repository, local_root) as (_, storage):
+        found = ((run_id, read_summary(storage, run_id)) for run_id in run_ids(storage))
+        session.output.table(
+            (summary or {"run_id": run_id, "mode": "not finished"} for run_id, summary in found),
+            [
+                ("Run", lambda item: item["run_id"]),
+                ("Began", lambda item: _moment(item.get("began_us"))),
+                ("Mode", lambda item: item["mode"] + (", dry" if item.get("dry_run") else "")),
+                ("Waiting", lambda item: item.get("waiting", "")),
+                ("Deleted", lambda item: item.get("deleted", "")),
+                ("Bytes", lambda item: size(item.get("deleted_bytes"))),
+                ("Failed", lambda item: item.get("failed", "")),
+            ],
+        )
+
+
+@client_command(app, "show")
+def show(
+    session: Session,
+    repository: RepositoryArgument,
+    run_id: Annotated[str, typer.Argument(help="A run, as `lakebed gc runs` lists it.")],
+    *,
+    local_root: LocalRootOption = None,
+) -> None:
+    """Show what a run found and deleted, branch by branch."""
+    from lakebed.formats.gc_files import GCRunID  # noqa: PLC0415 - slow to load
+    from lakebed.gc.report import counts_by_branch, read_summary  # noqa: PLC0415 - likewise
+
+    with _opened(session, repository.repository, local_root) as (_, storage):
+        summary = read_summary(storage, GCRunID(run_id))
+        if summary is None:
+            raise Misuse(f"{repository} has no finished run {run_id}; see `lakebed gc runs`")
+        branches = counts_by_branch(storage, summary)
+    if session.output.as_json:
+        session.output.record({**summary, "branches": branches})
+        return
+    session.output.record(_shown(summary, as_json=False))
+    session.output.table(
+        branches,
+        [
+            ("Branch", lambda item: item["branch"]),
+            ("Objects", lambda item: item["verdict"]),
+            ("Count", lambda item: item["objects"]),
+            ("Bytes", lambda item: size(item["bytes"])),
+        ],
+    )
+
+
+def _settings(session: Session) -> "ClientSettings":
+    options = session.options
+    return load_settings(environ=os.environ, config_file=options.config, endpoint=options.endpoint)
+
+
+@contextmanager
+def _server(settings: "ClientSettings", repository: str) -> "Iterator[Server]":
+    from lakebed.gc.server import Server  # noqa: PLC0415 - slow to load
+
+    server = Server(
+        settings.endpoint,
+        repository,
+        access_key_id=settings.access_key_id,
+        secret_access_key=settings.secret_access_key,
+    )
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def _block_settings(local_root: Path | None) -> "BlockSettings | None":
+    from lakebed.block import LocalSettings  # noqa: PLC0415 - slow to load
+
+    return None if local_root is None else LocalSettings(local_root.resolve())
+
+
+@contextmanager
+def _opened(
+    session: Session, repository: str, local_root: Path | None
+) -> "Iterator[tuple[Server, Storage]]":
+    from lakebed.gc.storage import open_storage  # noqa: PLC0415 - slow to load
+
+    with _server(_settings(session), repository) as server:
+        yield server, open_storage(server, _block_settings(local_root))
+
+
+def _shown(summary: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
+    """A summary as people read it: with times, and without the names of files."""
+    if as_json:
+        return summary
+    hidden = {"counts", "swept"}
+    return {
+        name.removesuffix("_us"): _moment(value) if name.endswith("_us") else value
+        for name, value in summary.items()
+        if name not in hidden
+    }
+
+
+def _moment(microseconds: object) -> str:
+    if not isinstance(microseconds, int):
+        return ""
+    moment = datetime.fromtimestamp(microseconds / 1e6, UTC).astimezone()
+    return moment.isoformat(" ", "seconds")

@@ -1,0 +1,110 @@
+"""``lakebed run`` and ``lakebed quickstart``: start a server.
+
+The server is imported when one of them runs, so that the other commands start fast.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakebed.cli.local import ConfigOption, environment, explained, given
+
+if TYPE_CHECKING:
+    from lakebed.auth import KeyPair
+
+HostOption = Annotated[
+    str | None, typer.Option(help="The address to listen at.", show_default="127.0.0.1")
+]
+PortOption = Annotated[int | None, typer.Option(help="The port to listen at.", show_default="8000")]
+
+
+def run(
+    *,
+    config: ConfigOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    workers: Annotated[
+        int | None, typer.Option(help="How many processes serve.", show_default="2")
+    ] = None,
+) -> None:
+    """Run a server.
+
+    Settings come from the file, from variables like LAKEBED_SERVER__LISTEN__PORT, and from the
+    flags; later ones have the word. `lakebed config check` shows the result.
+    """
+    from lakebed.server.config_files import load  # noqa: PLC0415 - see above
+    from lakebed.server.processes.supervisor import serve  # noqa: PLC0415 - see above
+
+    flags = given(listen__host=host, listen__port=port, processes__workers=workers)
+    with explained():
+        settings = load(config, environment=environment(), flags=flags)
+        serve(settings, on_ready=lambda endpoint: typer.echo(f"lakebed is ready at {endpoint}"))
+
+
+def quickstart(
+    *,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen at.")] = 8000,
+    data_dir: Annotated[Path, typer.Option(help="The folder that everything is kept in.")] = Path(
+        "data"
+    ),
+    sample: Annotated[
+        bool, typer.Option("--sample/--no-sample", help="Begin with a sample repository.")
+    ] = True,
+) -> None:
+    """Start a server with everything in one folder, ready to try out.
+
+    Starting it again in the same folder keeps everything.
+    """
+    from lakebed.server import quickstart as steps  # noqa: PLC0415 - see above
+    from lakebed.server.config_files import load  # noqa: PLC0415 - see above
+    from lakebed.server.processes.preflight import check_place  # noqa: PLC0415 - see above
+    from lakebed.server.processes.supervisor import serve  # noqa: PLC0415 - see above
+
+    variables = {"LAKEBED_SERVER__LOGGING__LEVEL": "warning"} | environment()
+    with explained():
+        steps.make_key(data_dir)
+        flags = steps.flags_of(data_dir, host, port)
+        settings = load(environment=variables, flags=flags)
+        check_place(settings)
+        prepared = steps.prepare(settings, sample=sample)
+        serve(settings, on_ready=lambda endpoint: _welcome(endpoint, prepared.pair, data_dir))
+
+
+def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path) -> None:
+    from rich.console import Console  # noqa: PLC0415 - it is slow to import
+
+    console = Console(highlight=False, soft_wrap=True)  # lines to be copied must stay lines
+    console.print(f"\n[bold green]Lakebed is ready[/] at [bold]{endpoint}[/]")
+    console.print(f"[dim]Everything is kept in {data_dir.absolute()}. Ctrl-C stops the server.[/]")
+    if pair is None:
+        console.print("The keys of this installation were printed when it was first started.\n")
+        return
+    console.print(f"\n  access key id      [bold]{pair.access_key_id}[/]")
+    console.print(f"  secret access key  [bold]{pair.secret_access_key}[/]")
+    console.print("\nThree things to try, in another terminal:\n")
+    console.print("[dim]# 1. Tell the command line where the server is, and look around.[/]")
+    for line in _commands(endpoint, pair):
+        console.print(line, markup=False)
+    console.print("\n[dim]# 2. Ask the API, which is that of lakeFS.[/]")
+    keys = f"{pair.access_key_id}:{pair.secret_access_key}"
+    console.print(f"curl -u {keys} {endpoint}/api/v1/repositories", markup=False)
+    console.print("\n[dim]# 3. Open the page of the server: it has more to copy.[/]")
+    console.print(f"{endpoint}/\n", markup=False)
+
+
+def _commands(endpoint: str, pair: "KeyPair") -> list[str]:
+    return [
+        f"export LAKEBED_ENDPOINT={endpoint}",
+        f"export LAKEBED_ACCESS_KEY_ID={pair.access_key_id}",
+        f"export LAKEBED_SECRET_ACCESS_KEY={pair.secret_access_key}",
+        f"{_program()} repo list",
+    ]
+
+
+def _program() -> str:
+    """How to call this program from another terminal."""
+    return "lakebed" if shutil.which("lakebed") else str(Path(sys.argv[0]).absolute())

@@ -1,0 +1,1 @@
+"""The client of a server's REST API, for the command line and for garbage collection."""

@@ -1,0 +1,1 @@
+"""Removing the records that nothing names any more."""

@@ -1,0 +1,78 @@
+"""A lease in the key-value store: one process at a time, as a courtesy.
+
+Nothing may hang on it for safety: a holder that sleeps does not know that its lease was taken.
+What it saves is work done twice.
+
+A lease is a record that its holder writes again and again. Another process takes it when it has
+seen the same record for the lease's time by its own clock, which tells nothing about the clock of
+the holder; or when the time in the record is over an hour ago, for processes that do not stay.
+"""
+
+from contextlib import suppress
+from typing import Final
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.keys import LEASES
+from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store, Version
+from lakebed.kv.records import Record, Records
+from lakebed.kv.schema import METADATA_PARTITION
+from lakebed.runtime import Runtime
+
+FORGOTTEN_SECONDS: Final = 3600.0
+"""A lease that was not renewed for so long, by the wall clock, is anyone's."""
+
+_HOLDER_BYTES: Final = 8
+
+
+class Lease:
+    """The lease of one name, as one process asks for it."""
+
+    def __init__(self, store: Store, runtime: Runtime, name: bytes, *, seconds: float) -> None:
+        self._runtime = runtime
+        self._name = name
+        self._seconds = seconds
+        self._records = Records(store, LEASES, METADATA_PARTITION)
+        self._holder = runtime.random_bytes(_HOLDER_BYTES).hex()
+        self._held: Version | None = None
+        self._renewed_at = 0.0
+        self._seen: tuple[Version, float] | None = None
+
+    def acquire(self) -> bool:
+        """Take the lease; return whether this process holds it now."""
+        record = self._records.find(self._name)
+        if record is not None and not self._may_take(record):
+            return False
+        return self._write(ABSENT if record is None else record.predicate)
+
+    def keep(self) -> bool:
+        """Renew the lease if it is time to; return whether this process still holds it."""
+        if self._runtime.monotonic() - self._renewed_at < self._seconds / 3:
+            return True
+        return self._held is not None and self._write(self._held)
+
+    def release(self) -> None:
+        """Give the lease back, if this process holds it."""
+        # If it fails, someone took it, or will in a while.
+        with suppress(PredicateFailed, OutcomeUnknown):
+            if self._held is not None:
+                self._records.delete_if(self._name, self._held)
+        self._held = None
+
+    def _write(self, predicate: Predicate) -> bool:
+        self._held = None
+        self._renewed_at = self._runtime.monotonic()
+        message = pb.Lease(holder=self._holder, renewed_us=int(self._runtime.now() * 1e6))
+        # If nobody knows, and it was applied, the next `acquire` finds it.
+        with suppress(PredicateFailed, OutcomeUnknown):
+            self._held = self._records.set_if(self._name, message, predicate)
+        return self._held is not None
+
+    def _may_take(self, record: Record[pb.Lease]) -> bool:
+        if record.message.holder == self._holder:
+            return True
+        if self._runtime.now() - record.message.renewed_us / 1e6 > FORGOTTEN_SECONDS:
+            return True
+        now = self._runtime.monotonic()
+        if self._seen is None or self._seen[0] != record.predicate:
+            self._seen = record.predicate, now
+        return now - self._seen[1] >= self._seconds

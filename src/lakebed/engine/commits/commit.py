@@ -1,0 +1,267 @@
+"""Committing: seal, build, publish, without a lock.
+
+1. **Seal.** Push the staging token onto the sealed tokens and take a new one, by compare-and-swap
+on
+   the branch. Writers that acknowledge after this have seen the new token; what was acknowledged
+   before is in the tokens sealed by now.
+2. **Build.** Scan those tokens and apply them to the branch's head. A writer may still add to a
+   sealed token, but it will not acknowledge that.
+3. **Publish.** Store the commit's record, then swap the branch: the new head, without the tokens
+   that the commit holds.
+
+The rule of publishing, which all else serves: *the metarange equals apply(head, the tokens being
+removed) of the very record that the swap replaces, and the parent is that head.*
+
+When the swap fails, somebody else's succeeded. Tokens are only ever taken from the oldest end, so
+those of ours that are still named are the oldest on the branch. With the same head and all of them
+still named, what was built still obeys the rule (others only sealed more). Otherwise it is built
+again, over the head of the record just read, from those still named.
+
+A committer none of whose tokens are named any more has lost. It looks for them in the history of
+the branch: if every one that held changes was consumed by a commit, that commit took its changes
+along, and that is the honest answer. If not, somebody discarded them, and it begins again with what
+is staged now. Success is never inferred from absence.
+
+A dead committer leaves sealed tokens behind; they stay readable, and the next commit takes them
+along. At `sealed_tokens_max` a committer first publishes what is sealed, in a commit of its own,
+and only then seals its own token, so that the list stays short. If that help is refused or fails,
+it seals anyway: nobody stands still because of another's trouble.
+
+Losers delete nothing. Their commit records are harmless, since nobody was told their ids.
+"""
+
+from dataclasses import dataclass, field
+
+from lakebed.engine.commits.build import Build, BuildRequest, Built
+from lakebed.engine.commits.publish import Publisher
+from lakebed.engine.errors import BranchNotFound, NoChanges, TooManyTries
+from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
+from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.commits import Commits
+from lakebed.engine.settings import EngineSettings
+from lakebed.errors import LakebedError
+from lakebed.formats import MetaRangeID
+from lakebed.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """What a committer asks for."""
+
+    committer: str
+    message: str
+    metadata: dict[str, str] = field(default_factory=dict)
+    created_us: int | None = None
+    """The date to record; None: now."""
+    allow_empty: bool = False
+    """Commit even if nothing changed."""
+
+
+HELP = CommitRequest(
+    committer="lakebed", message="Changes that interrupted commits had left behind"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What became of a request to commit."""
+
+    commit: Commit
+    taken_along: bool = False
+    """Whether it is another's commit, which took the changes along; the request's own message and
+    metadata are then in no commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """What applying tokens to a head makes."""
+
+    head: Commit
+    tokens: tuple[StagingToken, ...]
+    made: Built
+    scanned_at: float
+    """No later than the scan began, on the monotonic clock."""
+
+    def fits(self, branch: Branch, tokens: tuple[StagingToken, ...]) -> bool:
+        """Whether it obeys the rule of publishing for this record."""
+        return self.head.id == branch.commit_id and self.tokens == tokens
+
+
+class Committer:
+    """Commits what is staged on branches."""
+
+    def __init__(
+        self,
+        branches: Branches,
+        commits: Commits,
+        publisher: Publisher,
+        build: Build,
+        runtime: Runtime,
+        *,
+        hooks: Hooks,
+        settings: EngineSettings,
+    ) -> None:
+        self._branches = branches
+        self._commits = commits
+        self._publisher = publisher
+        self._make = build
+        self._runtime = runtime
+        self._hooks = hooks
+        self._settings = settings
+        self.builds = 0
+        """How often tokens were applied to a head: once a commit, and once more when it moved."""
+
+    def commit(
+        self, repository: Repository, branch: BranchID, request: CommitRequest
+    ) -> CommitResult:
+        """Commit what is staged on a branch.
+
+        What was acknowledged before this call began is in the commit.
+
+        Raises:
+            BranchNotFound: There is no such branch, or it was deleted meanwhile.
+            NoChanges: Nothing is staged that differs from the head.
+            Refused: A hook refused it; what is staged stays staged.
+            TooManyTries: Others always came first.
+            OutcomeUnknown: The store does not answer; the commit may have been published.
+        """
+        for _ in range(self._settings.tries_max):
+            current = self._branches.get(repository, branch)
+            if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
+                self._help(repository, current)
+                current = self._branches.get(repository, branch)
+            sealed = self._publisher.seal(repository, current)
+            result = self._publish(repository, sealed, request)
+            if result is not None:
+                return result
+        raise TooManyTries(f"the commit on {branch}", self._settings.tries_max)
+
+    def _help(self, repository: Repository, branch: Branch) -> None:
+        """Publish what others left sealed."""
+        try:
+            self._publish(repository, branch, HELP)
+        except BranchNotFound:
+            raise
+        except LakebedError:
+            # Refused by a hook, no changes, others were faster: the list grows beyond its bound
+            # for now, rather than that this commit fails for another's trouble.
+            return
+
+    def _publish(
+        self, repository: Repository, sealed: Branch, request: CommitRequest
+    ) -> CommitResult | None:
+        """Commit the sealed tokens of a branch; None: they were discarded, begin again."""
+        current = sealed
+        build: _Build | None = None
+        first: _Build | None = None
+        commit: Commit | None = None
+        offered: set[MetaRangeID] = set()
+        for _ in range(self._settings.tries_max):
+            tokens = _still_named(sealed.sealed_tokens, current)
+            if not tokens:
+                return self._find_taker(repository, current, first)
+            if build is None or not build.fits(current, tokens):
+                build = self._build(repository, current, tokens)
+                first = first or build
+                commit = None
+            if not build.made.summary and not request.allow_empty:
+                current = self._trim_or_raise(repository, current, tokens)
+                continue
+            if commit is None:
+                commit = self._store_commit(repository, current, build, request, offered)
+            if self._runtime.monotonic() - build.scanned_at > self._settings.scan_limit_seconds:
+                # Looked at after the record was stored: garbage collection, which reads commit
+                # records after staged entries, may have missed what is only in a scan this old.
+                build = None
+                continue
+            moved_on = self._publisher.publish(repository, current, commit, tokens)
+            if moved_on is None:
+                self._hooks.after_commit(_offer(repository, current, build, request), commit)
+                return CommitResult(commit)
+            current = moved_on
+        raise TooManyTries(f"publishing on {sealed.id}", self._settings.tries_max)
+
+    def _build(
+        self, repository: Repository, branch: Branch, tokens: tuple[StagingToken, ...]
+    ) -> _Build:
+        self.builds += 1
+        head = self._commits.get(repository, branch.commit_id)
+        scanned_at = self._runtime.monotonic()
+        request = BuildRequest(repository.namespace, MetaRangeID(head.metarange_id), tokens)
+        return _Build(head, tokens, self._make(request), scanned_at)
+
+    def _trim_or_raise(
+        self, repository: Repository, branch: Branch, tokens: tuple[StagingToken, ...]
+    ) -> Branch:
+        """Drop tokens that change nothing, and say so; or return the branch as it is now.
+
+        The swap on the very record that was judged proves that the judgement still holds.
+        """
+        moved_on = self._publisher.trim(repository, branch, tokens)
+        if moved_on is None:
+            raise NoChanges(f"there is nothing to commit on {branch.id}")
+        return moved_on
+
+    def _store_commit(
+        self,
+        repository: Repository,
+        branch: Branch,
+        build: _Build,
+        request: CommitRequest,
+        offered: set[MetaRangeID],
+    ) -> Commit:
+        if build.made.metarange_id not in offered:
+            self._hooks.before_commit(_offer(repository, branch, build, request))
+            offered.add(build.made.metarange_id)
+        return self._commits.add(
+            repository,
+            committer=request.committer,
+            message=request.message,
+            metarange_id=build.made.metarange_id,
+            parents=[build.head],
+            metadata=request.metadata,
+            created_us=request.created_us,
+            consumed_tokens=build.tokens,
+        )
+
+    def _find_taker(
+        self, repository: Repository, branch: Branch, first: _Build | None
+    ) -> CommitResult | None:
+        """Find the commit that took our tokens along; None: some were discarded, or never read."""
+        if first is None or not first.made.held:
+            return None
+        missing = set(first.made.held)
+        taker: Commit | None = None
+        for commit in self._publisher.first_parents(repository, branch.commit_id):
+            if commit.generation <= first.head.generation:
+                return None
+            if missing.intersection(commit.consumed_tokens):
+                taker = taker or commit
+                missing.difference_update(commit.consumed_tokens)
+                if not missing:
+                    return CommitResult(taker, taken_along=True)
+        return None
+
+
+def _still_named(mine: tuple[StagingToken, ...], branch: Branch) -> tuple[StagingToken, ...]:
+    """Those of our tokens that the branch still names: the oldest ones it has."""
+    named = set(branch.sealed_tokens)
+    tokens = tuple(token for token in mine if token in named)
+    assert branch.sealed_tokens[len(branch.sealed_tokens) - len(tokens) :] == tokens, (
+        "tokens are only ever taken from the oldest end"
+    )
+    return tokens
+
+
+def _offer(repository: Repository, branch: Branch, build: _Build, request: CommitRequest) -> Offer:
+    return Offer(
+        operation="commit",
+        repository=repository,
+        branch=branch.id,
+        metarange_id=build.made.metarange_id,
+        parents=(build.head.id,),
+        message=request.message,
+        committer=request.committer,
+        metadata=request.metadata,
+    )

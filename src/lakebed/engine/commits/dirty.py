@@ -1,0 +1,95 @@
+"""Telling whether a branch is clean: whether what is staged on it changes anything.
+
+An operation that needs a clean branch seals first, and then scans what is sealed. No token is ever
+dropped that was not sealed, and scanned afterwards: a writer may acknowledge into the current token
+at any time.
+
+*Clean* means that applying the tokens to the head changes nothing, by identity. An object uploaded
+again with the same bytes, or put and deleted again, leaves a branch clean; tokens judged so are
+dropped together with the swap that the operation makes, or trimmed.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+from lakebed.block import Namespace
+from lakebed.engine.commits.publish import Publisher
+from lakebed.engine.committed import Committed
+from lakebed.engine.errors import DirtyBranch, TooManyTries
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.model import Branch, Repository
+from lakebed.engine.refs.commits import Commits
+from lakebed.engine.settings import EngineSettings
+from lakebed.engine.staging.codec import decode
+from lakebed.engine.staging.reader import Reader
+from lakebed.engine.staging.scan import StagedChanges
+from lakebed.formats import MetaRangeID
+from lakebed.kv import Store
+
+_PEEK: Final = 64
+
+
+class CleanBranches:
+    """Finds out whether branches are clean."""
+
+    def __init__(
+        self,
+        store: Store,
+        commits: Commits,
+        reader: Reader,
+        publisher: Publisher,
+        committed_in: Callable[[Namespace], Committed],
+        settings: EngineSettings,
+    ) -> None:
+        self._store = store
+        self._commits = commits
+        self._reader = reader
+        self._publisher = publisher
+        self._committed_in = committed_in
+        self._settings = settings
+
+    def require(self, repository: Repository, branch: Branch) -> Branch:
+        """Return the branch as it is when all its sealed tokens change nothing.
+
+        The caller may drop those, with a swap of the record returned.
+
+        Raises:
+            DirtyBranch: Something is staged that differs from the head.
+            BranchNotFound: The branch was deleted, perhaps made again, meanwhile.
+            TooManyTries: Others always came first.
+        """
+        current = branch
+        for _ in range(self._settings.tries_max):
+            is_full = len(current.sealed_tokens) >= self._settings.sealed_tokens_max
+            pending = self._has_keys(current)
+            if pending and not is_full:
+                current = self._publisher.seal(repository, current)
+                pending = False
+            if current.sealed_tokens and self._changes_something(repository, current):
+                raise DirtyBranch(branch.id)
+            if not pending:
+                return current
+            # Full of tokens that change nothing: make room for the one that must be sealed.
+            moved_on = self._publisher.trim(repository, current, current.sealed_tokens)
+            current = moved_on or self._publisher.look_again(repository, branch)
+        raise TooManyTries(f"finding out whether {branch.id} is clean", self._settings.tries_max)
+
+    def _has_keys(self, branch: Branch) -> bool:
+        token = branch.staging_token.encode()
+        return next(self._store.scan(token, STAGED_PREFIX, limit=1), None) is not None
+
+    def _changes_something(self, repository: Repository, branch: Branch) -> bool:
+        """Whether the sealed tokens change the head; cheap if one of the first keys does."""
+        changes = StagedChanges(self._store, branch.sealed_tokens)
+        for record in islice(changes.rows(), _PEEK):
+            key = record.key[len(STAGED_PREFIX) :]
+            staged = decode(key, record.value)
+            committed = self._reader.committed(repository, branch.commit_id, key)
+            if (staged and staged.identity) != (committed and committed.identity):
+                return True
+        head = self._commits.get(repository, branch.commit_id)
+        committed_entries = self._committed_in(repository.namespace)
+        again = StagedChanges(self._store, branch.sealed_tokens)
+        applied = committed_entries.apply(MetaRangeID(head.metarange_id), again.tables())
+        return bool(applied.summary)

@@ -1,0 +1,249 @@
+"""Operations that give a clean branch a new head: merge, revert, cherry-pick, hard reset, import.
+
+Each seals and scans (`CleanBranches`), makes the new content from the head of the record so judged,
+and publishes by a swap of that very record. If another came first, all of it is done again with the
+record as it is then. A merge pins its source commit at the start.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lakebed.block import Namespace
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.dirty import CleanBranches
+from lakebed.engine.commits.publish import Publisher
+from lakebed.engine.committed import Committed, Strategy
+from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing, TooManyTries
+from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.model import Branch, BranchID, Commit, Repository
+from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.commits import Commits
+from lakebed.engine.refs.merge_base import find_merge_base
+from lakebed.engine.settings import EngineSettings
+from lakebed.formats import MetaRangeID
+from lakebed.kv import OutcomeUnknown, PredicateFailed
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a new head is to hold."""
+
+    metarange_id: MetaRangeID
+    parents: list[Commit]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeRequest:
+    """What a merge asks for."""
+
+    committer: str
+    message: str
+    metadata: dict[str, str] = field(default_factory=dict)
+    strategy: Strategy | None = None
+    """Which side wins where both changed a key; None: that is a conflict."""
+    squash: bool = False
+    """Leave the source out of the parents."""
+    allow_empty: bool = False
+    """Merge even if the source changed nothing."""
+
+
+class Moves:
+    """Moves the heads of clean branches."""
+
+    def __init__(
+        self,
+        branches: Branches,
+        commits: Commits,
+        publisher: Publisher,
+        clean: CleanBranches,
+        committed_in: Callable[[Namespace], Committed],
+        *,
+        hooks: Hooks,
+        settings: EngineSettings,
+    ) -> None:
+        self._branches = branches
+        self._commits = commits
+        self._publisher = publisher
+        self._clean = clean
+        self._committed_in = committed_in
+        self._hooks = hooks
+        self._tries = settings.tries_max
+
+    def merge(
+        self, repository: Repository, branch: BranchID, source: Commit, request: MergeRequest
+    ) -> Commit:
+        """Merge a commit into a branch.
+
+        Raises:
+            BranchNotFound: There is no such branch, or it was deleted meanwhile.
+            DirtyBranch: Something is staged on it.
+            MergeConflict: Both sides changed the same keys; the error holds all of them.
+            NoChanges: The source has nothing new.
+            Invalid: The two have no commit in common.
+            Refused: A hook refused it.
+            TooManyTries: Others always came first.
+        """
+
+        def plan(head: Commit) -> _Plan:
+            base = find_merge_base(self._commits, repository, source.id, head.id)
+            if base is None:
+                raise Invalid(f"{source.id} and {branch} have no commit in common")
+            if base.metarange_id == source.metarange_id and not request.allow_empty:
+                raise NoChanges(f"{source.id} has nothing that is not in {branch} already")
+            merged = self._merged(repository, base, source, head, request.strategy)
+            return _Plan(merged, [head] if request.squash else [head, source])
+
+        wanted = CommitRequest(
+            committer=request.committer, message=request.message, metadata=request.metadata
+        )
+        return self._move(repository, branch, "merge", wanted, plan)
+
+    def revert(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        commit: Commit,
+        request: CommitRequest,
+        *,
+        parent_number: int | None = None,
+    ) -> Commit:
+        """Undo what a commit changed against one of its parents; raises as `merge`, and `Invalid`.
+
+        `parent_number` counts from 1, and must be given for a merge.
+        """
+        parent = self._parent(repository, commit, parent_number)
+
+        def plan(head: Commit) -> _Plan:
+            return self._replay(repository, commit, parent, head, request)
+
+        return self._move(repository, branch, "revert", request, plan)
+
+    def cherry_pick(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        commit: Commit,
+        request: CommitRequest,
+        *,
+        parent_number: int | None = None,
+    ) -> Commit:
+        """Do again what a commit changed against one of its parents; raises as `revert` does."""
+        parent = self._parent(repository, commit, parent_number)
+
+        def plan(head: Commit) -> _Plan:
+            return self._replay(repository, parent, commit, head, request)
+
+        return self._move(repository, branch, "cherry-pick", request, plan)
+
+    def commit_metarange(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        metarange_id: MetaRangeID,
+        request: CommitRequest,
+    ) -> Commit:
+        """Commit a metarange that is there already; raises as `merge` does."""
+
+        def plan(head: Commit) -> _Plan:
+            if head.metarange_id == metarange_id and not request.allow_empty:
+                raise NoChanges(f"{branch} holds just that already")
+            return _Plan(metarange_id, [head])
+
+        return self._move(repository, branch, "commit", request, plan)
+
+    def hard_reset(self, repository: Repository, branch: BranchID, target: Commit) -> None:
+        """Make a branch point to another commit; raises as `merge` does."""
+        first = current = self._branches.get(repository, branch)
+        for _ in range(self._tries):
+            current = self._clean.require(repository, current)
+            self._branches.announce_drop(repository, branch, current.sealed_tokens)
+            try:
+                self._branches.change(repository, current, commit_id=target.id, sealed_tokens=())
+            except PredicateFailed:
+                current = self._publisher.look_again(repository, first)
+            except OutcomeUnknown:
+                current = self._publisher.look_again(repository, first)
+                if current.commit_id == target.id:
+                    return
+            else:
+                return
+        raise TooManyTries(f"the hard reset of {branch}", self._tries)
+
+    def _move(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        operation: str,
+        request: CommitRequest,
+        make_plan: Callable[[Commit], _Plan],
+    ) -> Commit:
+        offered: set[MetaRangeID] = set()
+        current: Branch | None = self._branches.get(repository, branch)
+        for _ in range(self._tries):
+            assert current is not None
+            judged = self._clean.require(repository, current)
+            plan = make_plan(self._commits.get(repository, judged.commit_id))
+            offer = Offer(
+                operation=operation,
+                repository=repository,
+                branch=branch,
+                metarange_id=plan.metarange_id,
+                parents=tuple(parent.id for parent in plan.parents),
+                message=request.message,
+                committer=request.committer,
+                metadata=request.metadata,
+            )
+            if plan.metarange_id not in offered:
+                self._hooks.before_commit(offer)
+                offered.add(plan.metarange_id)
+            commit = self._commits.add(
+                repository,
+                committer=request.committer,
+                message=request.message,
+                metarange_id=plan.metarange_id,
+                parents=plan.parents,
+                metadata=request.metadata,
+                created_us=request.created_us,
+                consumed_tokens=judged.sealed_tokens,
+            )
+            current = self._publisher.publish(repository, judged, commit, judged.sealed_tokens)
+            if current is None:
+                self._hooks.after_commit(offer, commit)
+                return commit
+        raise TooManyTries(f"the {operation} on {branch}", self._tries)
+
+    def _replay(
+        self,
+        repository: Repository,
+        base: Commit,
+        source: Commit,
+        head: Commit,
+        request: CommitRequest,
+    ) -> _Plan:
+        """Bring the difference between two commits onto a head."""
+        merged = self._merged(repository, base, source, head, None)
+        if merged == head.metarange_id and not request.allow_empty:
+            raise NoChanges(f"{head.id} has all of that already")
+        return _Plan(merged, [head])
+
+    def _merged(
+        self,
+        repository: Repository,
+        base: Commit,
+        source: Commit,
+        head: Commit,
+        strategy: Strategy | None,
+    ) -> MetaRangeID:
+        ids = [MetaRangeID(commit.metarange_id) for commit in (base, source, head)]
+        return self._committed_in(repository.namespace).merge(*ids, strategy=strategy)
+
+    def _parent(self, repository: Repository, commit: Commit, number: int | None) -> Commit:
+        if number is None and len(commit.parents) == 1:
+            number = 1
+        if number is None:
+            raise ParentNumberMissing(commit.id, len(commit.parents))
+        if not 1 <= number <= len(commit.parents):
+            raise Invalid(
+                f"commit {commit.id} has no parent number {number}: it has {len(commit.parents)}"
+            )
+        return self._commits.get(repository, commit.parents[number - 1])

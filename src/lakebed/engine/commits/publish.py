@@ -1,0 +1,122 @@
+"""The swaps of a branch record that seal, publish and trim, and what a lost reply to one means."""
+
+from collections.abc import Iterator, Sequence
+
+from lakebed.engine.errors import BranchNotFound, TooManyTries
+from lakebed.engine.ids import new_staging_token
+from lakebed.engine.model import Branch, Commit, CommitID, Repository, StagingToken
+from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.commits import Commits
+from lakebed.engine.settings import EngineSettings
+from lakebed.kv import OutcomeUnknown, PredicateFailed
+from lakebed.runtime import Runtime
+
+
+class Publisher:
+    """Swaps branch records; shared by everything that moves a head."""
+
+    def __init__(
+        self, branches: Branches, commits: Commits, runtime: Runtime, settings: EngineSettings
+    ) -> None:
+        self._branches = branches
+        self._commits = commits
+        self._runtime = runtime
+        self._tries = settings.tries_max
+
+    def seal(self, repository: Repository, branch: Branch) -> Branch:
+        """Take a new staging token and push the old one; return the branch as it is then.
+
+        Raises:
+            BranchNotFound: The branch was deleted, perhaps made again, meanwhile.
+            TooManyTries: Others always came first.
+        """
+        current = branch
+        for _ in range(self._tries):
+            token = new_staging_token(self._runtime, repository.id, branch.id)
+            try:
+                return self._branches.change(
+                    repository, current, staging_token=token, sealed_tokens=current.tokens
+                )
+            except (PredicateFailed, OutcomeUnknown):
+                # If ours was applied after all, sealing once more does no harm.
+                current = self.look_again(repository, branch)
+        raise TooManyTries(f"sealing {branch.id}", self._tries)
+
+    def publish(
+        self,
+        repository: Repository,
+        branch: Branch,
+        commit: Commit,
+        tokens: Sequence[StagingToken],
+    ) -> Branch | None:
+        """Make a commit the head of the branch as it was read, without the tokens it holds.
+
+        Returns:
+            None when that is done; or the branch as it is now, if someone else changed it first.
+
+        Raises:
+            BranchNotFound: The branch was deleted, perhaps made again, meanwhile.
+        """
+        rest = _without(branch, tokens)
+        self._branches.announce_drop(repository, branch.id, tokens)
+        try:
+            self._branches.change(repository, branch, commit_id=commit.id, sealed_tokens=rest)
+        except PredicateFailed:
+            return self.look_again(repository, branch)
+        except OutcomeUnknown:
+            current = self.look_again(repository, branch)
+            return None if self._is_ancestor(repository, commit, current) else current
+        return None
+
+    def trim(
+        self, repository: Repository, branch: Branch, tokens: Sequence[StagingToken]
+    ) -> Branch | None:
+        """Drop tokens, judged to change nothing, from the branch as it was read.
+
+        Returns:
+            None when that is done; or the branch as it is now, if that is not certain.
+
+        Raises:
+            BranchNotFound: The branch was deleted, perhaps made again, meanwhile.
+        """
+        rest = _without(branch, tokens)
+        self._branches.announce_drop(repository, branch.id, tokens)
+        try:
+            self._branches.change(repository, branch, sealed_tokens=rest)
+        except (PredicateFailed, OutcomeUnknown):
+            return self.look_again(repository, branch)
+        return None
+
+    def look_again(self, repository: Repository, branch: Branch) -> Branch:
+        """Read a branch again that someone else changed.
+
+        Raises:
+            BranchNotFound: It was deleted, perhaps made again, meanwhile.
+        """
+        current = self._branches.get(repository, branch.id)
+        if current.unique_id != branch.unique_id:
+            raise BranchNotFound(branch.id)
+        return current
+
+    def first_parents(self, repository: Repository, commit_id: CommitID) -> Iterator[Commit]:
+        """Iterate over a commit and its first parent, that one's first parent, and so on."""
+        following: CommitID | None = commit_id
+        while following is not None:
+            commit = self._commits.get(repository, following)
+            yield commit
+            following = commit.parents[0] if commit.parents else None
+
+    def _is_ancestor(self, repository: Repository, commit: Commit, branch: Branch) -> bool:
+        for other in self.first_parents(repository, branch.commit_id):
+            if other.id == commit.id:
+                return True
+            if other.generation <= commit.generation:
+                return False
+        return False
+
+
+def _without(branch: Branch, tokens: Sequence[StagingToken]) -> tuple[StagingToken, ...]:
+    """The sealed tokens of a branch without its oldest ones."""
+    count = len(branch.sealed_tokens) - len(tokens)
+    assert branch.sealed_tokens[count:] == tuple(tokens), "only the oldest tokens are ever taken"
+    return branch.sealed_tokens[:count]

@@ -1,0 +1,149 @@
+"""Discarding what is staged: all of it, below a prefix, or of one key.
+
+Resetting everything swaps the tokens of the branch for a new one. Resetting some keys writes into
+the current staging token, and only there, since a sealed token may be in the hands of a committer:
+for each staged key what the head has, or a tombstone. That is done as a conditional write is: by
+compare-and-swap on the staged key, and it holds only if the whole branch record was the same before
+and after; else it is evaluated again, against the head as it is then.
+"""
+
+from itertools import islice
+from typing import Final
+
+from lakebed.engine.commits.publish import Publisher
+from lakebed.engine.errors import BranchNotFound, TooManyTries
+from lakebed.engine.ids import new_staging_token
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.model import Branch, BranchID, Repository
+from lakebed.engine.refs.branches import Branches
+from lakebed.engine.settings import EngineSettings
+from lakebed.engine.staging import empty_runs
+from lakebed.engine.staging.codec import TOMBSTONE, encode
+from lakebed.engine.staging.reader import Reader
+from lakebed.engine.staging.scan import StagedChanges
+from lakebed.kv import ABSENT, Item, OutcomeUnknown, Predicate, PredicateFailed, Store
+from lakebed.runtime import Runtime
+
+_PAGE: Final = 100
+
+
+class Resets:
+    """Discards what is staged on branches."""
+
+    def __init__(
+        self,
+        store: Store,
+        branches: Branches,
+        publisher: Publisher,
+        reader: Reader,
+        runtime: Runtime,
+        settings: EngineSettings,
+    ) -> None:
+        self._store = store
+        self._branches = branches
+        self._publisher = publisher
+        self._reader = reader
+        self._runtime = runtime
+        self._tries = settings.tries_max
+
+    def reset(self, repository: Repository, branch: BranchID) -> None:
+        """Discard everything that is staged on a branch.
+
+        Raises:
+            BranchNotFound: There is no such branch, or it was deleted meanwhile.
+            TooManyTries: Others always came first.
+        """
+        first = current = self._branches.get(repository, branch)
+        token = new_staging_token(self._runtime, repository.id, branch)
+        for _ in range(self._tries):
+            self._branches.announce_drop(repository, branch, current.tokens)
+            try:
+                self._branches.change(repository, current, staging_token=token, sealed_tokens=())
+            except PredicateFailed:
+                current = self._publisher.look_again(repository, first)
+            except OutcomeUnknown:
+                current = self._publisher.look_again(repository, first)
+                if token in current.tokens:
+                    return
+                # Ours may have been applied, and its token committed since: never use it again.
+                token = new_staging_token(self._runtime, repository.id, branch)
+            else:
+                return
+        raise TooManyTries(f"the reset of {branch}", self._tries)
+
+    def reset_key(self, repository: Repository, branch: BranchID, key: bytes) -> None:
+        """Discard what is staged for one key; raises as `reset` does."""
+        for _ in range(self._tries):
+            before = self._branches.get(repository, branch)
+            staged = self._reader.staged(before, key)
+            newest = next((record for record in staged if record is not None), None)
+            done = newest is None or self._restored(repository, before, key, newest, staged[0])
+            if done and self._unchanged(repository, before, [key]):
+                return
+        raise TooManyTries(f"the reset of {key!r} on {branch}", self._tries)
+
+    def reset_prefix(self, repository: Repository, branch: BranchID, prefix: bytes) -> None:
+        """Discard what is staged for the keys with a prefix; raises as `reset` does."""
+        start = b""
+        tries = self._tries
+        while tries:
+            before = self._branches.get(repository, branch)
+            changes = StagedChanges(self._store, before.tokens, start=start, prefix=prefix)
+            page = list(islice(changes.rows(), _PAGE))
+            keys = [record.key[len(STAGED_PREFIX) :] for record in page]
+            done = self._restore_page(repository, before, page)
+            if done and self._unchanged(repository, before, keys):
+                if len(page) < _PAGE:
+                    return
+                start = keys[-1] + b"\x00"
+                tries = self._tries
+            else:
+                tries -= 1
+        raise TooManyTries(f"the reset of {prefix!r} on {branch}", self._tries)
+
+    def _unchanged(self, repository: Repository, before: Branch, keys: list[bytes]) -> bool:
+        """Look again, after keys were restored; whatever listings noted about them is taken out."""
+        token = before.staging_token
+        after, note = self._branches.get_after_put(repository, before.id, token)
+        empty_runs.fill(self._store, token, keys, note)
+        if after.unique_id != before.unique_id:
+            raise BranchNotFound(before.id)
+        return after.version == before.version
+
+    def _restore_page(self, repository: Repository, branch: Branch, page: list[Item]) -> bool:
+        token = branch.staging_token.encode()
+        current = self._store.get_many([(token, record.key) for record in page])
+        return all(
+            self._restored(repository, branch, record.key[len(STAGED_PREFIX) :], record, mine)
+            for record, mine in zip(page, current, strict=True)
+        )
+
+    def _restored(
+        self,
+        repository: Repository,
+        branch: Branch,
+        key: bytes,
+        newest: Item,
+        current: Item | None,
+    ) -> bool:
+        """Stage what the head has for a key; whether that is certain.
+
+        Args:
+            repository: Where.
+            branch: The branch as it was read.
+            key: Which key.
+            newest: What is staged for it.
+            current: What is staged for it under the current token.
+        """
+        committed = self._reader.committed(repository, branch.commit_id, key)
+        if committed is None and newest.value == TOMBSTONE:
+            return True
+        # Also over a put that changes nothing: its writer might take it back (`Trail`).
+        value = TOMBSTONE if committed is None else encode(committed)
+        predicate: Predicate = ABSENT if current is None else current.predicate
+        token = branch.staging_token.encode()
+        try:
+            self._store.set_if(token, STAGED_PREFIX + key, value, predicate)
+        except (PredicateFailed, OutcomeUnknown):
+            return False
+        return True

@@ -1,0 +1,28 @@
+"""Committed metadata: ranges and metaranges; see `Committed`."""
+
+from lakebed.engine.committed.apply import Applied
+from lakebed.engine.committed.cache import Cache, DiskCache
+from lakebed.engine.committed.files import Counters
+from lakebed.engine.committed.listing import CommonPrefix, DiffEntry, Page, Query
+from lakebed.engine.committed.merge import Strategy
+from lakebed.engine.committed.rows import CONFLICT_SCHEMA, DIFF_SCHEMA, ChangeType, Summary
+from lakebed.engine.committed.store import Committed
+from lakebed.formats.boundaries import Breaks
+
+__all__ = [
+    "CONFLICT_SCHEMA",
+    "DIFF_SCHEMA",
+    "Applied",
+    "Breaks",
+    "Cache",
+    "ChangeType",
+    "Committed",
+    "CommonPrefix",
+    "Counters",
+    "DiffEntry",
+    "DiskCache",
+    "Page",
+    "Query",
+    "Strategy",
+    "Summary",
+]

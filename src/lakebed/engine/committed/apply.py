@@ -1,0 +1,141 @@
+"""Applying sorted changes to a metarange.
+
+Changes come as a stream, and are taken window by window. For each window the base's ranges are
+gone through: a range without changes is handed on by its id; the others are read and edited,
+several at the same time. A window may end inside a range: its rows up to there are done with this
+window, and the others with the next.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakebed.engine.committed.batches import Batch, change_windows
+from lakebed.engine.committed.builder import Builder
+from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.keys import SortedKeys, successor
+from lakebed.engine.committed.rows import NO_EDITS, Edits, Summary, apply_rows
+from lakebed.engine.committed.walk import NO_ENTRIES, map_ahead
+from lakebed.formats import MetaRange, MetaRangeID, RangeRef
+from lakebed.formats.entries import one_array
+from lakebed.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What came of applying changes."""
+
+    metarange_id: MetaRangeID
+    """The base's own, if nothing changed."""
+    summary: Summary
+    """What changed; false if nothing did."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    """Ranges to take as they are, then rows of one range to edit."""
+
+    untouched: list[RangeRef]
+    ref: RangeRef | None = None
+    """The range to edit; None behind the last one."""
+    start: bytes = b""
+    """Its rows below this key are done."""
+    stop: bytes | None = None
+    """Its rows from this key on come later."""
+    edits: Edits = field(default=NO_EDITS)
+
+
+def apply(
+    files: Files, runtime: Runtime, builder: Builder, base: MetaRange, changes: Iterable[Batch]
+) -> Applied:
+    """Build and store the metarange that changes make of a base.
+
+    Raises:
+        InvalidEntries: A batch has not the columns and values of changes.
+        UnsortedEntries: The keys do not rise from row to row.
+    """
+
+    def edit(portion: _Portion) -> tuple[_Portion, pa.Table, Summary]:
+        rows = NO_ENTRIES
+        if portion.ref is not None:
+            rows = files.range(portion.ref.range_id).between(portion.start, portion.stop)
+        return portion, *apply_rows(rows, portion.edits)
+
+    total = Summary()
+    for portion, rows, summary in map_ahead(runtime, edit, _plan(base, change_windows(changes))):
+        for ref in portion.untouched:
+            builder.add_range(ref)
+        builder.add_rows(rows)
+        total += summary
+    if not total:
+        return Applied(base.metarange_id, total)
+    return Applied(builder.finish(), total)
+
+
+def _plan(base: MetaRange, windows: Iterable[Edits]) -> Iterator[_Portion]:
+    """Split base and changes into portions that can be edited independently, in order."""
+    refs, place, start = base.refs, 0, b""
+    untouched: list[RangeRef] = []
+    for edits in windows:
+        window = _Window(edits)
+        while place < len(refs) and not window.is_exhausted:
+            ref = refs[place]
+            first = place if start > ref.min_key else base.position(window.next_key, place)
+            if first > place:
+                untouched += refs[place:first]
+                place = first
+                continue
+            stop = successor(min(ref.max_key, window.last_key))
+            yield _Portion(untouched, ref, start, stop, window.take_below(stop))
+            untouched = []
+            start = stop
+            if window.last_key < ref.max_key:
+                break
+            place += 1
+        if not window.is_exhausted:
+            yield _Portion(untouched, edits=window.take_below(None))
+            untouched = []
+    if place < len(refs) and start > refs[place].min_key:
+        yield _Portion(untouched, refs[place], start)
+        untouched, place = [], place + 1
+    yield _Portion([*untouched, *refs[place:]])
+
+
+class _Window:
+    """Some of the changes, taken from the left."""
+
+    def __init__(self, edits: Edits) -> None:
+        self._edits = edits
+        self._puts = SortedKeys(one_array(edits.puts, "key"))
+        self._removals = SortedKeys(edits.removals)
+        self._next_put = 0
+        self._next_removal = 0
+        self.last_key = max(keys[-1] for keys in (self._puts, self._removals) if keys)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all changes were taken."""
+        return self._next_put == len(self._puts) and self._next_removal == len(self._removals)
+
+    @property
+    def next_key(self) -> bytes:
+        """The key of the next change."""
+        heads = []
+        if self._next_put < len(self._puts):
+            heads.append(self._puts[self._next_put])
+        if self._next_removal < len(self._removals):
+            heads.append(self._removals[self._next_removal])
+        return min(heads)
+
+    def take_below(self, stop: bytes | None) -> Edits:
+        """Take the changes to keys below this one; None: all that are left."""
+        put, removal = self._next_put, self._next_removal
+        self._next_put = len(self._puts) if stop is None else self._puts.find(stop, put)
+        self._next_removal = (
+            len(self._removals) if stop is None else self._removals.find(stop, removal)
+        )
+        return Edits(
+            self._edits.puts.slice(put, self._next_put - put),
+            self._edits.removals.slice(removal, self._next_removal - removal),
+        )

@@ -1,0 +1,96 @@
+"""Streams of rows from outside: regrouped to a good size, checked, brought into the stored form."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.engine.committed.keys import check_rising
+from lakebed.engine.committed.rows import Edits
+from lakebed.formats import CHANGE_SCHEMA, InvalidEntries, conform_entries
+from lakebed.formats.entries import one_array
+
+Batch: TypeAlias = pa.Table | pa.RecordBatch
+
+# Large enough that whole columns pay, small enough that a few of them are little memory.
+WINDOW_ROWS: Final = 128 << 10
+WINDOW_BYTES: Final = 32 << 20
+
+
+def entry_windows(batches: Iterable[Batch]) -> Iterator[pa.Table]:
+    """Yield entries in larger tables, checked and in the stored form; no table is empty.
+
+    Raises:
+        InvalidEntries: A batch has not the columns and values of entries.
+        UnsortedEntries: The keys do not rise from row to row.
+    """
+    before = b""
+    for table in _regroup(batches):
+        entries = conform_entries(table)
+        keys = one_array(entries, "key")
+        check_rising(keys, before)
+        before = keys[-1].as_py()
+        yield entries
+
+
+def change_windows(batches: Iterable[Batch]) -> Iterator[Edits]:
+    """Yield changes in larger portions, checked, the entries in the stored form; none is empty.
+
+    Raises:
+        InvalidEntries: A batch has not the columns and values of changes.
+        UnsortedEntries: The keys do not rise from row to row.
+    """
+    before = b""
+    for table in _regroup(batches):
+        keys, gone = _keys_and_tombstones(table)
+        check_rising(keys, before)
+        before = keys[-1].as_py()
+        # Most windows have no tombstone: do not copy them.
+        puts = table.filter(pc.invert(gone)) if gone.true_count else table
+        yield Edits(conform_entries(puts), keys.filter(gone))
+
+
+def _keys_and_tombstones(table: pa.Table) -> tuple[pa.Array, pa.Array]:
+    try:
+        picked = table.select(["key", "tombstone"]).cast(_KEY_AND_TOMBSTONE)
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise InvalidEntries(f"not a table of changes: {error}") from error
+    return one_array(picked, "key"), one_array(picked, "tombstone")
+
+
+_KEY_AND_TOMBSTONE: Final = pa.schema(
+    [CHANGE_SCHEMA.field("key"), CHANGE_SCHEMA.field("tombstone")]
+)
+
+
+def _regroup(batches: Iterable[Batch]) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of about the size of a window; no table is empty."""
+    waiting: list[pa.Table] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+        for piece in _pieces(table):
+            waiting.append(piece)
+            rows += piece.num_rows
+            size_bytes += piece.nbytes
+            if rows >= WINDOW_ROWS or size_bytes >= WINDOW_BYTES:
+                yield _joined(waiting)
+                waiting, rows, size_bytes = [], 0, 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """Split a table that is larger than a window."""
+    fitting = table.num_rows * WINDOW_BYTES // max(1, table.nbytes)
+    rows = max(1, min(WINDOW_ROWS, fitting))
+    for begin in range(0, table.num_rows, rows):
+        yield table.slice(begin, rows)
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table:
+    try:
+        return pa.concat_tables(tables)
+    except pa.ArrowException as error:
+        raise InvalidEntries(f"batches of one stream differ in their columns: {error}") from error

@@ -1,0 +1,110 @@
+"""Building a metarange from left to right, out of rows and of ranges that exist already.
+
+Everything that makes a metarange goes through here: writing, applying changes, merging. So all of
+them cut rows into ranges by the same rules (see `lakebed.formats.boundaries`), and the same
+rows give the same metarange, wherever they came from.
+
+A range is taken as it is, unread, when the one before it is closed. When rows are still waiting
+for the end of their range, its rows join them, and the boundaries meet again at the next key that
+ends a range.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+
+from lakebed.engine.committed.files import Files
+from lakebed.formats import MetaRange, MetaRangeID, RangeRef
+from lakebed.formats.boundaries import Breaks, row_bytes
+from lakebed.runtime import Runtime
+
+# Finished ranges wait until some can be written at the same time, but never for long.
+_PENDING_RANGES: Final = 4
+_PENDING_BYTES: Final = 64 << 20
+
+
+class Builder:
+    """Collects rows and ranges in order of their keys, and stores the metarange they make."""
+
+    def __init__(
+        self, files: Files, breaks: Breaks, runtime: Runtime, *, inputs: Iterable[MetaRange] = ()
+    ) -> None:
+        """Start an empty metarange.
+
+        Args:
+            files: Where to store the ranges.
+            breaks: Where ranges end.
+            runtime: For writing in parallel.
+            inputs: The metaranges whose ranges will be added.
+        """
+        self._files = files
+        self._breaks = breaks
+        self._runtime = runtime
+        # Only the last range of a metarange can have ended for want of further rows.
+        lasts = [metarange.refs[-1] for metarange in inputs if metarange.refs]
+        self._unclosed = {ref.range_id for ref in lasts if not breaks.is_closed(ref)}
+        self._refs: list[RangeRef | None] = []
+        self._pending: list[tuple[int, pa.Table]] = []
+        self._pending_bytes = 0
+        self._open: list[pa.Table] = []
+        self._open_rows = 0
+        self._open_bytes = 0
+
+    def add_range(self, ref: RangeRef) -> None:
+        """Add a range of one of the inputs; its keys are above all that were added before."""
+        self._reopen()
+        if self._open:
+            self._push(self._files.range(ref.range_id).table)
+        else:
+            self._refs.append(ref)
+
+    def add_rows(self, table: pa.Table) -> None:
+        """Add entries, sorted; their keys are above all that were added before."""
+        if table.num_rows:
+            self._reopen()
+            self._push(table.combine_chunks())
+
+    def finish(self) -> MetaRangeID:
+        """Store what is not stored yet, the metarange last."""
+        if self._open:
+            self._close()
+        self._flush()
+        return self._files.save_metarange([ref for ref in self._refs if ref is not None])
+
+    def _reopen(self) -> None:
+        """Take back the rows of a last range that ended only because there were no more."""
+        last = self._refs[-1] if self._refs else None
+        if last is not None and last.range_id in self._unclosed:
+            self._refs.pop()
+            self._push(self._files.range(last.range_id).table)
+
+    def _push(self, table: pa.Table) -> None:
+        begin = 0
+        sizes = row_bytes(table)
+        for end in self._breaks.ends(table, sizes, self._open_rows, self._open_bytes):
+            self._open.append(table.slice(begin, end - begin))
+            self._close()
+            begin = end
+        if begin < table.num_rows:
+            self._open.append(table.slice(begin))
+            self._open_rows += table.num_rows - begin
+            self._open_bytes += int(sizes[begin:].sum())
+
+    def _close(self) -> None:
+        """End the range under way."""
+        rows = pa.concat_tables(self._open)
+        self._open, self._open_rows, self._open_bytes = [], 0, 0
+        self._pending.append((len(self._refs), rows))
+        self._refs.append(None)
+        self._pending_bytes += rows.nbytes
+        if len(self._pending) >= _PENDING_RANGES or self._pending_bytes >= _PENDING_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        refs = self._runtime.map_parallel(
+            self._files.save_range, (rows for _, rows in pending), limit=_PENDING_RANGES
+        )
+        for (place, _), ref in zip(pending, refs, strict=True):
+            self._refs[place] = ref

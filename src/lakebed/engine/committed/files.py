@@ -1,0 +1,147 @@
+"""Ranges and metaranges as files: in the storage, through the caches, counted."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+
+from lakebed.block import AlreadyExists, BlockStore, Namespace, ObjectNotFound
+from lakebed.engine.committed.cache import Cache
+from lakebed.engine.committed.keys import Range
+from lakebed.engine.errors import MissingFile
+from lakebed.formats import (
+    DamagedFile,
+    ForeignFile,
+    MetaRange,
+    MetaRangeID,
+    RangeID,
+    RangeRef,
+    decode_metarange,
+    decode_range,
+    encode_metarange,
+    encode_range,
+    metarange_id,
+    metarange_path,
+    metarange_table,
+    range_id,
+    range_path,
+)
+from lakebed.formats.boundaries import row_bytes
+from lakebed.runtime import Runtime
+
+DecodedT = TypeVar("DecodedT")
+
+
+@dataclass(slots=True)
+class Counters:
+    """What was done to files so far; what the memory cache answered does not count."""
+
+    ranges_read: int = 0
+    ranges_written: int = 0
+    ranges_reused: int = 0
+    """Ranges that were built and turned out to be there already."""
+    metaranges_read: int = 0
+    metaranges_written: int = 0
+
+
+class Files:
+    """The ranges and metaranges in one storage namespace."""
+
+    def __init__(
+        self, block: BlockStore, namespace: Namespace, runtime: Runtime, cache: Cache
+    ) -> None:
+        self.counters = Counters()
+        self._block = block
+        self._namespace = namespace
+        self._cache = cache
+        self._lock = runtime.lock()
+        # Ranges that are in this namespace for certain: a metarange that names them was read or
+        # written. Ids are short, and a process meets few millions of them.
+        self._known: set[RangeID] = set()
+
+    def range(self, range_id: RangeID) -> Range:
+        """Return a range.
+
+        Raises:
+            MissingFile: It is not in the storage.
+            DamagedFile: Its file does not hold it.
+            ForeignFile: Its file is none of ours, or (`FormatTooNew`) one of a newer Lakebed.
+        """
+        return self._cache.ranges.get(range_id, lambda: self._load_range(range_id))
+
+    def metarange(self, metarange_id: MetaRangeID) -> MetaRange:
+        """Return a metarange; raises as `range` does."""
+        return self._cache.metaranges.get(metarange_id, lambda: self._load_metarange(metarange_id))
+
+    def save_range(self, entries: pa.Table) -> RangeRef:
+        """Store a range of these entries, unless it is there already."""
+        entries = entries.combine_chunks()
+        keys = Range(entries).keys
+        saved = range_id(entries)
+        if saved in self._known or not self._create(range_path(saved), encode_range(entries)):
+            self._count("ranges_reused")
+        else:
+            self._count("ranges_written")
+        return RangeRef(saved, keys[0], keys[-1], len(keys), int(row_bytes(entries).sum()))
+
+    def save_metarange(self, refs: Sequence[RangeRef]) -> MetaRangeID:
+        """Store a metarange of these ranges, all of which are stored by now."""
+        table = metarange_table(refs)
+        saved = metarange_id(table)
+        if self._create(metarange_path(saved), encode_metarange(table)):
+            self._count("metaranges_written")
+        self._remember(refs)
+        return saved
+
+    def _load_range(self, range_id: RangeID) -> tuple[Range, int]:
+        table = self._load(
+            range_path(range_id), lambda data, file: decode_range(data, range_id, file=file)
+        )
+        self._count("ranges_read")
+        return Range(table), table.nbytes
+
+    def _load_metarange(self, metarange_id: MetaRangeID) -> tuple[MetaRange, int]:
+        metarange = self._load(
+            metarange_path(metarange_id),
+            lambda data, file: decode_metarange(data, metarange_id, file=file),
+        )
+        self._count("metaranges_read")
+        self._remember(metarange.refs)
+        # About what a reference takes as Python objects, keys apart.
+        size_bytes = sum(500 + len(ref.min_key) + len(ref.max_key) for ref in metarange.refs)
+        return metarange, size_bytes
+
+    def _load(self, path: str, decode: Callable[[bytes, str], DecodedT]) -> DecodedT:
+        disk = self._cache.disk
+        name = path.replace("/", "_")
+        if disk is not None and (data := disk.get(name)) is not None:
+            try:
+                return decode(data, name)
+            except (DamagedFile, ForeignFile):
+                disk.discard(name)
+        address = self._namespace.address(path)
+        try:
+            data = self._block.read(address)
+        except ObjectNotFound as error:
+            raise MissingFile(str(address)) from error
+        decoded = decode(data, str(address))
+        if disk is not None:
+            disk.put(name, data)
+        return decoded
+
+    def _create(self, path: str, data: bytes) -> bool:
+        """Store a file; return whether it was not there before."""
+        try:
+            self._block.create(self._namespace.address(path), data)
+        except AlreadyExists:
+            return False
+        return True
+
+    def _remember(self, refs: Sequence[RangeRef]) -> None:
+        with self._lock:
+            self._known.update(ref.range_id for ref in refs)
+
+    def _count(self, counter: str) -> None:
+        with self._lock:
+            setattr(self.counters, counter, getattr(self.counters, counter) + 1)

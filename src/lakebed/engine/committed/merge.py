@@ -1,0 +1,119 @@
+"""The three-way merge of metaranges.
+
+What one side changed since the base is taken from it; what both changed alike stays as the
+destination has it; what they changed differently is a conflict. Most of it is settled by whole
+ranges: where the destination has the base's ranges, the source's are taken by their ids, unread,
+and the other way round. Only where both have others are rows looked at.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from lakebed.engine.committed.builder import Builder
+from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.rows import (
+    apply_rows,
+    diff_rows,
+    join_edits,
+    split_delta,
+)
+from lakebed.engine.committed.walk import Group, align, map_ahead, side_by_side
+from lakebed.engine.errors import MergeConflict
+from lakebed.formats import MetaRange, MetaRangeID, RangeRef
+from lakebed.runtime import Runtime
+
+
+class Strategy(Enum):
+    """Which side's entry stays where both changed it, instead of a conflict."""
+
+    SOURCE_WINS = "source-wins"
+    DEST_WINS = "dest-wins"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Ranges to take as they are, then ranges whose rows are to be merged."""
+
+    settled: list[RangeRef]
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """What came of a stretch."""
+
+    settled: list[RangeRef]
+    rows: list[pa.Table]
+    conflicts: list[pa.Table]
+
+
+def merge(
+    files: Files,
+    runtime: Runtime,
+    builder: Builder,
+    *,
+    base: MetaRange,
+    source: MetaRange,
+    destination: MetaRange,
+    strategy: Strategy | None,
+) -> MetaRangeID:
+    """Build and store the merge of three metaranges.
+
+    Raises:
+        MergeConflict: Some keys were changed on both sides, differently, and there is no strategy.
+    """
+
+    def merge_stretch(stretch: _Stretch) -> _Merged:
+        return _merge_rows(files, stretch, strategy)
+
+    conflicts: list[pa.Table] = []
+    stretches = _stretches(align([base.refs, source.refs, destination.refs]))
+    for merged in map_ahead(runtime, merge_stretch, stretches):
+        conflicts += merged.conflicts
+        if conflicts and strategy is None:
+            continue  # nothing to build any more, but all conflicts to find
+        for ref in merged.settled:
+            builder.add_range(ref)
+        for rows in merged.rows:
+            builder.add_rows(rows)
+    if conflicts and strategy is None:
+        raise MergeConflict(pa.concat_tables(conflicts))
+    return builder.finish()
+
+
+def _stretches(groups: Iterable[Group]) -> Iterator[_Stretch]:
+    settled: list[RangeRef] = []
+    for group in groups:
+        whole = _settle(*group)
+        if whole is not None:
+            settled += whole
+        else:
+            yield _Stretch(settled, group)
+            settled = []
+    yield _Stretch(settled, ([], [], []))
+
+
+def _settle(
+    base: list[RangeRef], source: list[RangeRef], destination: list[RangeRef]
+) -> list[RangeRef] | None:
+    """Return the ranges that come out of a group, if their ids alone can tell."""
+    if source in (base, destination):
+        return destination
+    if destination == base:
+        return source
+    return None
+
+
+def _merge_rows(files: Files, stretch: _Stretch, strategy: Strategy | None) -> _Merged:
+    merged = _Merged(stretch.settled, [], [])
+    for base, source, destination in side_by_side(files, stretch.group):
+        free, contested, conflicts = split_delta(diff_rows(base, source), base, destination)
+        if conflicts.num_rows:
+            merged.conflicts.append(conflicts)
+        edits = join_edits(free, contested) if strategy is Strategy.SOURCE_WINS else free
+        rows, _ = apply_rows(destination, edits)
+        merged.rows.append(rows)
+    return merged

@@ -1,0 +1,256 @@
+"""Committed metadata: the entries of commits, immutable, named by their content."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakebed.block import BlockStore, Namespace
+from lakebed.engine.committed.apply import Applied, apply
+from lakebed.engine.committed.batches import Batch, entry_windows
+from lakebed.engine.committed.builder import Builder
+from lakebed.engine.committed.cache import Cache
+from lakebed.engine.committed.diff import diff
+from lakebed.engine.committed.files import Counters, Files
+from lakebed.engine.committed.keys import prefix_end
+from lakebed.engine.committed.listing import (
+    CommonPrefix,
+    DiffBlocks,
+    DiffEntry,
+    EntryBlocks,
+    Page,
+    Query,
+    fill_page,
+)
+from lakebed.engine.committed.merge import Strategy, merge
+from lakebed.engine.committed.rows import ChangeType
+from lakebed.engine.committed.walk import map_ahead, window
+from lakebed.engine.errors import EntryNotFound
+from lakebed.formats import Entry, MetaRange, MetaRangeID
+from lakebed.formats.boundaries import Breaks
+from lakebed.runtime import Runtime
+
+
+class Committed:
+    """The committed entries in one storage namespace.
+
+    A *metarange* is a set of entries, sorted by key: what a commit holds. It is made of *ranges*,
+    which metaranges share. Both are files named by their content and never change, so everything
+    here can be repeated, and called by many threads and processes at once, without harm. What a
+    call costs goes with the ranges it has to look into, never with the size of the metarange.
+
+    Every call that reads may raise `MissingFile`, `DamagedFile`, `ForeignFile` or `FormatTooNew`,
+    each with the name of the file, and what the storage raises (`lakebed.block.errors`).
+    """
+
+    def __init__(
+        self,
+        block: BlockStore,
+        namespace: Namespace,
+        runtime: Runtime,
+        *,
+        cache: Cache | None = None,
+        breaks: Breaks | None = None,
+    ) -> None:
+        """Open the committed entries of a namespace; nothing is read or written yet.
+
+        Args:
+            block: The storage.
+            namespace: Where in it ranges and metaranges lie, below ``_lakebed/``.
+            runtime: Locks and parallel work.
+            cache: Shared by all namespaces of a process; a new one in memory if there is none.
+            breaks: Where ranges end; always the same for one namespace.
+        """
+        self._runtime = runtime
+        self._breaks = breaks or Breaks()
+        self._files = Files(block, namespace, runtime, cache or Cache(runtime))
+
+    @property
+    def counters(self) -> Counters:
+        """What was read and written so far."""
+        return self._files.counters
+
+    # Writing
+
+    def write(self, batches: Iterable[Batch]) -> MetaRangeID:
+        """Store entries, sorted by key, and return the metarange they make.
+
+        Ranges are written as they fill up and the metarange last. If this fails or is cut off, some
+        ranges may be there that nothing names, and that a later call finds written already.
+
+        Args:
+            batches: Tables with the columns of `ENTRY_SCHEMA`; of any number and size.
+
+        Raises:
+            InvalidEntries: A batch has not the columns and values of entries.
+            UnsortedEntries: The keys do not rise from row to row.
+        """
+        builder = self._builder()
+        for entries in entry_windows(batches):
+            builder.add_rows(entries)
+        return builder.finish()
+
+    def apply(self, base: MetaRangeID, changes: Iterable[Batch]) -> Applied:
+        """Store what changes make of a metarange, and return it with a summary.
+
+        Ranges that no change touches are taken over unread. A put whose identity is the committed
+        one is no change, and the committed entry stays. Neither is a tombstone for a key that is
+        not there. When nothing changed, the result is the base.
+
+        Args:
+            base: The metarange to change.
+            changes: Tables with the columns of `CHANGE_SCHEMA`, sorted by key; of any number and
+                size.
+
+        Raises:
+            InvalidEntries: A batch has not the columns and values of changes.
+            UnsortedEntries: The keys do not rise from row to row.
+        """
+        metarange = self._files.metarange(base)
+        return apply(self._files, self._runtime, self._builder(metarange), metarange, changes)
+
+    def merge(
+        self,
+        base: MetaRangeID,
+        source: MetaRangeID,
+        destination: MetaRangeID,
+        *,
+        strategy: Strategy | None = None,
+    ) -> MetaRangeID:
+        """Store the three-way merge of metaranges, and return it.
+
+        A key changed on one side only is taken from that side. Where both have the same identity,
+        the destination's entry stays. Ranges that only one side changed are taken whole, unread.
+        When there was nothing to merge, the result is the destination.
+
+        Raises:
+            MergeConflict: Keys were changed on both sides, differently, and no strategy says which
+                side wins; the error holds all of them.
+        """
+        three = [self._files.metarange(each) for each in (base, source, destination)]
+        return merge(
+            self._files,
+            self._runtime,
+            self._builder(*three),
+            base=three[0],
+            source=three[1],
+            destination=three[2],
+            strategy=strategy,
+        )
+
+    # Reading
+
+    def get(self, metarange_id: MetaRangeID, key: bytes) -> Entry:
+        """Return the entry of a key.
+
+        Raises:
+            EntryNotFound: There is none.
+        """
+        metarange = self._files.metarange(metarange_id)
+        place = metarange.position(key)
+        if place == len(metarange.refs) or key < metarange.refs[place].min_key:
+            raise EntryNotFound(key)
+        found = self._files.range(metarange.refs[place].range_id)
+        row = found.keys.find(key)
+        if found.keys[row] != key:
+            raise EntryNotFound(key)
+        return found.rows[row]
+
+    def scan(
+        self, metarange_id: MetaRangeID, *, start: bytes = b"", prefix: bytes = b""
+    ) -> Iterator[pa.Table]:
+        """Yield the entries with a prefix, from `start` (included) on, in order of the keys.
+
+        Tables have the columns of `ENTRY_SCHEMA`; none is empty. Ranges are read ahead, the more
+        the longer the caller goes on.
+        """
+        metarange = self._files.metarange(metarange_id)
+        start, end = max(start, prefix), prefix_end(prefix)
+        refs = window(metarange, start, end)
+        ranges = map_ahead(self._runtime, self._files.range, (ref.range_id for ref in refs))
+        for found in ranges:
+            rows = found.between(start, end)
+            if rows.num_rows:
+                yield rows
+
+    def known_keys(
+        self, metarange_id: MetaRangeID, start: bytes, end: bytes | None
+    ) -> Sequence[bytes]:
+        """Return some keys from `start` up to, not including, `end`, without reading a range.
+
+        They are those that ranges end with; so from one of them to the next lies a range at most.
+        """
+        refs = window(self._files.metarange(metarange_id), start, end)
+        return [ref.max_key for ref in refs if end is None or ref.max_key < end]
+
+    def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
+        """Return a page of entries and common prefixes."""
+        return fill_page(EntryBlocks(self._files, self._files.metarange(metarange_id)), query)
+
+    def diff(
+        self, left: MetaRangeID, right: MetaRangeID, *, start: bytes = b"", prefix: bytes = b""
+    ) -> Iterator[pa.Table]:
+        """Yield what is different on the right, from `start` (included) on, in order of the keys.
+
+        Tables have the columns of `DIFF_SCHEMA`; none is empty. Ranges that both sides have are not
+        read.
+        """
+        return diff(
+            self._files,
+            self._runtime,
+            self._files.metarange(left),
+            self._files.metarange(right),
+            start=max(start, prefix),
+            end=prefix_end(prefix),
+        )
+
+    def differ(
+        self, left: MetaRangeID, right: MetaRangeID, *, start: bytes, end: bytes | None
+    ) -> bool:
+        """Whether any entry differs from `start` (included) up to, not including, `end`.
+
+        An empty id stands for no entries. Ranges that both sides have are not read, and reading
+        ends with the first difference.
+        """
+        sides = (
+            self._files.metarange(each) if each else MetaRange(each, ()) for each in (left, right)
+        )
+        found = diff(self._files, self._runtime, *sides, start=start, end=end)
+        return next(found, None) is not None
+
+    def list_diff(self, left: MetaRangeID, right: MetaRangeID, query: Query) -> Page[DiffEntry]:
+        """Return a page of differences; a common prefix means that something below it differs."""
+        left_metarange, right_metarange = self._files.metarange(left), self._files.metarange(right)
+        return fill_page(DiffBlocks(self._files, left_metarange, right_metarange, query), query)
+
+    def list_changes(
+        self, base: MetaRangeID, left: MetaRangeID, right: MetaRangeID, query: Query
+    ) -> Page[DiffEntry]:
+        """Return a page of what the right changed since the base, and what the left did as well.
+
+        It is a conflict if the left changed an entry too, and to something else.
+        """
+        page = self.list_diff(base, right, query)
+        if base == left:
+            return page
+
+        def judged(item: DiffEntry | CommonPrefix) -> DiffEntry | CommonPrefix:
+            if isinstance(item, CommonPrefix):
+                return item
+            key = item.entry.key
+            ours = self._identity(left, key)
+            theirs = None if item.change is ChangeType.REMOVED else item.entry.identity
+            if ours in {theirs, self._identity(base, key)}:
+                return item
+            return replace(item, conflict=True)
+
+        return Page([judged(item) for item in page.items], page.has_more)
+
+    def _identity(self, metarange_id: MetaRangeID, key: bytes) -> bytes | None:
+        try:
+            return self.get(metarange_id, key).identity
+        except EntryNotFound:
+            return None
+
+    def _builder(self, *inputs: MetaRange) -> Builder:
+        return Builder(self._files, self._breaks, self._runtime, inputs=inputs)

@@ -1,0 +1,112 @@
+"""Walking over several metaranges side by side.
+
+First by ranges: `align` puts together those that overlap, so that what has the same ranges on two
+sides can be settled by their ids. Then by rows, for the rest: `side_by_side` reads the ranges of
+such a group and yields the rows of all sides from one key to another, one range of each at a time.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeVar
+
+import pyarrow as pa
+
+from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.keys import successor
+from lakebed.formats import ENTRY_SCHEMA, MetaRange, RangeRef
+from lakebed.runtime import Runtime
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+Group = tuple[list[RangeRef], ...]
+"""For each side the ranges that overlap, directly or through others; some sides may have none."""
+
+NO_ENTRIES: Final = ENTRY_SCHEMA.empty_table()
+
+# A caller may want only the first few results; one that goes on gets ever more read ahead.
+_MOST_AHEAD: Final = 4
+
+
+def align(sides: Sequence[Sequence[RangeRef]]) -> Iterator[Group]:
+    """Split the ranges of all sides into the smallest groups between which no range reaches over.
+
+    A range that two sides share overlaps no other range of theirs. So of two sides, it is always a
+    group of its own.
+    """
+    places = [0] * len(sides)
+    while True:
+        heads = [
+            side[place] for side, place in zip(sides, places, strict=True) if place < len(side)
+        ]
+        if not heads:
+            return
+        group: Group = tuple([] for _ in sides)
+        highest = min(ref.min_key for ref in heads)
+        grown = True
+        while grown:
+            grown = False
+            for number, side in enumerate(sides):
+                while places[number] < len(side) and side[places[number]].min_key <= highest:
+                    ref = side[places[number]]
+                    group[number].append(ref)
+                    highest = max(highest, ref.max_key)
+                    places[number] += 1
+                    grown = True
+        yield group
+
+
+def window(metarange: MetaRange, start: bytes, end: bytes | None) -> Sequence[RangeRef]:
+    """Return the ranges that can have keys from `start` up to, not including, `end`."""
+    first = metarange.position(start)
+    last = len(metarange.refs) if end is None else metarange.position(end, first) + 1
+    return metarange.refs[first:last]
+
+
+def side_by_side(
+    files: Files, group: Group, start: bytes = b"", end: bytes | None = None
+) -> Iterator[tuple[pa.Table, ...]]:
+    """Yield the rows of each side, step by step: all that lie between the same two keys.
+
+    Args:
+        files: Where to read the ranges.
+        group: The ranges of each side.
+        start: Leave out the keys below this one.
+        end: Leave out this key and those above it.
+    """
+    rest = [list(reversed(refs)) for refs in group]
+    while any(rest):
+        upto = successor(min(refs[-1].max_key for refs in rest if refs))
+        stop = upto if end is None else min(upto, end)
+        yield tuple(_rows(files, refs, start, stop) for refs in rest)
+        if stop == end:
+            return
+        start = max(start, upto)
+
+
+def _rows(files: Files, refs: list[RangeRef], start: bytes, stop: bytes) -> pa.Table:
+    """Return the rows of the range on top, and drop it if it ends there; read it only if needed."""
+    if not refs or refs[-1].min_key >= stop:
+        return NO_ENTRIES
+    ref = refs[-1]
+    if ref.max_key < stop:
+        refs.pop()
+    if ref.max_key < start:
+        return NO_ENTRIES
+    return files.range(ref.range_id).between(start, stop)
+
+
+def map_ahead(
+    runtime: Runtime, function: Callable[[ItemT], ResultT], items: Iterable[ItemT]
+) -> Iterator[ResultT]:
+    """Yield the results of a function in order; first one at a time, then several in parallel."""
+    rest = iter(items)
+    size = 1
+    while batch := list(islice(rest, size)):
+        results = deque(runtime.map_parallel(function, batch, limit=size))
+        # Let go of each when it is done with: items and results may be large.
+        batch.clear()
+        while results:
+            yield results.popleft()
+        size = min(2 * size, _MOST_AHEAD)

@@ -1,0 +1,283 @@
+"""What the versioning engine refuses or cannot do, by what the caller does next.
+
+LakebedError
+└── EngineError
+    ├── NotFound                there is no such thing                      (also a KeyError)
+    │   ├── RepositoryNotFound, BranchNotFound, TagNotFound, CommitNotFound, EntryNotFound
+    │   └── RefNotFound         an expression that leads nowhere
+    ├── NotUnique               something of that name is there already
+    │   └── NamespaceTaken      another repository keeps its data there
+    ├── Invalid                 the request makes no sense                  (also a ValueError)
+    │   ├── InvalidName, InvalidRef, UnsortedEntries
+    │   └── ParentNumberMissing a merge has several parents: against which?
+    ├── PreconditionFailed      a conditional write found another state; nothing was written
+    │   └── NothingThere        it found nothing
+    ├── Stale                   a write took so long that its object may be taken for garbage
+    ├── MergeConflict           both sides changed the same keys differently
+    ├── DirtyBranch             the branch has uncommitted changes
+    ├── NoChanges               there is nothing to commit or merge
+    ├── Protected               a rule protects the branch
+    ├── DefaultBranch           a repository keeps its default branch
+    ├── ReadOnly                the repository is read-only
+    ├── Deleting                the repository is being deleted
+    ├── Refused                 a hook said no
+    ├── TooManyTries            others were always faster; try again
+    ├── GivenUp                 it took so long that others ended it; try again
+    └── MissingFile             a file that something names is not in the storage
+"""
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from lakebed.errors import LakebedError
+
+# The names say what happened, not that they are errors.
+# ruff: noqa: N818
+
+
+class EngineError(LakebedError):
+    """Any error of the versioning engine."""
+
+    kind: ClassVar[str] = "engine"
+
+
+class NotFound(EngineError, KeyError):
+    """There is no such thing."""
+
+    kind = "not_found"
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument, which would quote the sentence.
+        return str(self.args[0])
+
+
+class RepositoryNotFound(NotFound):
+    """There is no repository of this name."""
+
+    kind = "repository_not_found"
+
+    def __init__(self, repository: str) -> None:
+        super().__init__(f"repository not found: {repository}")
+
+
+class BranchNotFound(NotFound):
+    """There is no branch of this name."""
+
+    kind = "branch_not_found"
+
+    def __init__(self, branch: str) -> None:
+        super().__init__(f"branch not found: {branch}")
+
+
+class TagNotFound(NotFound):
+    """There is no tag of this name."""
+
+    kind = "tag_not_found"
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(f"tag not found: {tag}")
+
+
+class CommitNotFound(NotFound):
+    """There is no commit with this id."""
+
+    kind = "commit_not_found"
+
+    def __init__(self, commit: str) -> None:
+        super().__init__(f"commit not found: {commit}")
+
+
+class RefNotFound(NotFound):
+    """An expression leads to nothing."""
+
+    kind = "ref_not_found"
+
+    def __init__(self, expression: str) -> None:
+        super().__init__(f"reference not found: {expression}")
+
+
+class EntryNotFound(NotFound):
+    """There is no entry with this key."""
+
+    kind = "entry_not_found"
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(f"no entry {key!r}")
+        self.key = key
+
+
+class NotUnique(EngineError):
+    """Something of that name is there already."""
+
+    kind = "not_unique"
+
+
+class NamespaceTaken(NotUnique):
+    """Another repository keeps its data at this place, above it or below it."""
+
+    kind = "namespace_taken"
+
+
+class Invalid(EngineError, ValueError):
+    """The request makes no sense; nothing was done."""
+
+    kind = "invalid"
+
+
+class InvalidName(Invalid):
+    """A name that a repository, branch or tag cannot have."""
+
+    kind = "invalid_name"
+
+
+class InvalidRef(Invalid):
+    """An expression that is not well formed, or means nothing where it stands."""
+
+    kind = "invalid_ref"
+
+
+class UnsortedEntries(Invalid):
+    """Entries or changes came with keys out of order, or with a key twice."""
+
+    kind = "unsorted_entries"
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        super().__init__(f"key {after!r} comes after {before!r}: keys must rise from row to row")
+
+
+class ParentNumberMissing(Invalid):
+    """What a merge changed depends on the parent that it is compared with."""
+
+    kind = "parent_number_missing"
+
+    def __init__(self, commit: str, parents: int) -> None:
+        super().__init__(f"commit {commit} has {parents} parents: say against which, from 1")
+
+
+class PreconditionFailed(EngineError):
+    """A conditional write found another state than it asked for; nothing was written."""
+
+    kind = "entry_precondition_failed"
+
+    def __init__(self, key: bytes, found: str) -> None:
+        super().__init__(f"the condition on {key!r} does not hold: {found}")
+        self.key = key
+
+
+class NothingThere(PreconditionFailed):
+    """A conditional write asked for an entry, and there is none; nothing was written."""
+
+    kind = "nothing_there"
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key, "no such entry")
+
+
+class Stale(EngineError):
+    """A write was held up until its object was too old to be staged; it was taken back."""
+
+    kind = "stale"
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(
+            f"the write of {key!r} took so long that its object may be taken for garbage: it was"
+            " not done, write the object again"
+        )
+        self.key = key
+
+
+class MergeConflict(EngineError):
+    """Both sides of a merge changed the same keys, and differently; nothing was merged."""
+
+    kind = "merge_conflict"
+
+    def __init__(self, conflicts: pa.Table) -> None:
+        super().__init__(f"{conflicts.num_rows} keys were changed differently on both sides")
+        self.conflicts = conflicts
+        """All of them, in order: key, and what each side did (see `CONFLICT_SCHEMA`)."""
+
+
+class DirtyBranch(EngineError):
+    """The branch has uncommitted changes; commit or reset them first."""
+
+    kind = "dirty_branch"
+
+    def __init__(self, branch: str) -> None:
+        super().__init__(f"branch {branch} has uncommitted changes: commit or reset them first")
+
+
+class NoChanges(EngineError):
+    """There is nothing to commit or merge."""
+
+    kind = "no_changes"
+
+
+class Protected(EngineError):
+    """A rule protects the branch from what was asked for."""
+
+    kind = "protected"
+
+    def __init__(self, branch: str, pattern: str) -> None:
+        super().__init__(f"branch {branch} is protected by the rule {pattern!r}")
+
+
+class DefaultBranch(EngineError):
+    """The default branch of a repository cannot be deleted."""
+
+    kind = "default_branch"
+
+    def __init__(self, repository: str, branch: str) -> None:
+        super().__init__(f"{branch} is the default branch of {repository}: it cannot be deleted")
+
+
+class ReadOnly(EngineError):
+    """The repository is read-only."""
+
+    kind = "read_only"
+
+    def __init__(self, repository: str) -> None:
+        super().__init__(f"repository {repository} is read-only")
+
+
+class Deleting(EngineError):
+    """The repository is being deleted; in a moment it is not found."""
+
+    kind = "deleting"
+
+    def __init__(self, repository: str) -> None:
+        super().__init__(f"repository {repository} is being deleted")
+
+
+class Refused(EngineError):
+    """A hook refused the operation."""
+
+    kind = "refused"
+
+
+class TooManyTries(EngineError):
+    """Others changed the same record every time; nothing was lost, try again."""
+
+    kind = "too_many_tries"
+
+    def __init__(self, what: str, tries: int) -> None:
+        super().__init__(f"{what} did not get through in {tries} tries: try again")
+
+
+class GivenUp(EngineError):
+    """It took so long that others took it for dead and ended it; nothing of it stays, try again."""
+
+    kind = "given_up"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} took so long that it was given up: try again")
+
+
+class MissingFile(EngineError):
+    """A range or metarange that something names is not in the storage."""
+
+    kind = "missing_file"
+
+    def __init__(self, file: str) -> None:
+        super().__init__(f"{file} is missing from the storage")
+        self.file = file

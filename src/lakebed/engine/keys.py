@@ -1,0 +1,45 @@
+"""Where each kind of record lives in the key-value store.
+
+| partition              | keys                                                      |
+|------------------------|-----------------------------------------------------------|
+| graveler               | repos/<repository>, namespaces/<canonical namespace>      |
+| graveler_deleted       | repo/<repository>/<unique id>                             |
+| <repository>-<uid>     | branches/<name>, tags/<name>, commits/<id>, settings/…    |
+| <staging token>        | key/<object path>, emptied                                |
+| cleanup_tokens         | <staging token>                                           |
+| kv_metadata            | schema_version, installation_id, leases/…                 |
+"""
+
+from typing import Final
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.kv.records import Kind
+
+GRAVELER: Final = b"graveler"
+REPOSITORIES: Final = Kind(b"repos/", pb.Repository)
+CLAIMS: Final = Kind(b"namespaces/", pb.NamespaceClaim)
+
+DELETED_PARTITION: Final = b"graveler_deleted"
+DELETED: Final = Kind(b"repo/", pb.DeletedRepository)
+
+BRANCHES: Final = Kind(b"branches/", pb.Branch)
+TAGS: Final = Kind(b"tags/", pb.Tag)
+COMMITS: Final = Kind(b"commits/", pb.Commit)
+
+PROTECTION: Final = Kind(b"settings/", pb.BranchProtection)
+PROTECTION_NAME: Final = b"branch_protection"
+RESTORED: Final = Kind(b"settings/", pb.RestoredRefs)
+RESTORED_NAME: Final = b"restored_refs"
+
+STAGED_PREFIX: Final = b"key/"
+"""Before the path of an object, in the partition of a staging token."""
+
+EMPTIED: Final = b"emptied"
+"""One in the partition of a staging token; before all staged keys, whose scans do not meet it."""
+
+DROPPED_PARTITION: Final = b"cleanup_tokens"
+DROPPED: Final = Kind(b"", pb.DroppedToken)
+
+LEASES: Final = Kind(b"leases/", pb.Lease)
+INSTALLATION_KEY: Final = b"installation_id"
+"""Both in the partition of the store's own metadata."""

@@ -1,0 +1,62 @@
+"""Which names repositories, branches and tags may have; checked before anything is touched."""
+
+import re
+from typing import Final
+
+from lakebed.engine.errors import InvalidName
+from lakebed.engine.model import BranchID, RepositoryID, TagID
+
+_REPOSITORY: Final = re.compile(r"[a-z0-9][a-z0-9-]{2,62}")
+_BRANCH: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,254}")
+# What Git calls a well-formed reference, without the characters of our own expressions.
+_TAG: Final = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\@$]{1,255}")
+
+
+COMMIT_ID: Final = re.compile(r"[0-9a-f]{64}")
+"""What no branch or tag may be called: the id of a commit always means that commit."""
+
+
+def check_repository_name(name: str) -> RepositoryID:
+    """Return the name of a repository, if it can be one.
+
+    Raises:
+        InvalidName: It cannot.
+    """
+    if not _REPOSITORY.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} cannot be the name of a repository: use 3 to 63 lower-case letters, digits"
+            " and hyphens, beginning with a letter or digit"
+        )
+    return RepositoryID(name)
+
+
+def check_branch_name(name: str) -> BranchID:
+    """Return the name of a branch, if it can be one.
+
+    Raises:
+        InvalidName: It cannot.
+    """
+    if not _BRANCH.fullmatch(name) or COMMIT_ID.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} cannot be the name of a branch: use up to 255 letters, digits, hyphens and"
+            " underscores, not beginning with a hyphen, and not like the id of a commit"
+        )
+    return BranchID(name)
+
+
+def check_tag_name(name: str) -> TagID:
+    """Return the name of a tag, if it can be one.
+
+    Raises:
+        InvalidName: It cannot.
+    """
+    parts = name.split("/")
+    well_formed = all(part and not part.startswith(".") for part in parts)
+    well_formed = well_formed and ".." not in name and not name.endswith(".lock")
+    if not _TAG.fullmatch(name) or not well_formed or COMMIT_ID.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} cannot be the name of a tag: use up to 255 characters without spaces and"
+            r" without ~ ^ : ? * [ \ @ $, in parts that are not empty and do not begin with a dot,"
+            " and not like the id of a commit"
+        )
+    return TagID(name)

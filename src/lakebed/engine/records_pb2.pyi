@@ -1,0 +1,221 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RepositoryState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REPOSITORY_STATE_UNSPECIFIED: _ClassVar[RepositoryState]
+    REPOSITORY_STATE_INITIAL: _ClassVar[RepositoryState]
+    REPOSITORY_STATE_ACTIVE: _ClassVar[RepositoryState]
+    REPOSITORY_STATE_DELETING: _ClassVar[RepositoryState]
+
+class AddressType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ADDRESS_TYPE_RELATIVE: _ClassVar[AddressType]
+    ADDRESS_TYPE_FULL: _ClassVar[AddressType]
+REPOSITORY_STATE_UNSPECIFIED: RepositoryState
+REPOSITORY_STATE_INITIAL: RepositoryState
+REPOSITORY_STATE_ACTIVE: RepositoryState
+REPOSITORY_STATE_DELETING: RepositoryState
+ADDRESS_TYPE_RELATIVE: AddressType
+ADDRESS_TYPE_FULL: AddressType
+
+class Repository(_message.Message):
+    __slots__ = ("unique_id", "state", "storage_namespace", "default_branch", "created_us", "read_only", "metadata", "adopted_unique_ids")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_BRANCH_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    ADOPTED_UNIQUE_IDS_FIELD_NUMBER: _ClassVar[int]
+    unique_id: str
+    state: RepositoryState
+    storage_namespace: str
+    default_branch: str
+    created_us: int
+    read_only: bool
+    metadata: _containers.ScalarMap[str, str]
+    adopted_unique_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, unique_id: _Optional[str] = ..., state: _Optional[_Union[RepositoryState, str]] = ..., storage_namespace: _Optional[str] = ..., default_branch: _Optional[str] = ..., created_us: _Optional[int] = ..., read_only: _Optional[bool] = ..., metadata: _Optional[_Mapping[str, str]] = ..., adopted_unique_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NamespaceClaim(_message.Message):
+    __slots__ = ("repository", "unique_id")
+    REPOSITORY_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    repository: str
+    unique_id: str
+    def __init__(self, repository: _Optional[str] = ..., unique_id: _Optional[str] = ...) -> None: ...
+
+class DeletedRepository(_message.Message):
+    __slots__ = ("storage_namespace", "deleted_us")
+    STORAGE_NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    DELETED_US_FIELD_NUMBER: _ClassVar[int]
+    storage_namespace: str
+    deleted_us: int
+    def __init__(self, storage_namespace: _Optional[str] = ..., deleted_us: _Optional[int] = ...) -> None: ...
+
+class Branch(_message.Message):
+    __slots__ = ("unique_id", "commit_id", "staging_token", "sealed_tokens", "hidden", "created_us")
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
+    STAGING_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SEALED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    unique_id: str
+    commit_id: str
+    staging_token: str
+    sealed_tokens: _containers.RepeatedScalarFieldContainer[str]
+    hidden: bool
+    created_us: int
+    def __init__(self, unique_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: _Optional[bool] = ..., created_us: _Optional[int] = ...) -> None: ...
+
+class Emptied(_message.Message):
+    __slots__ = ("sealed_tokens", "metarange_id", "stretches", "sought")
+    SEALED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    METARANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    STRETCHES_FIELD_NUMBER: _ClassVar[int]
+    SOUGHT_FIELD_NUMBER: _ClassVar[int]
+    sealed_tokens: _containers.RepeatedScalarFieldContainer[str]
+    metarange_id: str
+    stretches: _containers.RepeatedCompositeFieldContainer[Stretch]
+    sought: Stretch
+    def __init__(self, sealed_tokens: _Optional[_Iterable[str]] = ..., metarange_id: _Optional[str] = ..., stretches: _Optional[_Iterable[_Union[Stretch, _Mapping]]] = ..., sought: _Optional[_Union[Stretch, _Mapping]] = ...) -> None: ...
+
+class Stretch(_message.Message):
+    __slots__ = ("start", "end", "found_us")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    FOUND_US_FIELD_NUMBER: _ClassVar[int]
+    start: bytes
+    end: bytes
+    found_us: int
+    def __init__(self, start: _Optional[bytes] = ..., end: _Optional[bytes] = ..., found_us: _Optional[int] = ...) -> None: ...
+
+class Tag(_message.Message):
+    __slots__ = ("commit_id", "created_us")
+    COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    commit_id: str
+    created_us: int
+    def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ...) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ("version", "committer", "message", "metarange_id", "created_us", "parents", "metadata", "generation", "consumed_tokens", "nonce")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    COMMITTER_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    METARANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    committer: str
+    message: str
+    metarange_id: str
+    created_us: int
+    parents: _containers.RepeatedScalarFieldContainer[str]
+    metadata: _containers.ScalarMap[str, str]
+    generation: int
+    consumed_tokens: _containers.RepeatedScalarFieldContainer[str]
+    nonce: bytes
+    def __init__(self, version: _Optional[int] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metarange_id: _Optional[str] = ..., created_us: _Optional[int] = ..., parents: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., generation: _Optional[int] = ..., consumed_tokens: _Optional[_Iterable[str]] = ..., nonce: _Optional[bytes] = ...) -> None: ...
+
+class BranchProtection(_message.Message):
+    __slots__ = ("rules",)
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    rules: _containers.RepeatedCompositeFieldContainer[BranchProtectionRule]
+    def __init__(self, rules: _Optional[_Iterable[_Union[BranchProtectionRule, _Mapping]]] = ...) -> None: ...
+
+class BranchProtectionRule(_message.Message):
+    __slots__ = ("pattern",)
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    def __init__(self, pattern: _Optional[str] = ...) -> None: ...
+
+class RestoredRefs(_message.Message):
+    __slots__ = ("dump_id", "finished")
+    DUMP_ID_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    dump_id: str
+    finished: bool
+    def __init__(self, dump_id: _Optional[str] = ..., finished: _Optional[bool] = ...) -> None: ...
+
+class Entry(_message.Message):
+    __slots__ = ("address", "address_type", "size", "checksum", "modified_us", "content_type", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_TYPE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_US_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    address_type: AddressType
+    size: int
+    checksum: str
+    modified_us: int
+    content_type: str
+    metadata: _containers.ScalarMap[str, str]
+    def __init__(self, address: _Optional[str] = ..., address_type: _Optional[_Union[AddressType, str]] = ..., size: _Optional[int] = ..., checksum: _Optional[str] = ..., modified_us: _Optional[int] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class StagedEntry(_message.Message):
+    __slots__ = ("identity", "entry", "replaced_address")
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    identity: bytes
+    entry: Entry
+    replaced_address: str
+    def __init__(self, identity: _Optional[bytes] = ..., entry: _Optional[_Union[Entry, _Mapping]] = ..., replaced_address: _Optional[str] = ...) -> None: ...
+
+class DroppedToken(_message.Message):
+    __slots__ = ("repository", "unique_id", "branch", "dropped_us")
+    REPOSITORY_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_US_FIELD_NUMBER: _ClassVar[int]
+    repository: str
+    unique_id: str
+    branch: str
+    dropped_us: int
+    def __init__(self, repository: _Optional[str] = ..., unique_id: _Optional[str] = ..., branch: _Optional[str] = ..., dropped_us: _Optional[int] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("holder", "renewed_us")
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    RENEWED_US_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    renewed_us: int
+    def __init__(self, holder: _Optional[str] = ..., renewed_us: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,238 @@
+"""The records of branches: read fresh or from a short-lived cache, changed by compare-and-swap."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import BranchNotFound, NotUnique
+from lakebed.engine.ids import new_staging_token, new_unique_id
+from lakebed.engine.keys import BRANCHES, DROPPED_PARTITION, EMPTIED
+from lakebed.engine.model import (
+    Branch,
+    BranchID,
+    CommitID,
+    Repository,
+    StagingToken,
+    UniqueID,
+)
+from lakebed.engine.refs.shared_reads import SharedReads
+from lakebed.kv import ABSENT, Item, OutcomeUnknown, PredicateFailed, Store
+from lakebed.kv.records import Record, Records
+from lakebed.runtime import Runtime
+
+CACHE_SECONDS: Final = 0.5
+CACHE_ENTRIES: Final = 10_000
+
+
+class Branches:
+    """The branches of all repositories, for one process."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._reads: SharedReads[tuple[bytes, BranchID], Branch] = SharedReads(runtime, self._read)
+        self._second_reads: SharedReads[
+            tuple[bytes, BranchID, StagingToken], tuple[Branch, Item | None]
+        ] = SharedReads(runtime, self._read_after_put)
+        self._cache: dict[tuple[bytes, BranchID], tuple[Branch, float]] = {}
+
+    def get(self, repository: Repository, branch: BranchID) -> Branch:
+        """Return a branch as it is at some moment after this call began.
+
+        Raises:
+            BranchNotFound: There is none.
+        """
+        return self._reads.get((repository.partition, branch))
+
+    def get_after_put(
+        self, repository: Repository, branch: BranchID, token: StagingToken
+    ) -> tuple[Branch, Item | None]:
+        """Return a branch as `get` does, and the note that listings left at a token, if any.
+
+        Raises:
+            BranchNotFound: There is none.
+        """
+        return self._second_reads.get((repository.partition, branch, token))
+
+    def get_cached(self, repository: Repository, branch: BranchID) -> Branch:
+        """Return a branch as it was at most `CACHE_SECONDS` ago.
+
+        Only for callers that look again, by `get`, before they act on it for good.
+
+        Raises:
+            BranchNotFound: There is none, or there was none a moment ago.
+        """
+        cached = self._cache.get((repository.partition, branch))
+        if cached is not None and cached[1] > self._runtime.monotonic():
+            return cached[0]
+        return self.get(repository, branch)
+
+    def last_seen(self, repository: Repository, branch: BranchID) -> Branch | None:
+        """Return a branch as this process last read it, however long ago.
+
+        Only for callers that find out whether it still has that version.
+        """
+        cached = self._cache.get((repository.partition, branch))
+        return None if cached is None else cached[0]
+
+    def list(
+        self, repository: Repository, *, prefix: str = "", after: str = ""
+    ) -> Iterator[Branch]:
+        """Iterate over the branches whose names begin with `prefix`, in order, past `after`."""
+        start = after.encode() + b"\x00" if after else b""
+        records = self._records(repository.partition)
+        read_at = self._runtime.monotonic()
+        for record in records.scan(prefix=prefix.encode(), start=start):
+            yield _branch(record, read_at)
+
+    def create(
+        self, repository: Repository, branch: BranchID, commit_id: CommitID, *, hidden: bool = False
+    ) -> Branch:
+        """Make a branch that points to a commit, with nothing staged.
+
+        Raises:
+            NotUnique: There is a branch of this name.
+            OutcomeUnknown: It may have been made.
+        """
+        unique_id = new_unique_id(self._runtime)
+        message = pb.Branch(
+            unique_id=unique_id,
+            commit_id=commit_id,
+            staging_token=new_staging_token(self._runtime, repository.id, branch),
+            hidden=hidden,
+            created_us=int(self._runtime.now() * 1e6),
+        )
+        records = self._records(repository.partition)
+        name = branch.encode()
+        read_at = self._runtime.monotonic()
+        try:
+            version = records.set_if(name, message, ABSENT)
+        except PredicateFailed:
+            raise NotUnique(f"branch {branch} exists already") from None
+        except OutcomeUnknown:
+            found = records.find(name)
+            if found is None or found.message.unique_id != unique_id:
+                raise
+            version = found.predicate
+        return _branch(Record(name, message, version), read_at)
+
+    def change(
+        self,
+        repository: Repository,
+        branch: Branch,
+        *,
+        commit_id: CommitID | None = None,
+        staging_token: StagingToken | None = None,
+        sealed_tokens: Sequence[StagingToken] | None = None,
+    ) -> Branch:
+        """Change a branch, if it is still as it was read; return it as it is then.
+
+        Tokens that the change no longer names must have been announced by `announce_drop`.
+
+        Raises:
+            PredicateFailed: It was changed or deleted meanwhile.
+            OutcomeUnknown: It may have been changed; look whether one's own mark is in it.
+        """
+        sealed = branch.sealed_tokens if sealed_tokens is None else sealed_tokens
+        message = pb.Branch(
+            unique_id=branch.unique_id,
+            commit_id=branch.commit_id if commit_id is None else commit_id,
+            staging_token=branch.staging_token if staging_token is None else staging_token,
+            sealed_tokens=sealed,
+            hidden=branch.hidden,
+            created_us=branch.created_us,
+        )
+        name = branch.id.encode()
+        records = self._records(repository.partition)
+        read_at = self._runtime.monotonic()
+        version = records.set_if(name, message, branch.version)
+        return _branch(Record(name, message, version), read_at)
+
+    def delete(self, repository: Repository, branch: BranchID) -> None:
+        """Delete a branch and what is staged on it.
+
+        Raises:
+            BranchNotFound: There is none.
+            OutcomeUnknown: It may have been deleted.
+        """
+        records = self._records(repository.partition)
+        first = self.get(repository, branch)
+        current = first
+        while current.unique_id == first.unique_id:
+            self.announce_drop(repository, branch, current.tokens)
+            try:
+                return records.delete_if(branch.encode(), current.version)
+            except PredicateFailed:
+                pass
+            except OutcomeUnknown:
+                # Gone, or made again by someone: ours is no more.
+                found = records.find(branch.encode())
+                if found is None or found.message.unique_id != first.unique_id:
+                    return None
+            current = self.get(repository, branch)
+        # Someone else deleted the branch that we were asked to delete, and made a new one.
+        raise BranchNotFound(branch)
+
+    def announce_drop(
+        self, repository: Repository, branch: BranchID, tokens: Sequence[StagingToken]
+    ) -> None:
+        """Note that tokens are about to be dropped, so that the Cleaner knows of them.
+
+        Before they are dropped, never after: a process that dies in between must not leave
+        partitions that nothing names. The Cleaner leaves alone what a branch still names.
+        """
+        message = pb.DroppedToken(
+            repository=repository.id,
+            unique_id=repository.unique_id,
+            branch=branch,
+            dropped_us=int(self._runtime.now() * 1e6),
+        )
+        value = message.SerializeToString()
+        self._store.set_many(DROPPED_PARTITION, [(token.encode(), value) for token in tokens])
+
+    def _read(self, key: tuple[bytes, BranchID]) -> Branch:
+        partition, branch = key
+        read_at = self._runtime.monotonic()
+        record = self._records(partition).find(branch.encode())
+        return self._remember(key, record, read_at)
+
+    def _read_after_put(
+        self, key: tuple[bytes, BranchID, StagingToken]
+    ) -> tuple[Branch, Item | None]:
+        partition, branch, token = key
+        read_at = self._runtime.monotonic()
+        found, note = self._store.get_many(
+            [(partition, BRANCHES.prefix + branch.encode()), (token.encode(), EMPTIED)]
+        )
+        record = None if found is None else self._records(partition).decode(found)
+        return self._remember((partition, branch), record, read_at), note
+
+    def _remember(
+        self, key: tuple[bytes, BranchID], record: Record[pb.Branch] | None, read_at: float
+    ) -> Branch:
+        if record is None:
+            self._cache.pop(key, None)
+            raise BranchNotFound(key[1])
+        read = _branch(record, read_at)
+        if len(self._cache) >= CACHE_ENTRIES:
+            self._cache.clear()
+        self._cache[key] = (read, self._runtime.monotonic() + CACHE_SECONDS)
+        return read
+
+    def _records(self, partition: bytes) -> Records[pb.Branch]:
+        return Records(self._store, BRANCHES, partition)
+
+
+def _branch(record: Record[pb.Branch], read_at: float) -> Branch:
+    message = record.message
+    return Branch(
+        id=BranchID(record.name.decode()),
+        unique_id=UniqueID(message.unique_id),
+        commit_id=CommitID(message.commit_id),
+        staging_token=StagingToken(message.staging_token),
+        sealed_tokens=tuple(StagingToken(token) for token in message.sealed_tokens),
+        hidden=message.hidden,
+        created_us=message.created_us,
+        version=record.predicate,
+        read_at=read_at,
+    )

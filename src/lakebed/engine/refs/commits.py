@@ -1,0 +1,139 @@
+"""The records of commits. They are written once, never changed, and never deleted."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import CommitNotFound
+from lakebed.engine.keys import COMMITS
+from lakebed.engine.model import Commit, CommitID, Repository, StagingToken
+from lakebed.kv import Store
+from lakebed.kv.records import Record, Records
+from lakebed.runtime import Runtime
+
+COMMIT_VERSION: Final = 1
+"""How ids are computed: SHA-256 over the fields, each with its length, and a nonce."""
+
+FIRST_GENERATION: Final = 1
+_NONCE_BYTES: Final = 16
+
+CACHE_ENTRIES: Final = 10_000
+
+
+class Commits:
+    """The commits of all repositories."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+        # Nearly every read of a branch asks for its head, which never changes.
+        self._cache: dict[tuple[bytes, CommitID], Commit] = {}
+
+    def get(self, repository: Repository, commit_id: CommitID) -> Commit:
+        """Return a commit.
+
+        Raises:
+            CommitNotFound: There is none with this id.
+        """
+        cached = self._cache.get((repository.partition, commit_id))
+        if cached is not None:
+            return cached
+        record = self._records(repository).find(commit_id.encode())
+        if record is None:
+            raise CommitNotFound(commit_id)
+        if len(self._cache) >= CACHE_ENTRIES:
+            self._cache.clear()
+        found = self._cache[repository.partition, commit_id] = _commit(record)
+        return found
+
+    def add(
+        self,
+        repository: Repository,
+        *,
+        committer: str,
+        message: str,
+        metarange_id: str,
+        parents: Sequence[Commit],
+        metadata: Mapping[str, str],
+        created_us: int | None = None,
+        consumed_tokens: Iterable[StagingToken] = (),
+    ) -> Commit:
+        """Store a commit. Nobody knows of it until its id is published.
+
+        Two equal calls store two commits: the id covers a nonce. So a commit record tells exactly
+        one request's story, and a request can recognise its own commit by its id.
+
+        Raises:
+            OutcomeUnknown: It may have been stored; it does no harm.
+        """
+        generation = max((parent.generation + 1 for parent in parents), default=FIRST_GENERATION)
+        now_us = int(self._runtime.now() * 1e6)
+        record = pb.Commit(
+            version=COMMIT_VERSION,
+            committer=committer,
+            message=message,
+            metarange_id=metarange_id,
+            created_us=now_us if created_us is None else created_us,
+            parents=[parent.id for parent in parents],
+            metadata=metadata,
+            generation=generation,
+            consumed_tokens=consumed_tokens,
+            nonce=self._runtime.random_bytes(_NONCE_BYTES),
+        )
+        name = compute_id(record).encode()
+        version = self._records(repository).set(name, record)
+        return _commit(Record(name, record, version))
+
+    def list(self, repository: Repository, *, after: str = "") -> Iterator[Commit]:
+        """Iterate over all commit records in order of their ids, published or not."""
+        start = after.encode() + b"\x00" if after else b""
+        for record in self._records(repository).scan(start=start):
+            yield _commit(record)
+
+    def with_prefix(self, repository: Repository, prefix: str) -> Iterator[Commit]:
+        """Iterate over the commits whose ids begin with `prefix`."""
+        for record in self._records(repository).scan(prefix=prefix.encode()):
+            yield _commit(record)
+
+    def _records(self, repository: Repository) -> Records[pb.Commit]:
+        return Records(self._store, COMMITS, repository.partition)
+
+
+def compute_id(record: pb.Commit) -> CommitID:
+    """The id of a commit record: a hash of all fields, framed so that none can pose as another."""
+    digest = hashlib.sha256()
+
+    def add(part: bytes) -> None:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+
+    def add_all(parts: Sequence[str]) -> None:
+        digest.update(len(parts).to_bytes(8, "big"))
+        for part in parts:
+            add(part.encode())
+
+    digest.update(record.version.to_bytes(4, "big"))
+    add_all([record.committer, record.message, record.metarange_id])
+    digest.update(record.created_us.to_bytes(8, "big", signed=True))
+    digest.update(record.generation.to_bytes(8, "big"))
+    add_all(record.parents)
+    add_all([text for item in sorted(record.metadata.items()) for text in item])
+    add_all(record.consumed_tokens)
+    add(record.nonce)
+    return CommitID(digest.hexdigest())
+
+
+def _commit(record: Record[pb.Commit]) -> Commit:
+    message = record.message
+    return Commit(
+        id=CommitID(record.name.decode()),
+        committer=message.committer,
+        message=message.message,
+        metarange_id=message.metarange_id,
+        created_us=message.created_us,
+        parents=tuple(CommitID(parent) for parent in message.parents),
+        metadata=dict(message.metadata),
+        generation=message.generation,
+        consumed_tokens=tuple(StagingToken(token) for token in message.consumed_tokens),
+    )

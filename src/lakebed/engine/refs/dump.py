@@ -1,0 +1,205 @@
+"""Dumping all refs of a repository into its storage namespace.
+
+A dump holds every branch, every tag and every commit record. With the ranges and metaranges, which
+are in the namespace anyway, that is the whole history: should the key-value store be lost, a
+bare repository over the same namespace gets it all back (`lakebed.engine.refs.restore`). What is
+staged and not committed is not in a dump.
+
+It can be taken while others work. Branches and tags are read first, commits after them: a commit
+is stored before a branch or tag names it, and its parents before it, so whatever the refs name is
+found by then. A scan of the commits can meet one that was made meanwhile and have missed its
+parent; so those parents are fetched at the end, and a dump is always closed: no commit in it
+lacks a parent.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from lakebed.block import BlockStore
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import CommitNotFound, RepositoryNotFound
+from lakebed.engine.keys import BRANCHES, COMMITS, GRAVELER, REPOSITORIES, TAGS
+from lakebed.engine.model import Repository
+from lakebed.engine.refs.commits import compute_id
+from lakebed.formats import (
+    MANIFEST_NAME,
+    REF_SCHEMAS,
+    DumpFile,
+    DumpID,
+    DumpManifest,
+    RefKind,
+    dump_path,
+    encode_manifest,
+    encode_refs,
+    refs_id,
+)
+from lakebed.kv import CorruptRecord, Store
+from lakebed.kv.records import Record, Records
+from lakebed.runtime import Runtime
+
+Row = dict[str, Any]
+"""The values of a row by the names of their columns; times in microseconds since 1970."""
+
+# The bounds of one file, and so of what is in memory at a time.
+FILE_ROWS: Final = 10_000
+FILE_BYTES: Final = 16 << 20
+
+
+def dump_refs(
+    store: Store, block: BlockStore, runtime: Runtime, repository: Repository
+) -> DumpManifest:
+    """Write a dump of all refs of a repository; return its manifest, which names it.
+
+    In memory are held one file's rows at a time, and about 250 bytes for each commit.
+
+    Raises:
+        RepositoryNotFound: The repository is no more, or was deleted meanwhile; without a manifest
+            there is no dump.
+        CommitNotFound: A commit names a parent that is not there: no dump could be restored.
+        CorruptRecord: A commit is not what its id says: likewise.
+    """
+    own = active_record(store, repository).message
+    now = runtime.now()
+    moment = datetime.fromtimestamp(now, UTC)
+    dump_id = DumpID(f"{moment:%Y%m%dT%H%M%SZ}-{runtime.random_bytes(8).hex()}")
+    writer = _Writer(block, repository, dump_id)
+    partition = repository.partition
+    commits = Records(store, COMMITS, partition)
+    files = [
+        *writer.write(RefKind.BRANCHES, map(_branch, Records(store, BRANCHES, partition).scan())),
+        *writer.write(RefKind.TAGS, map(_tag, Records(store, TAGS, partition).scan())),
+    ]
+    try:
+        files += writer.write(RefKind.COMMITS, map(_commit, _closed(commits)))
+    except CommitNotFound:
+        active_record(store, repository)  # or it is the repository that is not there
+        raise
+    manifest = DumpManifest(
+        dump_id=dump_id,
+        repository=repository.id,
+        unique_ids=(repository.unique_id, *own.adopted_unique_ids),
+        default_branch=repository.default_branch,
+        created_us=int(now * 1e6),
+        files=tuple(files),
+    )
+    # Nothing of a repository is removed while its record is there. If it is not there any more,
+    # some of the records that were read may have been what the Cleaner had left.
+    active_record(store, repository)
+    writer.put(MANIFEST_NAME, encode_manifest(manifest))
+    return manifest
+
+
+def active_record(store: Store, repository: Repository) -> Record[pb.Repository]:
+    """Return the record of a repository.
+
+    Raises:
+        RepositoryNotFound: It is not there, not active, or another one of the same name.
+    """
+    record = Records(store, REPOSITORIES, GRAVELER).find(repository.id.encode())
+    if (
+        record is None
+        or record.message.unique_id != repository.unique_id
+        or record.message.state != pb.REPOSITORY_STATE_ACTIVE
+    ):
+        raise RepositoryNotFound(repository.id)
+    return record
+
+
+class _Writer:
+    """Writes the files of one dump."""
+
+    def __init__(self, block: BlockStore, repository: Repository, dump_id: DumpID) -> None:
+        self._block = block
+        self._namespace = repository.namespace
+        self._dump_id = dump_id
+
+    def write(self, kind: RefKind, rows: Iterable[tuple[Row, int]]) -> Iterator[DumpFile]:
+        """Write rows, which come with their sizes, into as many files as they need."""
+        for number, portion in enumerate(_portions(rows)):
+            table = pa.Table.from_pylist(portion, schema=REF_SCHEMAS[kind])
+            name = f"{kind}-{number:05}.parquet"
+            self.put(name, encode_refs(kind, table))
+            yield DumpFile(name, kind, table.num_rows, refs_id(kind, table))
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write one file."""
+        self._block.create(self._namespace.address(dump_path(self._dump_id, name)), data)
+
+
+def _portions(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:
+    portion: list[Row] = []
+    size_bytes = 0
+    for row, row_bytes in rows:
+        portion.append(row)
+        size_bytes += row_bytes
+        if len(portion) >= FILE_ROWS or size_bytes >= FILE_BYTES:
+            yield portion
+            portion, size_bytes = [], 0
+    if portion:
+        yield portion
+
+
+def _closed(records: Records[pb.Commit]) -> Iterator[Record[pb.Commit]]:
+    """Iterate over all commits, and over parents that were made during the scan, behind it."""
+    seen: set[bytes] = set()
+    parents: set[bytes] = set()
+    for record in records.scan():
+        seen.add(bytes.fromhex(record.name.decode()))
+        parents.update(map(bytes.fromhex, record.message.parents))
+        yield record
+    missing = parents - seen
+    while missing:
+        seen |= missing
+        parents.clear()
+        for commit_id in missing:
+            found = records.find(commit_id.hex().encode())
+            if found is None:
+                raise CommitNotFound(commit_id.hex())
+            parents.update(map(bytes.fromhex, found.message.parents))
+            yield found
+        missing = parents - seen
+
+
+def _branch(record: Record[pb.Branch]) -> tuple[Row, int]:
+    message = record.message
+    row: Row = {
+        "name": record.name.decode(),
+        "commit_id": message.commit_id,
+        "hidden": message.hidden,
+        "created": message.created_us,
+    }
+    return row, message.ByteSize()
+
+
+def _tag(record: Record[pb.Tag]) -> tuple[Row, int]:
+    message = record.message
+    row: Row = {
+        "name": record.name.decode(),
+        "commit_id": message.commit_id,
+        "created": message.created_us,
+    }
+    return row, message.ByteSize()
+
+
+def _commit(record: Record[pb.Commit]) -> tuple[Row, int]:
+    message = record.message
+    name = record.name.decode()
+    if compute_id(message) != name:
+        raise CorruptRecord(f"the record of commit {name} is not what its id says")
+    row: Row = {
+        "id": name,
+        "version": message.version,
+        "committer": message.committer,
+        "message": message.message,
+        "metarange_id": message.metarange_id,
+        "created": message.created_us,
+        "parents": list(message.parents),
+        "metadata": sorted(message.metadata.items()),
+        "generation": message.generation,
+        "consumed_tokens": list(message.consumed_tokens),
+        "nonce": message.nonce,
+    }
+    return row, message.ByteSize()

@@ -1,0 +1,200 @@
+"""The ways through history: by ancestry, by what changed, by the order of ids."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from lakebed.engine.committed import Committed
+from lakebed.engine.committed.keys import prefix_end, successor
+from lakebed.engine.committed.walk import map_ahead
+from lakebed.engine.model import Branch, Commit, CommitID, Repository
+from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.commits import Commits
+from lakebed.engine.refs.frontier import Frontier, rank
+from lakebed.formats import MetaRangeID
+from lakebed.runtime import Runtime
+
+_HIDDEN: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogQuery:
+    """Which commits of a history to show."""
+
+    first_parent: bool = False
+    """Follow only the first parent of each."""
+    since_us: int | None = None
+    """Leave out commits older than this, and what is reached only through them; so dates that
+    rise along each line of history are taken for granted, as Git does."""
+    stop_at: CommitID | None = None
+    """Show this commit and nothing of its own history."""
+    after: CommitID | None = None
+    """Show what comes behind this commit: the last one of the page before."""
+    keys: tuple[bytes, ...] = ()
+    """If these or prefixes are given, show only commits that changed one of them."""
+    prefixes: tuple[bytes, ...] = ()
+    """See `keys`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Some commits of a log."""
+
+    commits: list[Commit]
+    has_more: bool
+    """Whether others follow."""
+
+
+class History:
+    """Walks through the commits of repositories."""
+
+    def __init__(self, commits: Commits, runtime: Runtime) -> None:
+        self._commits = commits
+        self._runtime = runtime
+
+    def ancestors(
+        self, repository: Repository, head: CommitID, *, first_parent: bool = False
+    ) -> Iterator[Commit]:
+        """Iterate over a commit and its ancestors: each once, children before parents.
+
+        They come by generation, then by date, the latest first (see `rank`).
+
+        Raises:
+            CommitNotFound: There is no such commit.
+        """
+        query = LogQuery(first_parent=first_parent)
+        return (commit for commit, _ in self._walk(repository, head, query))
+
+    def log(
+        self, repository: Repository, committed: Committed, head: CommitID, query: LogQuery
+    ) -> Iterator[Commit]:
+        """Iterate over the commits that a query asks for, in the order of `ancestors`.
+
+        A commit *changed* an object if its entry, by identity, is not as in the first parent; the
+        first commit of all changed whatever it has. Most commits are judged by ids alone: of the
+        metaranges, then of the ranges that can hold the object. Ranges are read only where these
+        differ.
+
+        Behind `after`, a first-parent log goes on where it stopped; another has to walk from the
+        head again, since a page does not tell all the lines of history that were open at its end.
+
+        Raises:
+            CommitNotFound: There is no such commit.
+        """
+        steps = self._walk(repository, _start(head, query), query)
+        if query.after is not None:
+            last_shown = rank(self._commits.get(repository, query.after))
+            steps = (step for step in steps if rank(step[0]) > last_shown)
+        windows = _windows(query)
+        if not windows:
+            return (commit for commit, _ in steps)
+
+        def judge(step: _Step) -> tuple[Commit, bool]:
+            return step[0], _changed(committed, *step, windows)
+
+        judged = map_ahead(self._runtime, judge, steps)
+        return (commit for commit, changed in judged if changed)
+
+    def page(
+        self,
+        repository: Repository,
+        committed: Committed,
+        head: CommitID,
+        query: LogQuery,
+        *,
+        amount: int,
+        look_ahead: bool = True,
+    ) -> LogPage:
+        """Return the first commits that a query asks for.
+
+        Args:
+            repository: Whose commits.
+            committed: Its entries.
+            head: Where to begin.
+            query: Which commits.
+            amount: At most so many.
+            look_ahead: Find out whether others follow. That can mean to search the whole rest of
+                the history for one more commit that changed an object; false: do not, and say no.
+
+        Raises:
+            CommitNotFound: There is no such commit.
+        """
+        found: list[Commit] = []
+        for commit in self.log(repository, committed, head, query):
+            if len(found) == amount:
+                return LogPage(found, has_more=True)
+            found.append(commit)
+            if len(found) == amount and not look_ahead:
+                break
+        return LogPage(found, has_more=False)
+
+    def not_first_parents(self, repository: Repository) -> Iterator[Commit]:
+        """Iterate, in order of ids, over the commits that are no other's first parent.
+
+        These are the ends of all lines of history, published or not: every commit record is a
+        first-parent ancestor of one of them, or one of them itself.
+
+        All records are read once, and those returned once more. Until the last is read, any can
+        turn out to be a first parent; about 150 bytes of memory are held for each commit meanwhile.
+        """
+        ends: dict[bytes, None] = {}
+        parents: set[bytes] = set()
+        for commit in self._commits.list(repository):
+            ends[bytes.fromhex(commit.id)] = None
+            parents.update(map(bytes.fromhex, commit.parents[:1]))
+        for end in ends:
+            if end not in parents:
+                yield self._commits.get(repository, CommitID(end.hex()))
+
+    def _walk(self, repository: Repository, head: CommitID, query: LogQuery) -> Iterator["_Step"]:
+        """Yield commits with their first parents; objects and `after` are not looked at."""
+        frontier = Frontier(self._commits, repository)
+        frontier.add(head)
+        while frontier:
+            commit, hidden = frontier.pop()
+            too_old = query.since_us is not None and commit.created_us < query.since_us
+            if too_old and not hidden:
+                continue
+            hides = _HIDDEN if hidden or commit.id == query.stop_at else 0
+            followed = commit.parents[:1] if query.first_parent else commit.parents
+            parents = [frontier.add(parent, hides) for parent in followed]
+            if not hidden:
+                yield commit, parents[0] if parents else None
+            if hides and frontier.all_have(_HIDDEN):
+                return
+
+
+_Step = tuple[Commit, Commit | None]
+"""A commit and its first parent."""
+
+_Window = tuple[bytes, bytes | None]
+"""The keys from one up to, not including, another."""
+
+
+def branches_by_commit(branches: Branches, repository: Repository) -> list[Branch]:
+    """Return all branches of a repository in order of the ids of their commits, then of names.
+
+    All are fetched and sorted in memory.
+    """
+    return sorted(branches.list(repository), key=lambda branch: (branch.commit_id, branch.id))
+
+
+def _start(head: CommitID, query: LogQuery) -> CommitID:
+    if query.first_parent and query.after is not None:
+        return query.after
+    return head
+
+
+def _windows(query: LogQuery) -> list[_Window]:
+    keys: list[_Window] = [(key, successor(key)) for key in query.keys]
+    return keys + [(prefix, prefix_end(prefix)) for prefix in query.prefixes]
+
+
+def _changed(
+    committed: Committed, commit: Commit, parent: Commit | None, windows: list[_Window]
+) -> bool:
+    now = MetaRangeID(commit.metarange_id)
+    before = MetaRangeID(parent.metarange_id if parent is not None else "")
+    return now != before and any(
+        committed.differ(before, now, start=start, end=end) for start, end in windows
+    )

@@ -1,0 +1,102 @@
+"""Rules that protect branches: no staged writes and no commits, so that they change by merges only.
+
+Rules are read for every write, never from a cache: once `set` has returned, no write that begins
+afterwards gets past a new rule. That costs one read of a small record a write; writers that ask at
+the same time share it, as they share that of their branch.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import Invalid, PreconditionFailed, Protected
+from lakebed.engine.keys import PROTECTION, PROTECTION_NAME
+from lakebed.engine.model import BranchID, Repository
+from lakebed.engine.refs.shared_reads import SharedReads
+from lakebed.kv import ABSENT, Predicate, PredicateFailed, Store
+from lakebed.kv.records import Records
+from lakebed.runtime import Runtime
+
+# The characters of branch names, and * ? [a-z] [!a-z]. Any other would match no branch: a rule
+# that looks as if it protected something.
+_PATTERN: Final = re.compile(r"[A-Za-z0-9_*?\[\]!-]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """The rules of a repository as they were read."""
+
+    patterns: tuple[str, ...]
+    predicate: Predicate
+    """The write that left them; `ABSENT`, if there never were any."""
+
+
+class BranchProtection:
+    """The protection rules of all repositories."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._reads: SharedReads[bytes, Protection] = SharedReads(runtime, self._read)
+
+    def get(self, repository: Repository) -> Protection:
+        """Return the rules as they are at some moment after this call began."""
+        return self._reads.get(repository.partition)
+
+    def set(
+        self,
+        repository: Repository,
+        patterns: Sequence[str],
+        *,
+        predicate: Predicate | None = None,
+    ) -> Protection:
+        """Replace all rules; return them as they are then.
+
+        Args:
+            repository: Whose branches.
+            patterns: Glob patterns of branch names: ``*`` any characters, ``?`` one, ``[a-z]`` one
+                of these, ``[!a-z]`` one that is none of these.
+            predicate: Only if the rules are still those that were read with it.
+
+        Raises:
+            Invalid: A pattern can match no branch.
+            PreconditionFailed: The rules are others by now; nothing was written.
+            OutcomeUnknown: They may have been replaced.
+        """
+        for pattern in patterns:
+            if not _PATTERN.fullmatch(pattern):
+                raise Invalid(
+                    f"{pattern!r} matches no branch: use letters, digits, hyphens, underscores, and"
+                    " * ? [a-z] [!a-z]"
+                )
+        unique = tuple(dict.fromkeys(patterns))
+        rules = [pb.BranchProtectionRule(pattern=pattern) for pattern in unique]
+        message = pb.BranchProtection(rules=rules)
+        records = self._records(repository.partition)
+        if predicate is None:
+            return Protection(unique, records.set(PROTECTION_NAME, message))
+        try:
+            return Protection(unique, records.set_if(PROTECTION_NAME, message, predicate))
+        except PredicateFailed as error:
+            raise PreconditionFailed(error.key, "the rules were changed since") from None
+
+    def check(self, repository: Repository, branch: BranchID) -> None:
+        """Refuse a staged write to a branch, or a commit on it, if a rule protects it.
+
+        Raises:
+            Protected: One does.
+        """
+        for pattern in self.get(repository).patterns:
+            if fnmatchcase(branch, pattern):
+                raise Protected(branch, pattern)
+
+    def _read(self, partition: bytes) -> Protection:
+        record = self._records(partition).find(PROTECTION_NAME)
+        if record is None:
+            return Protection((), ABSENT)
+        return Protection(tuple(rule.pattern for rule in record.message.rules), record.predicate)
+
+    def _records(self, partition: bytes) -> Records[pb.BranchProtection]:
+        return Records(self._store, PROTECTION, partition)

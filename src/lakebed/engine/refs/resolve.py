@@ -1,0 +1,183 @@
+"""Reference expressions: from what people write to a commit.
+
+    main            the branch: its commit and what is staged on it
+    main@           its commit alone
+    main$           what is staged on it alone
+    v1.0            a tag
+    3f2a…           a commit, by its id or by the beginning of it that no other id shares
+    main~3          its first parent's first parent's first parent; ~ alone is ~1
+    main^2          its second parent; ^ alone is ^1, and ^0 the commit itself
+    v1.0~2^2~1      and so on, from left to right
+
+The whole id of a commit always means that commit: no branch or tag may be called so. Any other
+name is looked up as a branch, then as a tag, then as the beginning of an id: the first that is
+there wins.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from itertools import islice
+from typing import Final
+
+from lakebed.engine.errors import (
+    BranchNotFound,
+    CommitNotFound,
+    InvalidName,
+    InvalidRef,
+    RefNotFound,
+    TagNotFound,
+)
+from lakebed.engine.model import Branch, Commit, CommitID, Repository, Tag, TagID
+from lakebed.engine.names import COMMIT_ID, check_branch_name, check_tag_name
+from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.commits import Commits
+from lakebed.engine.refs.tags import Tags
+
+SHORTEST_PREFIX: Final = 6
+"""With fewer digits of a commit id, a typing error would soon name some other commit."""
+
+_ID_LENGTH: Final = 64
+_COMMIT: Final = re.compile(f"[0-9a-f]{{{SHORTEST_PREFIX},{_ID_LENGTH}}}")
+# Nine digits are more than any history is long, and fewer than Python refuses to read.
+_EXPRESSION: Final = re.compile(r"([^~^@$]+)((?:[~^][0-9]{0,9})*)([@$]?)")
+_STEP: Final = re.compile(r"([~^])([0-9]*)")
+_NAMED_WHEN_AMBIGUOUS: Final = 3
+
+
+class View(Enum):
+    """What of a branch an expression asks for; of anything else there is only the commit."""
+
+    COMBINED = "combined"
+    """The commit, and what is staged over it."""
+    COMMITTED = "committed"
+    STAGED = "staged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedRef:
+    """What an expression leads to."""
+
+    commit_id: CommitID
+    branch: Branch | None
+    """As it was read, if the expression names a branch and not an ancestor of its head."""
+    view: View
+    """`COMMITTED`, where there is no branch."""
+
+
+class Resolver:
+    """Finds what reference expressions lead to."""
+
+    def __init__(self, branches: Branches, tags: Tags, commits: Commits) -> None:
+        self._branches = branches
+        self._tags = tags
+        self._commits = commits
+
+    def resolve(self, repository: Repository, expression: str) -> ResolvedRef:
+        """Return what an expression leads to; branches are read fresh.
+
+        Raises:
+            InvalidRef: It is not well formed, asks for a parent that a commit does not have, for
+                the staged part of something that is no branch, or begins several commits' ids.
+            RefNotFound: There is no branch, tag or commit of this name.
+        """
+        base, steps, view = _parse(expression)
+        is_id = COMMIT_ID.fullmatch(base) is not None
+        branch = None if is_id else self._find_branch(repository, base)
+        if branch is not None and not steps:
+            return ResolvedRef(commit_id=branch.commit_id, branch=branch, view=view)
+        named = branch or (None if is_id else self._find_tag(repository, base))
+        commit_id = named.commit_id if named else self._find_commit(repository, base)
+        if view is not View.COMBINED:
+            raise InvalidRef(f"{expression}: @ and $ go with the name of a branch alone")
+        for step in steps:
+            commit_id = self._follow(repository, commit_id, step, expression)
+        return ResolvedRef(commit_id=commit_id, branch=None, view=View.COMMITTED)
+
+    def commit(self, repository: Repository, expression: str) -> Commit:
+        """Return the commit that an expression leads to; of a branch, its head.
+
+        Raises:
+            InvalidRef: As `resolve`; or it asks for what is staged, which is in no commit.
+            RefNotFound: As `resolve`.
+        """
+        resolved = self.resolve(repository, expression)
+        if resolved.view is View.STAGED:
+            raise InvalidRef(f"{expression} is what is staged on a branch: a commit is needed here")
+        return self._commits.get(repository, resolved.commit_id)
+
+    def _find_branch(self, repository: Repository, name: str) -> Branch | None:
+        try:
+            return self._branches.get(repository, check_branch_name(name))
+        except (InvalidName, BranchNotFound):
+            return None
+
+    def _find_tag(self, repository: Repository, name: str) -> Tag | None:
+        try:
+            return self._tags.get(repository, TagID(name))
+        except TagNotFound:
+            return None
+
+    def _find_commit(self, repository: Repository, name: str) -> CommitID:
+        if not _COMMIT.fullmatch(name):
+            raise RefNotFound(name)
+        if COMMIT_ID.fullmatch(name):
+            try:
+                return self._commits.get(repository, CommitID(name)).id
+            except CommitNotFound:
+                raise RefNotFound(name) from None
+        return self._find_prefix(repository, name)
+
+    def _find_prefix(self, repository: Repository, prefix: str) -> CommitID:
+        some = islice(self._commits.with_prefix(repository, prefix), _NAMED_WHEN_AMBIGUOUS + 1)
+        ids = [commit.id for commit in some]
+        if not ids:
+            raise RefNotFound(prefix)
+        if len(ids) > 1:
+            named = ", ".join(ids[:_NAMED_WHEN_AMBIGUOUS])
+            others = " and others" if len(ids) > _NAMED_WHEN_AMBIGUOUS else ""
+            raise InvalidRef(f"{prefix} is ambiguous: it begins the commit ids {named}{others}")
+        return ids[0]
+
+    def _follow(
+        self, repository: Repository, commit_id: CommitID, step: tuple[str, int], expression: str
+    ) -> CommitID:
+        kind, number = step
+        times, place = (number, 1) if kind == "~" else (min(number, 1), number)
+        for _ in range(times):
+            parents = self._commits.get(repository, commit_id).parents
+            if place > len(parents):
+                raise InvalidRef(
+                    f"{expression} asks for parent {place} of commit {commit_id}, which has"
+                    f" {_counted(parents)}"
+                )
+            commit_id = parents[place - 1]
+        return commit_id
+
+
+@lru_cache(maxsize=1024)
+def _parse(expression: str) -> tuple[str, tuple[tuple[str, int], ...], View]:
+    match = _EXPRESSION.fullmatch(expression)
+    if match is None:
+        raise InvalidRef(
+            f"{expression!r} is no reference: write the name of a branch or tag or a commit id,"
+            " then any of ~, ^, ~number and ^number; or a branch with @ or $ behind it"
+        )
+    base, steps, view = match.groups()
+    try:
+        # Whatever can be a branch or the beginning of an id can also be a tag.
+        if not COMMIT_ID.fullmatch(base):
+            check_tag_name(base)
+    except InvalidName:
+        raise InvalidRef(f"{base!r} cannot be a branch, a tag or a commit") from None
+    numbers = tuple((kind, int(number or 1)) for kind, number in _STEP.findall(steps))
+    return base, numbers, _VIEWS[view]
+
+
+_VIEWS: Final = {"": View.COMBINED, "@": View.COMMITTED, "$": View.STAGED}
+
+
+def _counted(parents: Sequence[CommitID]) -> str:
+    return f"{len(parents)} parent{'' if len(parents) == 1 else 's'}"

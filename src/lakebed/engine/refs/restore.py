@@ -1,0 +1,312 @@
+"""Restoring all refs of a repository from a dump, into a bare repository.
+
+Everything is checked before the first write: each file against the manifest, each commit against
+its id, its parents and its generation, each branch and tag against the commits, each metarange
+that a commit names against the storage. (The ranges that a metarange names are not looked for.)
+A dump that fails is refused whole, with the file named.
+
+Then come the commits, the tags and the branches, in this order, so that no ref ever names what is
+not there. A note in the repository says which dump is being restored. With it, a restore that was
+interrupted is simply run again, even if somebody began to work in between: what is there stays.
+One that was finished is not done twice.
+
+Branches get new unique ids and staging tokens, with nothing staged.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, TypeVar
+
+import pyarrow as pa
+from google.protobuf.message import Message
+
+from lakebed.block import BlockStore, ObjectNotFound
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import Invalid, InvalidName, MissingFile
+from lakebed.engine.ids import new_staging_token, new_unique_id
+from lakebed.engine.keys import (
+    BRANCHES,
+    COMMITS,
+    GRAVELER,
+    REPOSITORIES,
+    RESTORED,
+    RESTORED_NAME,
+    TAGS,
+)
+from lakebed.engine.model import BranchID, Repository
+from lakebed.engine.names import check_branch_name, check_tag_name
+from lakebed.engine.refs.commits import FIRST_GENERATION, compute_id
+from lakebed.engine.refs.dump import Row, active_record
+from lakebed.formats import (
+    MANIFEST_NAME,
+    DamagedFile,
+    DumpFile,
+    DumpID,
+    DumpManifest,
+    MetaRangeID,
+    RefKind,
+    decode_manifest,
+    decode_refs,
+    dump_path,
+    metarange_path,
+)
+from lakebed.kv import ABSENT, PredicateFailed, Store
+from lakebed.kv.records import Records
+from lakebed.runtime import Runtime
+
+_DUMP_ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
+MessageT = TypeVar("MessageT", bound=Message)
+_CHECKS: Final = {RefKind.BRANCHES: check_branch_name, RefKind.TAGS: check_tag_name}
+
+
+def restore_refs(
+    store: Store, block: BlockStore, runtime: Runtime, repository: Repository, dump_id: DumpID
+) -> DumpManifest:
+    """Restore a dump in the repository's storage namespace; return the manifest of the dump.
+
+    In memory are held one file's rows at a time, and about 400 bytes for each commit.
+
+    Raises:
+        Invalid: The repository is not bare: it holds refs of its own, or of another dump.
+        RepositoryNotFound: The repository is no more.
+        MissingFile: A file of the dump, or a metarange that a commit names, is not in the storage.
+            Without its manifest, there is no dump.
+        DamagedFile: A file of the dump is not what was written, or does not fit the others.
+        ForeignFile: One is another's, or (`FormatTooNew`) of a newer Lakebed.
+        OutcomeUnknown: A write may not have been applied: run it again.
+    """
+    active_record(store, repository)
+    files = _Files(block, repository, dump_id)
+    notes = Records(store, RESTORED, repository.partition)
+    if not _is_restored(store, repository, dump_id):
+        _check_dump(files, block, repository)
+        _note(notes, dump_id)
+        restorer = _Restorer(store, runtime, repository)
+        restorer.write(files)
+        restorer.adopt(files.manifest.unique_ids)
+        notes.set(RESTORED_NAME, pb.RestoredRefs(dump_id=dump_id, finished=True))
+    return files.manifest
+
+
+class _Files:
+    """The files of one dump, read one at a time."""
+
+    def __init__(self, block: BlockStore, repository: Repository, dump_id: DumpID) -> None:
+        if not _DUMP_ID.fullmatch(dump_id):
+            raise Invalid(f"{dump_id!r} is not the id of a dump")
+        self._block = block
+        self._namespace = repository.namespace
+        self._dump_id = dump_id
+        data = self._read(MANIFEST_NAME)
+        self.manifest = decode_manifest(data, dump_id, file=self.address(MANIFEST_NAME))
+
+    def address(self, name: str) -> str:
+        """What to call a file in errors."""
+        return str(self._namespace.address(dump_path(self._dump_id, name)))
+
+    def tables(self, kind: RefKind) -> Iterator[tuple[DumpFile, pa.Table]]:
+        """Iterate over the files of a kind, each proven to be what the manifest says."""
+        for file in self.manifest.of_kind(kind):
+            yield file, decode_refs(self._read(file.name), file, file=self.address(file.name))
+
+    def rows(self, kind: RefKind) -> Iterator[tuple[DumpFile, list[Row]]]:
+        """Iterate over the files of a kind as rows."""
+        for file, table in self.tables(kind):
+            place = table.column_names.index("created")
+            created_us = table.column(place).cast(pa.int64())
+            yield file, table.set_column(place, "created", created_us).to_pylist()
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return self._block.read(self._namespace.address(dump_path(self._dump_id, name)))
+        except ObjectNotFound as error:
+            raise MissingFile(self.address(name)) from error
+
+
+# Whether the repository can take the dump
+
+
+def _is_restored(store: Store, repository: Repository, dump_id: DumpID) -> bool:
+    """Whether there is nothing left to do; refuse a repository that is not bare."""
+    note = Records(store, RESTORED, repository.partition).find(RESTORED_NAME)
+    if note is not None:
+        _check_note(note.message, dump_id)
+        return note.message.finished
+    for prefix in (BRANCHES.prefix, TAGS.prefix, COMMITS.prefix):
+        for entry in store.scan(repository.partition, prefix, limit=1):
+            if entry.key.startswith(prefix):
+                raise Invalid(
+                    f"repository {repository.id} is not bare, it has {entry.key.decode()}: refs are"
+                    " restored only into an empty one"
+                )
+    return False
+
+
+def _note(notes: Records[pb.RestoredRefs], dump_id: DumpID) -> None:
+    """Note that a dump is being restored, unless that is known."""
+    try:
+        notes.set_if(RESTORED_NAME, pb.RestoredRefs(dump_id=dump_id), ABSENT)
+    except PredicateFailed:
+        _check_note(notes.get(RESTORED_NAME).message, dump_id)
+
+
+def _check_note(note: pb.RestoredRefs, dump_id: DumpID) -> None:
+    if note.dump_id != dump_id:
+        raise Invalid(
+            f"the dump {note.dump_id} was restored into this repository, at least in part: restore"
+            f" {dump_id} into a new one"
+        )
+
+
+# Whether the dump is sound
+
+
+def _check_dump(files: _Files, block: BlockStore, repository: Repository) -> None:
+    generations = _check_ids(files)
+    _check_parents(files, generations)
+    for kind in _CHECKS:
+        _check_names(files, kind, generations)
+    _check_metaranges(files, block, repository)
+
+
+def _check_ids(files: _Files) -> dict[str, int]:
+    """Check that each commit is what its id says, and comes once; return their generations."""
+    generations: dict[str, int] = {}
+    for file, rows in files.rows(RefKind.COMMITS):
+        for row in rows:
+            name = row["id"]
+            if compute_id(_commit(row)) != name:
+                raise _damaged(files, file, f"commit {name} is not what its id says")
+            if name in generations:
+                raise _damaged(files, file, f"commit {name} is there twice")
+            generations[name] = row["generation"]
+    return generations
+
+
+def _check_parents(files: _Files, generations: dict[str, int]) -> None:
+    for file, table in files.tables(RefKind.COMMITS):
+        columns = (table.column(name).to_pylist() for name in ("id", "generation", "parents"))
+        for name, generation, parents in zip(*columns, strict=True):
+            missing = [parent for parent in parents if parent not in generations]
+            if missing:
+                raise _damaged(files, file, f"parent {missing[0]} of commit {name} is not there")
+            right = max((generations[each] + 1 for each in parents), default=FIRST_GENERATION)
+            if generation != right:
+                reason = f"commit {name} has generation {generation} instead of {right}"
+                raise _damaged(files, file, reason)
+
+
+def _check_names(files: _Files, kind: RefKind, generations: dict[str, int]) -> None:
+    known: set[str] = set()
+    for file, table in files.tables(kind):
+        columns = (table.column(name).to_pylist() for name in ("name", "commit_id"))
+        for name, commit_id in zip(*columns, strict=True):
+            try:
+                _CHECKS[kind](name)
+            except InvalidName as error:
+                raise _damaged(files, file, str(error)) from error
+            if name in known:
+                raise _damaged(files, file, f"{name} is there twice")
+            if commit_id not in generations:
+                raise _damaged(files, file, f"commit {commit_id} of {name} is not there")
+            known.add(name)
+
+
+def _check_metaranges(files: _Files, block: BlockStore, repository: Repository) -> None:
+    """Check that every metarange is in the storage, by one listing of them all."""
+    needed: set[str] = set()
+    for _, table in files.tables(RefKind.COMMITS):
+        needed.update(table.column("metarange_id").to_pylist())
+    needed.discard("")
+    place = repository.namespace
+    missing = {str(place.address(metarange_path(MetaRangeID(each)))) for each in needed}
+    for batch in block.list_objects(place.folder("_lakebed/metaranges")):
+        missing.difference_update(batch.column("address").to_pylist())
+    if missing:
+        raise MissingFile(min(missing))
+
+
+def _damaged(files: _Files, file: DumpFile, reason: str) -> DamagedFile:
+    return DamagedFile(files.address(file.name), reason)
+
+
+# Writing
+
+
+class _Restorer:
+    """Writes what a dump holds into one repository."""
+
+    def __init__(self, store: Store, runtime: Runtime, repository: Repository) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._repository = repository
+        self._branches = Records(store, BRANCHES, repository.partition)
+        self._tags = Records(store, TAGS, repository.partition)
+
+    def write(self, files: _Files) -> None:
+        """Write commits, then tags, then branches; what is there stays."""
+        for _, rows in files.rows(RefKind.COMMITS):
+            # A repository deleted meanwhile must not be filled behind the Cleaner's back for long.
+            active_record(self._store, self._repository)
+            items = [(COMMITS.prefix + row["id"].encode(), _commit(row)) for row in rows]
+            values = [(key, message.SerializeToString()) for key, message in items]
+            self._store.set_many(self._repository.partition, values)
+        for kind, create in ((RefKind.TAGS, self._tag), (RefKind.BRANCHES, self._branch)):
+            for _, rows in files.rows(kind):
+                active_record(self._store, self._repository)
+                self._runtime.map_parallel(create, rows)
+
+    def adopt(self, unique_ids: tuple[str, ...]) -> None:
+        """Note whose object paths the commits name, for garbage collection.
+
+        After the commits are written, never before: what lies in adopted paths and is named by no
+        commit is garbage.
+        """
+        records = Records(self._store, REPOSITORIES, GRAVELER)
+        while True:
+            record = active_record(self._store, self._repository)
+            known = {self._repository.unique_id, *record.message.adopted_unique_ids}
+            others = [each for each in unique_ids if each not in known]
+            if not others:
+                return
+            record.message.adopted_unique_ids.extend(others)
+            try:
+                records.set_if(record.name, record.message, record.predicate)
+            except PredicateFailed:
+                continue  # the record was changed in another respect
+
+    def _tag(self, row: Row) -> None:
+        message = pb.Tag(commit_id=row["commit_id"], created_us=row["created"])
+        _create(self._tags, row["name"], message)
+
+    def _branch(self, row: Row) -> None:
+        repository, name = self._repository.id, BranchID(row["name"])
+        message = pb.Branch(
+            unique_id=new_unique_id(self._runtime),
+            commit_id=row["commit_id"],
+            staging_token=new_staging_token(self._runtime, repository, name),
+            hidden=row["hidden"],
+            created_us=row["created"],
+        )
+        _create(self._branches, name, message)
+
+
+def _create(records: Records[MessageT], name: str, message: MessageT) -> None:
+    with suppress(PredicateFailed):
+        records.set_if(name.encode(), message, ABSENT)
+
+
+def _commit(row: Row) -> pb.Commit:
+    return pb.Commit(
+        version=row["version"],
+        committer=row["committer"],
+        message=row["message"],
+        metarange_id=row["metarange_id"],
+        created_us=row["created"],
+        parents=row["parents"],
+        metadata=dict(row["metadata"]),
+        generation=row["generation"],
+        consumed_tokens=row["consumed_tokens"],
+        nonce=row["nonce"],
+    )

@@ -1,0 +1,1 @@
+"""Repositories: how they are created, who owns a storage namespace, how they end."""

@@ -1,0 +1,152 @@
+"""Claims on storage namespaces: no two repositories keep their data in the same place.
+
+A claim is a record under the canonical text of a namespace; it names a repository by its unique id.
+Namespaces that lie in one another exclude each other too. No single write can say so, hence the
+rule: *first claim, then look*. Of two creators with nested namespaces, at least one looks after
+both have claimed and sees the other; it gives way. If both see each other, both do.
+
+**Dead claims.** The record of a repository is written before its claim and, once gone, never comes
+back: unique ids are drawn once. So a claim whose unique id the record of its repository does not
+hold, in any state, is dead for ever, and anyone may take it over. Whoever looks reads the claim
+first and the record after it.
+
+A claim is written by its own creator only, and removed by `Claims.release` only: by `delete_if` of
+the very record that names the unique id, after that repository is no more. A slow remover therefore
+never touches the claim of whoever came later.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from lakebed.block import Address, Namespace
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import NamespaceTaken, TooManyTries
+from lakebed.engine.keys import CLAIMS, GRAVELER
+from lakebed.engine.model import RepositoryID, UniqueID
+from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
+from lakebed.kv.records import Record, Records
+
+_TRIES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """One creation of a repository."""
+
+    repository: RepositoryID
+    unique_id: UniqueID
+
+
+Lives = Callable[[Claimant], bool]
+"""Whether the record of a repository holds a unique id, in any state that will last."""
+
+
+class Claims:
+    """The claims of all repositories on their namespaces."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._records = Records(store, CLAIMS, GRAVELER)
+
+    def check_size(self, namespace: Namespace) -> None:
+        """Refuse a namespace whose claim the store could not hold.
+
+        Raises:
+            LimitExceeded: It is too long.
+        """
+        self._store.limits.check(GRAVELER, CLAIMS.prefix + _name(namespace))
+
+    def take(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
+        """Claim a namespace for a repository whose record is there.
+
+        Raises:
+            NamespaceTaken: A repository that lives keeps its data there, above or below. The claim
+                may have been made: the caller releases it, once the claimant is no more.
+            OutcomeUnknown: The claim may have been made.
+        """
+        self._claim(namespace, claimant, lives)
+        for record in self._neighbours(namespace):
+            _refuse_if_alive(namespace, record, lives)
+
+    def release(self, namespace: Namespace, claimant: Claimant) -> bool:
+        """Free the namespace of a repository that is no more; return whether it held a claim.
+
+        Raises:
+            OutcomeUnknown: The claim may still be there; it is dead and bars nobody.
+        """
+        record = self._records.find(_name(namespace))
+        if record is None or _claimant(record) != claimant:
+            return False
+        try:
+            self._records.delete_if(record.name, record.predicate)
+        except PredicateFailed:
+            return False  # taken over by someone, or freed
+        return True
+
+    def list(self) -> Iterator[tuple[Namespace, Claimant]]:
+        """Iterate over all claims, dead or alive."""
+        for record in self._records.scan():
+            yield Namespace.parse(record.name.decode()), _claimant(record)
+
+    def covering(self, address: Address) -> Iterator[Claimant]:
+        """Iterate over the claims, dead or alive, on namespaces that an address lies in."""
+        folder = address.path[: address.path.rfind("/", 0, -1) + 1]
+        innermost = Namespace(address.store, folder)
+        for namespace in (innermost, *_ancestors(innermost)):
+            record = self._records.find(_name(namespace))
+            if record is not None:
+                yield _claimant(record)
+
+    def _claim(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
+        message = pb.NamespaceClaim(repository=claimant.repository, unique_id=claimant.unique_id)
+        for _ in range(_TRIES):
+            found = self._records.find(_name(namespace))
+            if found is not None:
+                if _claimant(found) == claimant:
+                    return  # by a write whose reply was lost
+                _refuse_if_alive(namespace, found, lives)
+            predicate: Predicate = ABSENT if found is None else found.predicate
+            # If it fails, someone was faster; if nobody knows, the next look tells.
+            with suppress(PredicateFailed, OutcomeUnknown):
+                self._records.set_if(_name(namespace), message, predicate)
+                return
+        raise TooManyTries(f"claiming {namespace}", _TRIES)
+
+    def _neighbours(self, namespace: Namespace) -> Iterator[Record[pb.NamespaceClaim]]:
+        """The claims above a namespace and below it."""
+        for above in _ancestors(namespace):
+            record = self._records.find(_name(above))
+            if record is not None:
+                yield record
+        for record in self._records.scan(prefix=_name(namespace)):
+            if record.name != _name(namespace):
+                yield record
+
+
+def _refuse_if_alive(namespace: Namespace, record: Record[pb.NamespaceClaim], lives: Lives) -> None:
+    holder = _claimant(record)
+    if lives(holder):
+        raise NamespaceTaken(
+            f"storage namespace {namespace} is in use: repository {holder.repository} keeps its"
+            f" data in {record.name.decode()}"
+        )
+
+
+def _claimant(record: Record[pb.NamespaceClaim]) -> Claimant:
+    message = record.message
+    return Claimant(RepositoryID(message.repository), UniqueID(message.unique_id))
+
+
+def _name(namespace: Namespace) -> bytes:
+    """The canonical text; it ends in a slash, so one is a prefix of another only if that nests."""
+    return str(namespace).encode()
+
+
+def _ancestors(namespace: Namespace) -> Iterator[Namespace]:
+    """Every namespace that this one lies in."""
+    prefix = namespace.prefix
+    while prefix:
+        prefix = prefix[: prefix.rfind("/", 0, -1) + 1]
+        yield Namespace(namespace.store, prefix)

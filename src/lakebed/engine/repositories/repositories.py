@@ -1,0 +1,414 @@
+"""The life of a repository, without transactions: one record with a state, changed step by step.
+
+    absent --create--> initial --create--> active --delete--> deleting --anyone--> absent
+                       initial --the Cleaner, if nobody finishes it--> deleting
+
+Each creation draws a unique id. All that belongs to it lies under that id (its partition, its
+claim), so nothing of a repository ever shows through another one of the same name.
+
+**Creating**
+
+    1. the record, `initial`, only if there is none     the name is taken
+    2. the claim on the namespace (`claims`)            the place is taken
+    3. the owner object in the namespace (`owner`)      others see whose it is
+    4. the first commit, then the default branch        not for a bare repository
+    5. the record, `active`, only over one's own of 1   it is there
+
+The record comes before the claim: a claim is dead if the record does not hold its unique id, so a
+claim that came first would be anyone's to take. A creator that dies after
+
+- 1: leaves an `initial` record: the name is taken until the Cleaner has seen it for two minutes.
+- 2, 3, 4: leaves also a claim, an owner object, a commit, a branch. They go with the record: the
+  claim is released, the partition is noted in `graveler_deleted`, the owner object is dead.
+
+A creator that is refused (the namespace is taken, the storage says no) undoes what it did by ending
+its own record as a deletion does, `deleting` first: were it to die on the way, anyone who wants the
+name or the place finishes that at once. A creator that was so slow that its record was ended finds
+at 5 that the record is gone or another's; what it wrote meanwhile lies under its own unique id and
+is dead.
+
+A lost reply is resolved by meaning: one's own unique id is in the record, or it is not. Where that
+tells nothing (the record is gone: activated and deleted, or never activated?) the answer is
+`OutcomeUnknown`.
+
+**Deleting** is told in `removal`. The object data stays in the storage.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+
+from lakebed.block import Address, BlockStore, Namespace
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.committed.opened import CommittedFor
+from lakebed.engine.errors import (
+    Deleting,
+    GivenUp,
+    Invalid,
+    NotUnique,
+    ReadOnly,
+    RepositoryNotFound,
+    TooManyTries,
+)
+from lakebed.engine.ids import new_unique_id
+from lakebed.engine.keys import GRAVELER, REPOSITORIES
+from lakebed.engine.model import BranchID, Repository, RepositoryID, UniqueID
+from lakebed.engine.names import check_branch_name, check_repository_name
+from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.commits import Commits
+from lakebed.engine.refs.shared_reads import SharedReads
+from lakebed.engine.repositories.claims import Claims
+from lakebed.engine.repositories.owner import Owners
+from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, Removal, claimant_of
+from lakebed.errors import LakebedError
+from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable, Version
+from lakebed.kv.records import Record, Records
+from lakebed.runtime import Runtime
+
+FIRST_COMMIT_MESSAGE: Final = "Repository created"
+_TRIES: Final = 10
+_KNOWN_MAX: Final = 1024
+
+RepositoryRecord = Record[pb.Repository]
+
+
+class Repositories:
+    """All repositories of an installation, for one process."""
+
+    def __init__(
+        self,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        *,
+        branches: Branches,
+        commits: Commits,
+        committed_in: CommittedFor,
+    ) -> None:
+        self._block = block
+        self._runtime = runtime
+        self._branches = branches
+        self._commits = commits
+        self._committed_in = committed_in
+        self._records = Records(store, REPOSITORIES, GRAVELER)
+        self._claims = Claims(store)
+        self._removal = Removal(store, runtime, self._claims)
+        self._owners = Owners(store, block, runtime)
+        self._reads: SharedReads[RepositoryID, Repository] = SharedReads(runtime, self._read)
+        # What was made of records that were read last: a version stands for one content.
+        self._known: dict[RepositoryID, tuple[Version, Repository]] = {}
+
+    # Looking
+
+    def get(self, repository: RepositoryID) -> Repository:
+        """Return a repository as it is at some moment after this call began.
+
+        Every operation on a repository starts here: this proves that it is active, and gives the
+        unique id without which its partition cannot be named.
+
+        Raises:
+            RepositoryNotFound: There is none, or it is still being created.
+            Deleting: It is being deleted.
+        """
+        return self._reads.get(repository)
+
+    def last_seen(self, repository: RepositoryID) -> tuple[Version, Repository] | None:
+        """Return an active repository as this process last read it, with the version of its record.
+
+        Only for callers that find out whether it still has that version.
+        """
+        return self._known.get(repository)
+
+    def list(self, *, prefix: str = "", after: str = "") -> Iterator[Repository]:
+        """Iterate over the active repositories whose names begin with `prefix`, past `after`."""
+        start = after.encode() + b"\x00" if after else b""
+        for record in self._records.scan(prefix=prefix.encode(), start=start):
+            if record.message.state == ACTIVE:
+                yield _repository(record)
+
+    def keeper_of(self, address: Address) -> RepositoryID | None:
+        """Return the repository whose namespace an address lies in, if there is one."""
+        for claimant in self._claims.covering(address):
+            if self._removal.lives(claimant):
+                return claimant.repository
+        return None
+
+    # Creating
+
+    def create(
+        self,
+        repository: str,
+        namespace: Namespace,
+        *,
+        committer: str,
+        default_branch: str = "main",
+        read_only: bool = False,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Repository:
+        """Make a repository, with a first commit and a branch that points to it.
+
+        Raises:
+            InvalidName: The repository or the branch cannot have this name.
+            Invalid: The storage has no such namespace.
+            NotUnique: There is a repository of this name, or one is being created.
+            NamespaceTaken: Another repository keeps its data there, above or below.
+            GivenUp: It took so long that others ended it.
+            BlockError: The storage refused; nothing was made.
+            OutcomeUnknown: It may have been made; if not, nothing stays of it.
+        """
+
+        def populate(created: Repository) -> None:
+            metarange_id = self._committed_in(created.namespace).write([])
+            commit = self._commits.add(
+                created,
+                committer=committer,
+                message=FIRST_COMMIT_MESSAGE,
+                metarange_id=metarange_id,
+                parents=[],
+                metadata={},
+            )
+            self._branches.create(created, created.default_branch, commit.id)
+
+        message = self._message(namespace, default_branch, read_only=read_only, metadata=metadata)
+        return self._create(check_repository_name(repository), message, populate)
+
+    def create_bare(
+        self,
+        repository: str,
+        namespace: Namespace,
+        *,
+        default_branch: str = "main",
+        read_only: bool = False,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Repository:
+        """Make a repository without commits and branches, to restore refs into.
+
+        Raises:
+            As `create`.
+        """
+        message = self._message(namespace, default_branch, read_only=read_only, metadata=metadata)
+        return self._create(check_repository_name(repository), message, lambda _: None)
+
+    def _message(
+        self,
+        namespace: Namespace,
+        default_branch: str,
+        *,
+        read_only: bool,
+        metadata: Mapping[str, str] | None,
+    ) -> pb.Repository:
+        """What a new record says. Nothing has been touched yet: this checks what can be checked."""
+        if namespace.parts.scheme != self._block.scheme:
+            raise Invalid(
+                f"storage namespace {namespace} cannot be used: the storage of this installation"
+                f" serves {self._block.scheme}://, not {namespace.parts.scheme}://"
+            )
+        self._claims.check_size(namespace)
+        return pb.Repository(
+            state=INITIAL,
+            storage_namespace=str(namespace),
+            default_branch=check_branch_name(default_branch),
+            read_only=read_only,
+            metadata=metadata,
+        )
+
+    def _create(
+        self,
+        repository: RepositoryID,
+        message: pb.Repository,
+        populate: Callable[[Repository], None],
+    ) -> Repository:
+        record = self._begin(repository, message)
+        created = _repository(record)
+        try:
+            self._claims.take(created.namespace, claimant_of(record), self._removal.lives)
+            self._owners.take(created.namespace, claimant_of(record), self._removal.lives)
+            populate(created)
+            return self._activate(record)
+        except StoreUnavailable:
+            raise  # so would undoing
+        except LakebedError:
+            self._undo(record)
+            raise
+
+    def _begin(self, repository: RepositoryID, message: pb.Repository) -> RepositoryRecord:
+        """Step 1."""
+        for _ in range(_TRIES):
+            found = self._removal.settle(repository)
+            if found is not None:
+                raise _not_unique(found)
+            # Drawn again each time: a write that was lost and ended must not be taken for this one.
+            message.unique_id = new_unique_id(self._runtime)
+            message.created_us = int(self._runtime.now() * 1e6)
+            try:
+                version = self._records.set_if(repository.encode(), message, ABSENT)
+            except PredicateFailed:
+                continue
+            except StoreUnavailable:
+                raise
+            except OutcomeUnknown:
+                found = self._removal.settle(repository)
+                if found is None or found.message.unique_id != message.unique_id:
+                    continue
+                version = found.predicate
+            return Record(repository.encode(), message, version)
+        raise TooManyTries(f"creating repository {repository}", _TRIES)
+
+    def _activate(self, record: RepositoryRecord) -> Repository:
+        """Step 5."""
+        message = pb.Repository()
+        message.CopyFrom(record.message)
+        message.state = ACTIVE
+        try:
+            version = self._records.set_if(record.name, message, record.predicate)
+        except PredicateFailed:
+            raise GivenUp(f"creating repository {record.name.decode()}") from None
+        except OutcomeUnknown:
+            found = self._records.find(record.name)
+            if (
+                found is None
+                or found.message.unique_id != record.message.unique_id
+                or found.message.state != ACTIVE
+            ):
+                raise
+            return _repository(found)
+        return _repository(Record(record.name, message, version))
+
+    def _undo(self, record: RepositoryRecord) -> None:
+        """Take back a creation that was refused; whatever cannot be taken back now ends later."""
+        with suppress(LakebedError):
+            self._removal.end(record)
+        # Ended by others, and our claim came after that: it is dead, and ours to remove.
+        with suppress(LakebedError):
+            if not self._removal.lives(claimant_of(record)):
+                self._claims.release(_repository(record).namespace, claimant_of(record))
+
+    # Changing
+
+    def set_metadata(
+        self,
+        repository: RepositoryID,
+        *,
+        put: Mapping[str, str],
+        remove: Collection[str] = (),
+    ) -> Repository:
+        """Add and replace some metadata of a repository, and remove some.
+
+        Raises:
+            RepositoryNotFound: There is none.
+            Deleting: It is being deleted.
+            TooManyTries: Others changed it all the time.
+            OutcomeUnknown: It may have been changed.
+        """
+
+        def change(message: pb.Repository) -> None:
+            for key in remove:
+                message.metadata.pop(key, None)
+            message.metadata.update(put)
+
+        return self._change(repository, change)
+
+    def set_read_only(self, repository: RepositoryID, *, read_only: bool) -> Repository:
+        """Make a repository read-only, or not; raises as `set_metadata`."""
+
+        def change(message: pb.Repository) -> None:
+            message.read_only = read_only
+
+        return self._change(repository, change)
+
+    def _change(
+        self, repository: RepositoryID, change: Callable[[pb.Repository], None]
+    ) -> Repository:
+        """Change a record by compare-and-swap; `change` twice does what `change` once does."""
+        unique_id: str | None = None
+        for _ in range(_TRIES):
+            record = self._find_active(repository)
+            if unique_id not in {None, record.message.unique_id}:
+                raise RepositoryNotFound(repository)  # this is another one
+            unique_id = record.message.unique_id
+            message = pb.Repository()
+            message.CopyFrom(record.message)
+            change(message)
+            if message == record.message:
+                return _repository(record)
+            try:
+                version = self._records.set_if(record.name, message, record.predicate)
+            except PredicateFailed:
+                continue
+            except OutcomeUnknown:
+                found = self._find_active(repository)
+                if found.message != message:
+                    raise
+                return _repository(found)
+            return _repository(Record(record.name, message, version))
+        raise TooManyTries(f"changing repository {repository}", _TRIES)
+
+    # Deleting
+
+    def delete(self, repository: RepositoryID, *, force: bool = False) -> None:
+        """Delete a repository; its name and its namespace are free at once, its objects stay.
+
+        Args:
+            repository: Which one.
+            force: Even if it is read-only.
+
+        Raises:
+            RepositoryNotFound: There is none.
+            ReadOnly: It is read-only.
+            TooManyTries: Others changed it all the time.
+            OutcomeUnknown: It may have been deleted, or be about to.
+        """
+        record = self._records.find(repository.encode())
+        unique_id = None if record is None else record.message.unique_id
+        for _ in range(_TRIES):
+            # Another unique id: someone else deleted the one that was there when we were asked.
+            if record is None or record.message.unique_id != unique_id:
+                raise RepositoryNotFound(repository)
+            if record.message.state == INITIAL:
+                self._removal.settle(repository)
+                raise RepositoryNotFound(repository)
+            if record.message.read_only and not force and record.message.state == ACTIVE:
+                raise ReadOnly(repository)
+            with suppress(PredicateFailed):
+                return self._removal.end(record)
+            record = self._records.find(repository.encode())
+        raise TooManyTries(f"deleting repository {repository}", _TRIES)
+
+    def _read(self, repository: RepositoryID) -> Repository:
+        record = self._find_active(repository)
+        known = self._known.get(repository)
+        if known is not None and known[0] == record.predicate:
+            return known[1]
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        found = _repository(record)
+        self._known[repository] = record.predicate, found
+        return found
+
+    def _find_active(self, repository: RepositoryID) -> RepositoryRecord:
+        record = self._records.find(repository.encode())
+        if record is not None and record.message.state == ACTIVE:
+            return record
+        if record is not None and record.message.state == DELETING:
+            raise Deleting(repository)
+        raise RepositoryNotFound(repository)
+
+
+def _not_unique(found: RepositoryRecord) -> NotUnique:
+    name = found.name.decode()
+    if found.message.state == INITIAL:
+        return NotUnique(f"repository {name} is being created by someone else")
+    return NotUnique(f"repository {name} exists already")
+
+
+def _repository(record: RepositoryRecord) -> Repository:
+    message = record.message
+    return Repository(
+        id=RepositoryID(record.name.decode()),
+        unique_id=UniqueID(message.unique_id),
+        namespace=Namespace.parse(message.storage_namespace),
+        default_branch=BranchID(message.default_branch),
+        created_us=message.created_us,
+        read_only=message.read_only,
+        metadata=dict(message.metadata),
+    )

@@ -1,0 +1,84 @@
+"""A staged value: an entry with its identity, or a tombstone, as bytes of a record."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.formats import AddressType, Entry
+from lakebed.kv import CorruptRecord, Item
+
+TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
+"""Says that the key is not there; it has no identity."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+# Many entries are decoded at a time, and to call the type would take as long as to parse them.
+_ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
+
+
+def encode(entry: Entry, *, replaced_address: str = "") -> bytes:
+    """Return the value that stages an entry, in the place of one with a relative address."""
+    return pb.StagedEntry(
+        identity=entry.identity,
+        entry=pb.Entry(
+            address=entry.address,
+            address_type=pb.AddressType.Name(entry.address_type),
+            size=entry.size,
+            checksum=entry.checksum,
+            modified_us=(entry.mtime - _EPOCH) // _MICROSECOND,
+            content_type=entry.content_type,
+            metadata=entry.metadata,
+        ),
+        replaced_address=replaced_address,
+    ).SerializeToString()
+
+
+def decode(key: bytes, value: bytes) -> Entry | None:
+    """Return the entry that a value stages; None for a tombstone.
+
+    Raises:
+        CorruptRecord: It is not a staged value.
+    """
+    staged = parse(key, value)
+    if not staged.identity:
+        return None
+    entry = staged.entry
+    return Entry(
+        key=key,
+        identity=staged.identity,
+        address=entry.address,
+        address_type=_ADDRESS_TYPES[entry.address_type],
+        size=entry.size,
+        checksum=entry.checksum,
+        mtime=_EPOCH + entry.modified_us * _MICROSECOND,
+        content_type=entry.content_type,
+        metadata=dict(entry.metadata) if entry.metadata else {},
+    )
+
+
+def parse_all(records: Sequence[Item]) -> list[pb.StagedEntry]:
+    """Return the values of staged records as messages.
+
+    Raises:
+        CorruptRecord: One of them is not a staged value.
+    """
+    try:
+        return [pb.StagedEntry.FromString(record.value) for record in records]
+    except DecodeError:
+        return [parse(record.key, record.value) for record in records]  # says which one it is
+
+
+def parse(key: bytes, value: bytes) -> pb.StagedEntry:
+    """Return a staged value as a message.
+
+    Raises:
+        CorruptRecord: It is not one.
+    """
+    try:
+        return pb.StagedEntry.FromString(value)
+    except DecodeError as error:
+        raise CorruptRecord(f"the staged value of {key!r} cannot be read: {error}") from error

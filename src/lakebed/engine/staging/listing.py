@@ -1,0 +1,382 @@
+"""Pages of a branch: what is staged laid over what is committed, a window of keys at a time.
+
+A window holds some staged changes and the committed entries of the same stretch of keys, merged so
+that each key shows what a read of it would. Pages are filled from windows just as they are from
+ranges (`fill_page`): with a delimiter, a common prefix is found with its first key and the
+rest of it is jumped over, in staging and in ranges alike. A run of tombstones costs one scan over
+it, in windows that grow; if it lies below a common prefix, no more than a look further on, unless
+nearly all of the prefix is deleted. Of a long run a note is left, and the next listing jumps over
+it (`emptied`).
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.engine.committed import Committed, DiffEntry, Page, Query
+from lakebed.engine.committed.keys import SortedKeys, prefix_end, successor
+from lakebed.engine.committed.listing import Block, DiffBlock, fill_page
+from lakebed.engine.committed.rows import Edits, apply_rows, diff_rows
+from lakebed.engine.errors import EntryNotFound
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.model import StagingToken
+from lakebed.engine.staging.codec import TOMBSTONE, decode
+from lakebed.engine.staging.empty_runs import Emptied, Search, Stretch
+from lakebed.engine.staging.scan import StagedChanges, changes_table
+from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_of, entries_table
+from lakebed.formats.entries import one_array
+from lakebed.kv import Item, Store
+
+_FIRST_WINDOW: Final = 100
+_LARGEST_WINDOW: Final = 25_000
+_PROBES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Noting:
+    """When a listing takes place, and of what it leaves a note for others."""
+
+    now_us: int
+    tombstones_min: int
+    """Of runs of so many tombstones."""
+
+
+def list_entries(
+    store: Store,
+    tokens: Sequence[StagingToken],
+    committed: Committed,
+    metarange_id: MetaRangeID,
+    query: Query,
+    *,
+    noting: Noting,
+) -> Page[Entry]:
+    """Return a page of what tokens, newest first, make of a metarange."""
+    notes = Emptied(store, tokens, metarange_id, now_us=noting.now_us)
+    emptied = _EmptyRuns(notes, query, noting.tombstones_min)
+    return fill_page(_MergedWindows(store, tokens, committed, metarange_id, query, emptied), query)
+
+
+def list_changes(
+    store: Store,
+    tokens: Sequence[StagingToken],
+    committed: Committed,
+    metarange_id: MetaRangeID,
+    query: Query,
+) -> Page[DiffEntry]:
+    """Return a page of what tokens, newest first, change in a metarange."""
+    return fill_page(_ChangeWindows(store, tokens, committed, metarange_id, query), query)
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """Neighbouring staged records."""
+
+    keys: list[bytes]
+    """In order, without `STAGED_PREFIX`."""
+    records: list[Item]
+    end: bytes | None
+    """The key up to which they are complete; None: to the end of the prefix."""
+
+    def between(self, start: bytes, end: bytes | None) -> "_Staged":
+        first = bisect_left(self.keys, start)
+        last = len(self.keys) if end is None else bisect_left(self.keys, end, first)
+        return _Staged(self.keys[first:last], self.records[first:last], end)
+
+
+class _StagedWindows:
+    """Staged changes, some at a time, from any key on."""
+
+    def __init__(self, store: Store, tokens: Sequence[StagingToken], query: Query) -> None:
+        self._store = store
+        self._tokens = tokens
+        self._prefix = query.prefix
+        # A page with a delimiter jumps about; one without reads on, and looks for what follows it.
+        self._first_size = _FIRST_WINDOW if query.delimiter else query.amount + 1
+        self._size = self._first_size
+        self._held: _Staged | None = None
+
+    def take(self, start: bytes) -> _Staged:
+        """Return changes from a key on, which never falls; what was read before is not read again.
+
+        Windows grow while they follow upon each other, and are small again after a jump.
+        """
+        held = self._held
+        if held is None:
+            held = self._held = self._read(start)
+        elif held.end is not None and start >= held.end:
+            grown = min(self._size * 4, _LARGEST_WINDOW)
+            self._size = grown if start == held.end else self._first_size
+            held = self._held = self._read(start)
+        return held.between(start, held.end)
+
+    def forget(self) -> None:
+        """Have what follows read from the store, even what was read already."""
+        self._held = None
+
+    def _read(self, start: bytes) -> _Staged:
+        changes = StagedChanges(
+            self._store, self._tokens, start=start, prefix=self._prefix, limit=self._size
+        )
+        records = list(islice(changes.rows(), self._size))
+        keys = [record.key[len(STAGED_PREFIX) :] for record in records]
+        return _Staged(keys, records, successor(keys[-1]) if len(keys) == self._size else None)
+
+
+class _EmptyRuns:
+    """Stretches in which nothing is left: those known from notes, and those to note."""
+
+    def __init__(self, notes: Emptied, query: Query, noted_min: int) -> None:
+        self._notes = notes
+        self._query = query
+        self._noted_min = noted_min
+        self._known: list[Stretch] | None = None
+        self._begin: bytes | None = None
+        self._hidden = 0
+        self._search: Search | None = None
+        self._seen_to = b""
+
+    def jump(self, place: bytes) -> bytes | None:
+        """Return the end of the stretch that a place lies in, if it is known to be empty."""
+        if self._known is None:
+            # Not before something was found empty: most listings never ask.
+            self._known = self._notes.stretches()
+        for stretch in self._known:
+            if place in stretch:
+                return stretch.end
+        return place
+
+    def add(self, hidden: list[bytes], place: bytes) -> bool:
+        """Some keys were all hidden, up to a place; whether what follows must be read anew."""
+        self._begin = hidden[0] if self._begin is None else self._begin
+        self._hidden += len(hidden)
+        self._seen_to = place
+        goes_on = self._search is not None and place not in self._search.stretch
+        if self._search is not None and goes_on:
+            self._note(self._search.stretch.end)
+        if self._search is not None or (self._hidden < self._noted_min and not goes_on):
+            return False
+        self._search = self._notes.seek(Stretch(place, self._bound(place)))
+        self._hidden = 0  # not again at once, if that did not work
+        return self._search is not None
+
+    def _bound(self, place: bytes) -> bytes | None:
+        """How far to seek: a run in one directory may end there, and writers be busy behind it."""
+        common = self._query.folded(place)
+        assert self._begin is not None
+        if common is not None and common == self._query.folded(self._begin):
+            return prefix_end(common)
+        return prefix_end(self._query.prefix)
+
+    def stop(self) -> None:
+        """Something is left behind the last place."""
+        self.end(self._seen_to)
+
+    def end(self, end: bytes | None) -> None:
+        """The run goes up to some key; None: to the last."""
+        self._note(end)
+        self._begin, self._hidden = None, 0
+
+    def _note(self, end: bytes | None) -> None:
+        search, self._search = self._search, None
+        if search is not None and (end is None or end > search.stretch.start):
+            self._notes.found(search, end)
+
+
+class _MergedWindows:
+    """What readers see, window by window; see `Blocks`."""
+
+    def __init__(
+        self,
+        store: Store,
+        tokens: Sequence[StagingToken],
+        committed: Committed,
+        metarange_id: MetaRangeID,
+        query: Query,
+        emptied: _EmptyRuns,
+    ) -> None:
+        self._emptied = emptied
+        self._staged = _StagedWindows(store, tokens, query)
+        self._committed = committed
+        self._metarange_id = metarange_id
+        self._query = query
+        self._tokens = tokens
+        self._store = store
+        self._probed: bytes | None = None
+        self._block: Block[Entry] | None = None
+        self._end: bytes | None = b""
+
+    def seek(self, key: bytes) -> Block[Entry] | None:
+        """Return the block with the first row not below a key, which never falls.
+
+        Of rows that fold into one common prefix it may be the block with any of them.
+        """
+        while True:
+            if self._block is not None and self._block.keys and self._block.keys[-1] >= key:
+                self._emptied.stop()
+                return self._block
+            if self._end is None:
+                return None
+            start = max(key, self._end)
+            self._block, self._end, hidden = self._window(start)
+            if self._block.keys:
+                continue
+            if self._end is None:
+                self._emptied.end(prefix_end(self._query.prefix))
+            else:
+                self._pass_over(hidden, self._end)
+
+    def _pass_over(self, hidden: list[bytes], end: bytes) -> None:
+        """Go on behind a window that is empty."""
+        place = self._emptied.jump(end)
+        if place != end:
+            # What a note says may have changed since it was read: it is no part of another.
+            self._emptied.stop()
+            self._end = place
+            return
+        if self._emptied.add(hidden, end):
+            self._staged.forget()
+        self._block = self._probe(end)
+
+    def _probe(self, start: bytes) -> Block[Entry] | None:
+        """Look for an entry further on in a common prefix that begins with tombstones.
+
+        Those that ranges end with are known, and to ask for them in staging is one call. If one is
+        not deleted, the prefix is there, and the tombstones before it need not be gone through.
+        """
+        common = self._query.folded(start)
+        if common is None or common == self._probed:
+            return None
+        self._probed = common
+        known = self._committed.known_keys(self._metarange_id, start, prefix_end(common))
+        # Some of them, all over the prefix, the last one first.
+        keys = known[:: -max(1, len(known) // _PROBES)]
+        wanted = [(token.encode(), STAGED_PREFIX + key) for key in keys for token in self._tokens]
+        found = iter(self._store.get_many(wanted) if wanted else [])
+        for key in keys:
+            staged = list(islice(found, len(self._tokens)))
+            newest = next((record for record in staged if record is not None), None)
+            if newest is None:
+                entry = self._committed.get(self._metarange_id, key)
+                return _MergedBlock(entries_table([entry]), _Staged([], [], None))
+            if newest.value != TOMBSTONE:
+                return _MergedBlock(ENTRY_SCHEMA.empty_table(), _Staged([key], [newest], None))
+        return None
+
+    def _window(self, start: bytes) -> tuple[Block[Entry], bytes | None, list[bytes]]:
+        """Read what follows a key: the block, where it ends, and the keys staged in it."""
+        staged = self._staged.take(start)
+        end = staged.end
+        base = next(
+            self._committed.scan(self._metarange_id, start=start, prefix=self._query.prefix),
+            ENTRY_SCHEMA.empty_table(),
+        )
+        # A long range is taken in steps: what lies behind the page is not worth merging.
+        base = base.slice(0, _LARGEST_WINDOW)
+        keys = SortedKeys(one_array(base, "key"))
+        if keys:
+            committed_end = successor(keys[-1])
+            end = committed_end if end is None else min(end, committed_end)
+            base = base.slice(0, keys.find(end))
+        staged = staged.between(start, end)
+        return _MergedBlock(base, staged), end, staged.keys
+
+
+class _MergedBlock:
+    """Neighbouring entries, staged and committed; see `Block`.
+
+    They are merged by their keys alone. Staged values are parsed when they are asked for: most of
+    those below a common prefix never are.
+    """
+
+    def __init__(self, base: pa.Table, staged: _Staged) -> None:
+        self._base = base
+        records = zip(staged.keys, staged.records, strict=True)
+        self._puts = {key: record.value for key, record in records if record.value != TOMBSTONE}
+        self._array = _visible(one_array(base, "key"), staged.keys, list(self._puts))
+        self.keys = SortedKeys(self._array)
+
+    def items(self, first: int, last: int) -> list[Entry]:
+        wanted = self._array.slice(first, last - first)
+        committed = self._committed(wanted)
+        return [self._item(key, committed.get(key)) for key in wanted.to_pylist()]
+
+    def _committed(self, wanted: pa.Array) -> dict[bytes, Entry]:
+        rows = pc.index_in(wanted, value_set=one_array(self._base, "key")).drop_null()
+        found = entries_of(self._base.take(rows)) if len(rows) else []
+        return {entry.key: entry for entry in found}
+
+    def _item(self, key: bytes, committed: Entry | None) -> Entry:
+        value = self._puts.get(key)
+        # As a read of the key: what is staged, even if a commit would find it to change nothing.
+        entry = committed if value is None else decode(key, value)
+        assert entry is not None, "a key is staged or committed"
+        return entry
+
+
+def _visible(committed: pa.Array, staged: list[bytes], puts: list[bytes]) -> pa.Array:
+    """Return the keys that are there, in order: all puts, and those committed but not staged."""
+    if not staged:
+        return committed
+    put_keys = pa.array(puts, pa.binary())
+    hidden = pc.is_in(committed, value_set=pa.array(staged, pa.binary()))
+    kept = committed.filter(pc.invert(hidden))
+    if not len(kept):
+        return put_keys
+    both = pa.concat_arrays([kept, put_keys])
+    return both.take(pc.sort_indices(both)) if puts else kept
+
+
+class _ChangeWindows:
+    """What staged changes do to a metarange, window by window; see `Blocks`."""
+
+    def __init__(
+        self,
+        store: Store,
+        tokens: Sequence[StagingToken],
+        committed: Committed,
+        metarange_id: MetaRangeID,
+        query: Query,
+    ) -> None:
+        self._staged = _StagedWindows(store, tokens, query)
+        self._committed = committed
+        self._metarange_id = metarange_id
+        self._block: DiffBlock | None = None
+        self._end: bytes | None = b""
+
+    def seek(self, key: bytes) -> DiffBlock | None:
+        """Return the block with the first row not below a key, which never falls."""
+        while True:
+            if self._block is not None and self._block.keys and self._block.keys[-1] >= key:
+                return self._block
+            if self._end is None:
+                return None
+            staged = self._staged.take(max(key, self._end))
+            self._end = staged.end
+            edits = _edits(staged)
+            before = self._committed_rows(edits)
+            after, _ = apply_rows(before, edits)
+            self._block = DiffBlock(diff_rows(before, after))
+
+    def _committed_rows(self, edits: Edits) -> pa.Table:
+        """The committed entries of changed keys; looked up, since they may lie far apart."""
+        keys = edits.puts.column("key").to_pylist() + edits.removals.to_pylist()
+        found = []
+        for key in sorted(keys):
+            try:
+                found.append(self._committed.get(self._metarange_id, key))
+            except EntryNotFound:
+                continue
+        return entries_table(found)
+
+
+def _edits(staged: _Staged) -> Edits:
+    puts = [record for record in staged.records if record.value != TOMBSTONE]
+    records = zip(staged.keys, staged.records, strict=True)
+    removals = [key for key, record in records if record.value == TOMBSTONE]
+    entries = changes_table(puts).select(ENTRY_SCHEMA.names).cast(ENTRY_SCHEMA)
+    return Edits(entries, pa.array(removals, pa.binary()))

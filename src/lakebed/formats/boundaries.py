@@ -1,0 +1,160 @@
+"""Where one range ends and the next begins.
+
+A range ends with a key whose hash says so, or with the row that brings it to the largest size. The
+first rule alone makes the ranges a function of the keys: rows that two commits share fall into
+the same ranges, and an edit moves no boundary but its own. The second rule looks at nothing but the
+rows since the range began, so ranges stay a function of the rows, whatever their history; an edit
+in a range that was cut for its size can move the cuts behind it, up to the next key that ends a
+range by its hash.
+
+Because the ending key belongs to the range it ends, the rows of a range alone say whether it is
+closed: what comes behind it never changes it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats import ENTRY_SCHEMA, RangeRef
+from lakebed.formats.entries import one_array
+
+_U64 = np.uint64
+_EACH, _LAST = _U64(0x9E3779B97F4A7C15), _U64(0xD6E8FEB86659FD93)
+_HALF = _U64(32)
+_WINDOW = 8
+# How many of a window's eight bytes belong to the key -> which bits of it to look at.
+_MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WINDOW + 1)], dtype=_U64)
+
+# What the columns of fixed width add to each row.
+_FIXED_BYTES = sum(
+    field.type.bit_width // 8 for field in ENTRY_SCHEMA if pa.types.is_primitive(field.type)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Breaks:
+    """The sizes of ranges. One repository is always cut by the same ones, or commits share less."""
+
+    mean_rows: int = 50_000
+    """How many entries a range has on average, by the hash of keys alone."""
+
+    max_rows: int = 250_000
+    """A range ends with the row that brings it to this many."""
+
+    max_bytes: int = 64 << 20
+    """A range ends with the row that brings its values to this size, in bytes."""
+
+    def ends(
+        self,
+        table: pa.Table,
+        sizes: npt.NDArray[np.int64],
+        open_rows: int,
+        open_bytes: int,
+    ) -> list[int]:
+        """Return behind which rows ranges end.
+
+        Args:
+            table: Entries that follow on those of the range under way.
+            sizes: Their sizes, as `row_bytes` returns them.
+            open_rows: How many entries that range has already.
+            open_bytes: The size of their values.
+        """
+        by_hash = iter(np.flatnonzero(self._breaking(one_array(table, "key"))) + 1)
+        totals = np.cumsum(sizes)
+        ends: list[int] = []
+        begin, next_by_hash = 0, next(by_hash, None)
+        while begin < table.num_rows:
+            size_before = int(totals[begin - 1]) if begin else 0
+            by_size = np.searchsorted(totals, size_before + self.max_bytes - open_bytes) + 1
+            end = min(begin + self.max_rows - open_rows, int(by_size))
+            if next_by_hash is not None and next_by_hash <= end:
+                end = int(next_by_hash)
+                next_by_hash = next(by_hash, None)
+            if end > table.num_rows:
+                break
+            ends.append(end)
+            begin, open_rows, open_bytes = end, 0, 0
+        return ends
+
+    def is_closed(self, ref: RangeRef) -> bool:
+        """Whether a range ends where it does by these rules, not because there were no more."""
+        return (
+            ref.count >= self.max_rows
+            or ref.size_bytes >= self.max_bytes
+            or bool(self._breaking(pa.array([ref.max_key], pa.binary()))[0])
+        )
+
+    def _breaking(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+        return key_hashes(keys) <= _U64((1 << 64) // self.mean_rows - 1)
+
+
+def key_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
+    """Return a well spread 64-bit hash of each key, covering its length and every byte.
+
+    Part of the format, in effect: another hash would cut the same rows into other ranges. All keys
+    take part in each step, eight bytes of each at a time.
+    """
+    bounds = _bounds(keys)
+    lengths = np.diff(bounds)
+    hashes = lengths.astype(_U64)
+    _mix(hashes, _EACH)
+    starts = bounds[:-1] - bounds[0]
+    windows = _windows(keys, int(bounds[0]), int(bounds[-1]))
+    shortest, longest = (int(lengths.min()), int(lengths.max())) if len(keys) else (0, 0)
+    whole = shortest // _WINDOW * _WINDOW
+    for place in range(0, whole, _WINDOW):
+        hashes ^= windows[starts + place]
+        _mix(hashes, _EACH)
+    for place in range(whole, longest, _WINDOW):
+        rows = np.flatnonzero(lengths > place)
+        mask = _MASKS[np.minimum(lengths[rows] - place, _WINDOW)]
+        mixed = hashes[rows] ^ (windows[starts[rows] + place] & mask)
+        _mix(mixed, _EACH)
+        hashes[rows] = mixed
+    _mix(hashes, _LAST)
+    return hashes
+
+
+def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the size of each row's values, in bytes; what Arrow or Parquet add is not counted."""
+    sizes = np.full(table.num_rows, _FIXED_BYTES, dtype=np.int64)
+    for field in ENTRY_SCHEMA:
+        if pa.types.is_map(field.type):
+            sizes += _map_bytes(one_array(table, field.name))
+        elif not pa.types.is_primitive(field.type):
+            sizes += pc.binary_length(one_array(table, field.name)).to_numpy()
+    return sizes
+
+
+def _map_bytes(maps: pa.MapArray) -> npt.NDArray[np.int64] | int:
+    if not len(maps.keys):
+        return 0
+    items = pc.add(pc.binary_length(maps.keys), pc.binary_length(maps.items)).to_numpy()
+    sizes = np.concatenate([[0], np.cumsum(items, dtype=np.int64)])
+    offsets: npt.NDArray[np.int32] = maps.offsets.to_numpy()
+    return np.diff(sizes[offsets])
+
+
+def _mix(hashes: npt.NDArray[np.uint64], multiplier: np.uint64) -> None:
+    """Spread every bit upwards, and then the high bits, the best ones, back down; in place."""
+    hashes *= multiplier
+    hashes ^= hashes >> _HALF
+
+
+def _bounds(keys: pa.Array) -> npt.NDArray[np.int64]:
+    """Return where each key begins in the data of the column, and where the last one ends."""
+    count = len(keys)
+    if not count:
+        return np.zeros(1, dtype=np.int64)
+    bounds = np.frombuffer(keys.buffers()[1], dtype=np.int32)
+    return bounds[keys.offset : keys.offset + count + 1].astype(np.int64)
+
+
+def _windows(keys: pa.Array, first: int, last: int) -> npt.NDArray[np.uint64]:
+    """Return the eight bytes at every place of the column's data, overlapping, as numbers."""
+    data = np.zeros(last - first + _WINDOW, dtype=np.uint8)
+    data[:-_WINDOW] = np.frombuffer(keys.buffers()[2] or b"", dtype=np.uint8)[first:last]
+    return np.ndarray((last - first + 1,), dtype="<u8", buffer=data.data, strides=(1,))

@@ -1,0 +1,1 @@
+"""What runs on the executors of Spark, next to the storage."""

@@ -1,0 +1,67 @@
+"""Deleting, in executors: few at a time, patiently, and with a result for every object."""
+
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.block import BlockError, BlockStore, Namespace, StorageUnavailable
+from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.gc_state import GCResultKind
+from lakebed.gc.executors.read import Batches, Transform
+from lakebed.gc.executors.write import PartWriter
+from lakebed.gc.storage import Storage
+from lakebed.runtime import Runtime, ThreadRuntime
+
+BATCH: Final = 1000
+"""Whose the namespace is, is asked before every so many deletes."""
+
+_AT_ONCE: Final = 16
+_TRIES: Final = 4
+_PAUSE_SECONDS: Final = 0.5
+
+
+def sweep(storage: Storage, run_id: GCRunID) -> Transform:
+    """From objects that are due to the files that tell what became of them.
+
+    The rows have the columns of `lakebed.gc.frames.JUDGED`. Those that could not be deleted are
+    written once more as objects that the next run must know.
+    """
+
+    def delete(batches: Batches) -> Batches:
+        results = PartWriter(storage, run_id, GCResultKind.SWEPT)
+        failed = PartWriter(storage, run_id, GCResultKind.OBJECTS)
+        runtime = ThreadRuntime()
+        for batch in batches:
+            for start in range(0, batch.num_rows, BATCH):
+                storage.check_owner()
+                some = pa.Table.from_batches([batch.slice(start, BATCH)])
+                errors = runtime.map_parallel(
+                    partial(delete_object, storage.block, storage.namespace, runtime),
+                    some.column("path").to_pylist(),
+                    limit=_AT_ONCE,
+                )
+                swept = some.append_column("error", pa.array(errors, pa.string()))
+                yield from results.add(swept)
+                yield from failed.add(swept.filter(pc.not_equal(swept.column("error"), "")))
+        yield from results.flush()
+        yield from failed.flush()
+
+    return delete
+
+
+def delete_object(block: BlockStore, namespace: Namespace, runtime: Runtime, path: str) -> str:
+    """Delete one object; return why it could not be, or nothing. What is gone is deleted."""
+    for attempt in range(_TRIES):
+        try:
+            block.delete(namespace.address(path))
+        except StorageUnavailable as error:
+            message = str(error)
+            if attempt + 1 < _TRIES:
+                runtime.sleep(_PAUSE_SECONDS * 2**attempt * (0.5 + runtime.random()))
+        except BlockError as error:
+            return str(error)
+        else:
+            return ""
+    return message

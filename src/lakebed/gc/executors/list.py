@@ -1,0 +1,122 @@
+"""Listing the objects of a repository in executors: branches, their partitions, their objects.
+
+Branches are found in the storage and not asked of the server, so that those which were deleted are
+found too. Partitions sort newest first: an optimized run reads those of a branch up to the first
+that is closed, and no further.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.block import Namespace
+from lakebed.gc.executors.read import Batches, Transform, rows, texts
+from lakebed.gc.paths import (
+    ISSUED_FROM,
+    MADE_FROM,
+    OBJECT_PATTERN,
+    TIME_MAX,
+    branches_folder,
+    partition_made_us,
+)
+from lakebed.gc.storage import Storage
+
+STORED_SCHEMA: Final = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("born_us", pa.int64()),
+        pa.field("made_us", pa.int64()),
+    ]
+)
+
+_FOLDERS: Final = 1000
+_DIGITS: Final = 16
+_LETTER_A: Final = 97
+
+
+def branches(storage: Storage) -> Transform:
+    """From unique ids of repositories to the folders of their branches."""
+
+    def read(batches: Batches) -> Batches:
+        storage.check_owner()
+        for row in rows(batches):
+            folder = branches_folder(row["repository_uid"])
+            names = storage.block.list_folders(storage.namespace.folder(folder))
+            yield from _as_batches(f"{folder}{name}/" for name in names)
+
+    return read
+
+
+def partitions(storage: Storage, closed_before_us: int) -> Transform:
+    """From folders of branches to those of their partitions that are not closed."""
+
+    def read(batches: Batches) -> Batches:
+        for row in rows(batches):
+            folder = row["folder"]
+            names = storage.block.list_folders(storage.namespace.folder(folder))
+            yield from _as_batches(f"{folder}{name}/" for name in _open(names, closed_before_us))
+
+    return read
+
+
+def _open(names: Iterable[str], closed_before_us: int) -> Iterator[str]:
+    """Iterate over the names of partitions that are not closed."""
+    for name in names:
+        made_us = partition_made_us(name)
+        if made_us is None:
+            continue
+        if made_us < closed_before_us:
+            return  # so are all that follow, which are older
+        yield name
+
+
+def _as_batches(folders: Iterator[str]) -> Batches:
+    while some := list(islice(folders, _FOLDERS)):
+        yield texts("folder", some)
+
+
+def objects(storage: Storage) -> Transform:
+    """From folders of partitions to their objects."""
+
+    def read(batches: Batches) -> Batches:
+        storage.check_owner()
+        for row in rows(batches):
+            folder = storage.namespace.folder(row["folder"])
+            for listed in storage.block.list_objects(folder):
+                yield stored_objects(listed, storage.namespace)
+
+    return read
+
+
+def stored_objects(listed: pa.RecordBatch, namespace: Namespace) -> pa.RecordBatch:
+    """Return the objects of a listing that garbage collection may touch.
+
+    The same as `lakebed.gc.rules.stored_object` for each, column by column: a listing has millions.
+    """
+    paths = pc.utf8_slice_codeunits(listed.column("address"), len(str(namespace)))
+    is_own = pc.match_substring_regex(paths, f"^{OBJECT_PATTERN}$")
+    paths = paths.filter(is_own)
+    made_us = TIME_MAX - _numbers(pc.utf8_slice_codeunits(paths, MADE_FROM, MADE_FROM + _DIGITS))
+    issued_us = _numbers(pc.utf8_slice_codeunits(paths, ISSUED_FROM, ISSUED_FROM + _DIGITS))
+    mtime_us = listed.column("mtime").cast(pa.int64()).filter(is_own).to_numpy()
+    born_us = np.maximum(issued_us.astype(np.int64), mtime_us)
+    columns = [paths, listed.column("size").filter(is_own), born_us, made_us.astype(np.int64)]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column) for column in columns], schema=STORED_SCHEMA
+    )
+
+
+def _numbers(texts: pa.Array) -> npt.NDArray[np.uint64]:
+    """Return numbers that are spelled with 16 hexadecimal digits."""
+    # The digits are ASCII: 0-9 are 48-57, a-f are 97-102.
+    digits = np.frombuffer("".join(texts.to_pylist()).encode(), np.uint8).reshape(-1, _DIGITS)
+    values = np.where(digits < _LETTER_A, digits - 48, digits - 87).astype(np.uint64)
+    shifts = np.arange(4 * (_DIGITS - 1), -1, -4, dtype=np.uint64)
+    numbers: npt.NDArray[np.uint64] = np.bitwise_or.reduce(values << shifts, axis=1)
+    return numbers

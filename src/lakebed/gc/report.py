@@ -1,0 +1,94 @@
+"""What a run found and did, in figures."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lakebed.block import ObjectNotFound
+from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.gc_state import (
+    GC_RESULT_SCHEMAS,
+    SUMMARY_NAME,
+    GCResultFile,
+    GCResultKind,
+    decode_result,
+)
+from lakebed.gc.executors.write import add_up
+from lakebed.gc.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One run; times are microseconds since 1970 by the server's clock."""
+
+    run_id: GCRunID
+    repository: str
+    mode: str
+    """``clean`` or ``optimized``."""
+    dry_run: bool
+    assume_quiet: bool
+    began_us: int
+    cutoff_us: int
+    """What came to be later was left alone."""
+    looked_at: int
+    """How many objects were judged."""
+    listed: int
+    """How many of them the storage listed; the others are remembered from runs before."""
+    ranges_read: int
+    rows_read: int
+    """Entries of those ranges, what the server prepared, and what the run before left."""
+    committed: int
+    held: int
+    young: int
+    waiting: int
+    """Candidates that a later run deletes, if they are garbage then."""
+    waiting_bytes: int
+    next_us: int
+    """A run that begins from then on deletes them."""
+    due: int
+    """Candidates whose time had come."""
+    due_bytes: int
+    deleted: int
+    deleted_bytes: int
+    failed: int
+    """Objects that the storage would not delete; they stay candidates."""
+    success: bool
+    counts: tuple[GCResultFile, ...] = ()
+    """The figures by branch."""
+    swept: tuple[GCResultFile, ...] = ()
+    """The report: what became of each object that was to be deleted."""
+
+    def encode(self) -> bytes:
+        """Return the file of the summary."""
+        return json.dumps(asdict(self), indent=1).encode()
+
+
+def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
+    """Return the figures of a run; None if it did not get so far."""
+    try:
+        data = storage.block.read(storage.file(run_id, SUMMARY_NAME))
+    except ObjectNotFound:
+        return None
+    found: dict[str, Any] = json.loads(data)
+    return found
+
+
+def run_ids(storage: Storage) -> Iterator[GCRunID]:
+    """Iterate over the runs of a repository, the oldest first."""
+    parent = storage.namespace.folder(f"_lakebed/gc/{storage.repository_uid}/runs")
+    for name in storage.block.list_folders(parent):
+        yield GCRunID(name)
+
+
+def counts_by_branch(storage: Storage, summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return how many objects of each branch a run found to be what, by branch."""
+    run_id = GCRunID(summary["run_id"])
+    tables = [GC_RESULT_SCHEMAS[GCResultKind.COUNTS].empty_table()]
+    for file in summary["counts"]:
+        address = storage.file(run_id, file["name"])
+        data = storage.block.read(address)
+        table = decode_result(data, GCResultKind.COUNTS, file["content_id"], file=str(address))
+        tables = [add_up([*tables, table], ["branch", "verdict", "stage"])]
+    found: list[dict[str, Any]] = add_up(tables, ["branch", "verdict"]).to_pylist()
+    return sorted(found, key=lambda each: (each["branch"], each["verdict"]))

@@ -1,0 +1,180 @@
+"""From a request to a handler and back: who asks, may they, what do they ask, what is answered."""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, get_origin
+from urllib.parse import parse_qsl
+
+import falcon
+import msgspec
+
+from lakebed.auth import AllOf, Permission, Requirement
+from lakebed.server.api.call import Call
+from lakebed.server.api.models import Error
+from lakebed.server.api.routes import Access, Reply, Route
+from lakebed.server.http.admission import Admission
+from lakebed.server.http.authentication import authenticate
+from lakebed.server.http.bodies import Body, pass_over
+from lakebed.server.http.errors import (
+    RETRY_SECONDS,
+    UNEXPECTED,
+    BadRequest,
+    kind_of,
+    message_of,
+    status_of,
+)
+from lakebed.server.http.logs import current_trace
+from lakebed.server.services import Services
+
+JSON_TYPE: Final = "application/json"
+SMALL_BYTES: Final = 1 << 16
+"""A stream up to this size is answered in one piece, which costs the server less."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+_encode: Final = msgspec.json.Encoder().encode
+
+Responder = Callable[..., None]
+
+
+def responder(route: Route, services: Services, admission: Admission) -> Responder:
+    """Return what Falcon calls for an operation."""
+    bind = _binder(route)
+    admit = admission.admit_transfer if route.transfer else admission.admit_work
+
+    def respond(request: falcon.Request, response: falcon.Response, **parts: str) -> None:
+        trace = current_trace()
+        assert trace is not None, "requests come in the envelope"
+        trace.operation = route.operation
+        try:
+            admit(trace)
+            identity = None
+            if route.needs is not Access.ANYONE:
+                identity = authenticate(services, request)
+                trace.user = identity.user_id
+            call = Call(services, request, identity)
+            given = bind(call, parts)
+            if identity is not None and isinstance(route.needs, tuple):
+                services.auth.authorize(identity, requirement(route, parts, given))
+            _answer(route, response, route.handler(**given))
+        except Exception as error:  # noqa: BLE001 - the last place that can tell the client
+            answer_error(error, route.operation, response)
+            if not pass_over(request.env):
+                response.set_header("Connection", "close")
+
+    return respond
+
+
+# May they
+
+
+def requirement(route: Route, parts: dict[str, str], given: dict[str, Any]) -> Requirement:
+    """Return the permissions that a request needs."""
+    assert isinstance(route.needs, tuple)
+    fields = {**parts, "query": given.get("query"), "body": given.get("body")}
+    permissions = []
+    for need in route.needs:
+        # Of no values at all, too, something must be allowed: else the answer tells what is there.
+        values = [""] if need.each is None else getattr(fields["body"], need.each) or [""]
+        permissions += [
+            Permission(need.action, need.resource.format(**fields, each=value)) for value in values
+        ]
+    return permissions[0] if len(permissions) == 1 else AllOf(*permissions)
+
+
+# What they ask
+
+
+def _binder(route: Route) -> Callable[[Call, dict[str, str]], dict[str, Any]]:
+    """Return what takes a handler's arguments out of a request."""
+    lists = _list_fields(route.query)
+    decode = None if route.body is None else msgspec.json.Decoder(route.body).decode
+
+    def bind(call: Call, parts: dict[str, str]) -> dict[str, Any]:
+        given: dict[str, Any] = {"call": call, **parts}
+        if route.query is not None:
+            given["query"] = _query(call.request.query_string, route.query, lists)
+        if decode is not None:
+            text = _small_body(call)
+            if text or not route.body_optional:
+                given["body"] = _decoded(decode, text)
+        return given
+
+    return bind
+
+
+def _small_body(call: Call) -> bytes:
+    limits = call.services.settings.limits
+    return Body(call.request.env, seconds_max=limits.request_seconds).read(limits.json_bytes_max)
+
+
+def _list_fields(query: type[msgspec.Struct] | None) -> frozenset[str]:
+    if query is None:
+        return frozenset()
+    fields = msgspec.structs.fields(query)
+    return frozenset(each.name for each in fields if get_origin(each.type) is list)
+
+
+def _query(text: str, query: type[msgspec.Struct], lists: frozenset[str]) -> msgspec.Struct:
+    values: dict[str, Any] = {}
+    try:
+        for name, value in parse_qsl(text, keep_blank_values=True, errors="strict"):
+            if name in lists:
+                values.setdefault(name, []).append(value)
+            else:
+                values[name] = value
+    except UnicodeDecodeError:
+        raise BadRequest("the query holds bytes that are no UTF-8") from None
+    if "\x00" in str(values):
+        raise BadRequest("the query holds a NUL")
+    try:
+        return msgspec.convert(values, query, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"in the query: {error}") from None
+
+
+def _decoded(decode: Callable[[bytes], Any], text: bytes) -> Any:
+    try:
+        return decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"in the body: {error}") from None
+
+
+# The answer
+
+
+def _answer(route: Route, response: falcon.Response, result: Any) -> None:
+    reply = result if isinstance(result, Reply) else Reply(body=result)
+    response.status = reply.status or route.status
+    for name, value in reply.headers.items():
+        response.append_header(name, value)
+    body = reply.body
+    if body is None:
+        return
+    if isinstance(body, str):
+        body = body.encode()
+    if isinstance(body, bytes):
+        response.data = body
+        response.content_type = reply.content_type or "application/octet-stream"
+    elif reply.content_length is not None:
+        response.content_type = reply.content_type
+        if reply.content_length <= SMALL_BYTES:
+            response.data = b"".join(body)
+        else:
+            response.set_stream(body, reply.content_length)
+    else:
+        response.data = _encode(body)
+        response.content_type = JSON_TYPE
+
+
+def answer_error(error: Exception, operation: str, response: falcon.Response) -> None:
+    """Turn an error into an answer; what nobody expected goes to the log."""
+    status = status_of(error)
+    if status == UNEXPECTED:
+        _LOGGER.error("an operation failed", exc_info=error)
+    response.status = status
+    if status in {429, 503}:
+        response.set_header("Retry-After", str(RETRY_SECONDS))
+    if status == 401:  # noqa: PLR2004 - the status of the line below
+        response.set_header("WWW-Authenticate", "Basic realm=lakebed")
+    response.data = _encode(Error(message=message_of(error, operation), kind=kind_of(error)))
+    response.content_type = JSON_TYPE

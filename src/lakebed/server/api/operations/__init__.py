@@ -1,0 +1,43 @@
+"""The operations of the REST API: one module for each resource, and the table of all."""
+
+from typing import Final
+
+from lakebed.server.api.operations import (
+    acl,
+    auth,
+    branches,
+    commits,
+    config,
+    dumps,
+    gc,
+    metadata,
+    not_there,
+    objects,
+    refs,
+    repositories,
+    setup,
+    staging,
+    tags,
+)
+from lakebed.server.api.routes import Route
+
+ROUTES: Final[tuple[Route, ...]] = (
+    *config.routes,
+    *setup.routes,
+    *repositories.routes,
+    *dumps.routes,
+    *branches.routes,
+    *tags.routes,
+    *commits.routes,
+    *refs.routes,
+    *objects.routes,
+    *staging.routes,
+    *metadata.routes,
+    *gc.routes,
+    *auth.routes,
+    *acl.routes,
+    *not_there.routes,
+)
+"""All operations, each with the permission that it needs."""
+
+__all__ = ["ROUTES"]

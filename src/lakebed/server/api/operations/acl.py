@@ -1,0 +1,57 @@
+"""Permissions of groups in one word, for clients that know no policies.
+
+A word stands for the policies of one of the groups that every installation begins with. To set it
+replaces such policies of a group; others stay, and are not told.
+"""
+
+from typing import Final
+
+from lakebed.auth.policy.defaults import BASE_GROUPS
+from lakebed.server.api.call import Call, one_of
+from lakebed.server.api.models import Wire
+from lakebed.server.api.routes import Routes, iam
+from lakebed.server.http.errors import BadRequest
+
+routes = Routes("auth")
+
+_PATH: Final = "/auth/groups/{group}/acl"
+_WORDS: Final = {
+    "Read": frozenset(BASE_GROUPS["Viewers"]),
+    "Write": frozenset(BASE_GROUPS["Developers"]),
+    "Super": frozenset(BASE_GROUPS["SuperUsers"]),
+    "Admin": frozenset(BASE_GROUPS["Admins"]),
+}
+_ALL: Final = frozenset[str]().union(*_WORDS.values())
+
+
+class ACL(Wire):
+    permission: str
+
+
+@routes.add("getGroupACL", "GET", _PATH, iam("ReadGroup", "group/{group}"))
+def get_acl(call: Call, group: str) -> ACL:
+    """Return the word for what a group may do."""
+    attached = _attached(call, group)
+    for word, policies in _WORDS.items():
+        if attached == policies:
+            return ACL(permission=word)
+    raise BadRequest(f"no word stands for the policies of {group}: list them instead")
+
+
+@routes.add("setGroupACL", "POST", _PATH, iam("AttachPolicy", "group/{group}"), status=201)
+def set_acl(call: Call, group: str, body: ACL) -> None:
+    """Let a group do what a word says."""
+    wanted = _WORDS[one_of(body.permission, _WORDS, "permission")]
+    attached = _attached(call, group)
+    relations = call.services.auth.group_policies
+    for policy in wanted - attached:
+        relations.add(group, policy)
+    for policy in attached - wanted:
+        relations.remove(group, policy)
+
+
+def _attached(call: Call, group: str) -> frozenset[str]:
+    """The policies of a group that words stand for."""
+    service = call.services.auth
+    unique_id = service.groups.get(group).unique_id
+    return _ALL & {policy.id for policy in service.group_policies.all_targets_of(group, unique_id)}

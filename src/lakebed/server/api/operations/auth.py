@@ -1,0 +1,402 @@
+"""Users, groups, policies, and what belongs to whom."""
+
+from collections.abc import Callable
+from typing import Final, TypedDict, TypeVar
+
+from lakebed import auth as model
+from lakebed.auth import Effect
+from lakebed.server.api.call import Call, one_of, seconds
+from lakebed.server.api.models import (
+    Credentials,
+    CredentialsWithSecret,
+    CurrentUser,
+    Group,
+    GroupCreation,
+    Page,
+    PageQuery,
+    Policy,
+    Statement,
+    User,
+    UserCreation,
+    page_of,
+)
+from lakebed.server.api.routes import Access, Routes, iam
+
+routes = Routes("auth")
+
+ItemT = TypeVar("ItemT")
+WireT = TypeVar("WireT")
+
+_USER: Final = "/auth/users/{user}"
+_GROUP: Final = "/auth/groups/{group}"
+_POLICY: Final = "/auth/policies/{policy}"
+
+
+class Window(TypedDict):
+    """Which part of a list."""
+
+    prefix: str
+    after: str
+    amount: int
+
+
+class UserPoliciesQuery(PageQuery):
+    effective: bool = False
+
+
+def wire_user(user: model.User) -> User:
+    """Return a user in the words of the API."""
+    return User(
+        id=user.id,
+        creation_date=seconds(user.created_us),
+        friendly_name=user.friendly_name or None,
+        email=user.email or None,
+    )
+
+
+def wire_group(group: model.Group) -> Group:
+    """Return a group in the words of the API."""
+    return Group(
+        id=group.id,
+        name=group.id,
+        creation_date=seconds(group.created_us),
+        description=group.description or None,
+    )
+
+
+def wire_policy(policy: model.Policy) -> Policy:
+    """Return a policy in the words of the API."""
+    return Policy(
+        id=policy.id,
+        creation_date=seconds(policy.created_us),
+        statement=[
+            Statement(
+                effect=each.effect.value,
+                resource=each.resource,
+                action=list(each.actions),
+                condition=_condition(each),
+            )
+            for each in policy.statements
+        ],
+    )
+
+
+def _condition(statement: model.Statement) -> dict[str, dict[str, list[str]]] | None:
+    return {
+        operator: {name: list(values) for name, values in fields.items()}
+        for operator, fields in statement.condition.items()
+    } or None
+
+
+def wire_credential(credential: model.Credential) -> Credentials:
+    """Return a credential, without its secret."""
+    return Credentials(
+        access_key_id=credential.access_key_id, creation_date=seconds(credential.created_us)
+    )
+
+
+def _statements(body: Policy) -> tuple[model.Statement, ...]:
+    return tuple(
+        model.Statement(
+            effect=Effect(one_of(each.effect, (kind.value for kind in Effect), "effect")),
+            actions=tuple(each.action),
+            resource=each.resource,
+            condition={
+                operator: {name: tuple(values) for name, values in fields.items()}
+                for operator, fields in (each.condition or {}).items()
+            },
+        )
+        for each in body.statement
+    )
+
+
+def window(query: PageQuery) -> Window:
+    """Return which part of a list to ask for."""
+    return {"prefix": query.prefix, "after": query.after, "amount": query.limit}
+
+
+def _page(
+    found: model.Page[ItemT], wire: Callable[[ItemT], WireT], name: Callable[[ItemT], str]
+) -> Page[WireT]:
+    last = name(found.items[-1]) if found.items else ""
+    return page_of([wire(item) for item in found.items], has_more=found.has_more, last=last)
+
+
+def _users(found: model.Page[model.User]) -> Page[User]:
+    return _page(found, wire_user, lambda user: user.id)
+
+
+def _groups(found: model.Page[model.Group]) -> Page[Group]:
+    return _page(found, wire_group, lambda group: group.id)
+
+
+def _policies(found: model.Page[model.Policy]) -> Page[Policy]:
+    return _page(found, wire_policy, lambda policy: policy.id)
+
+
+# Users
+
+
+@routes.add("getCurrentUser", "GET", "/user", Access.SIGNED_IN)
+def get_current_user(call: Call) -> CurrentUser:
+    """Return who is asking."""
+    return CurrentUser(user=wire_user(call.services.auth.users.get(call.identity.user_id)))
+
+
+@routes.add("listUsers", "GET", "/auth/users", iam("ListUsers", "*"))
+def list_users(call: Call, query: PageQuery) -> Page[User]:
+    """List the users."""
+    return _users(call.services.auth.users.list(**window(query)))
+
+
+@routes.add(
+    "createUser",
+    "POST",
+    "/auth/users",
+    iam("CreateUser", "user/{body.id}"),
+    status=201,
+    statuses=(409,),
+)
+def create_user(call: Call, body: UserCreation) -> User:
+    """Make a user, who may do nothing yet."""
+    return wire_user(call.services.auth.users.create(body.id))
+
+
+@routes.add("getUser", "GET", _USER, iam("ReadUser", "user/{user}"))
+def get_user(call: Call, user: str) -> User:
+    """Return a user."""
+    return wire_user(call.services.auth.users.get(user))
+
+
+@routes.add("deleteUser", "DELETE", _USER, iam("DeleteUser", "user/{user}"), status=204)
+def delete_user(call: Call, user: str) -> None:
+    """Delete a user, with the credentials."""
+    call.services.auth.users.delete(user)
+
+
+@routes.add("listUserGroups", "GET", f"{_USER}/groups", iam("ReadUser", "user/{user}"))
+def list_user_groups(call: Call, user: str, query: PageQuery) -> Page[Group]:
+    """List the groups of a user."""
+    found = call.services.auth.memberships.targets_of(user, **window(query))
+    return _groups(found)
+
+
+@routes.add("listUserPolicies", "GET", f"{_USER}/policies", iam("ReadUser", "user/{user}"))
+def list_user_policies(call: Call, user: str, query: UserPoliciesQuery) -> Page[Policy]:
+    """List the policies of a user: those attached, or all that are in effect."""
+    service = call.services.auth
+    find = service.effective_policies if query.effective else service.user_policies.targets_of
+    return _policies(find(user, **window(query)))
+
+
+@routes.add(
+    "attachPolicyToUser",
+    "PUT",
+    f"{_USER}/policies/{{policy}}",
+    iam("AttachPolicy", "user/{user}"),
+    status=201,
+)
+def attach_to_user(call: Call, user: str, policy: str) -> None:
+    """Attach a policy to a user."""
+    call.services.auth.user_policies.add(user, policy)
+
+
+@routes.add(
+    "detachPolicyFromUser",
+    "DELETE",
+    f"{_USER}/policies/{{policy}}",
+    iam("DetachPolicy", "user/{user}"),
+    status=204,
+)
+def detach_from_user(call: Call, user: str, policy: str) -> None:
+    """Detach a policy from a user."""
+    call.services.auth.user_policies.remove(user, policy)
+
+
+# Credentials
+
+
+@routes.add(
+    "listUserCredentials", "GET", f"{_USER}/credentials", iam("ListCredentials", "user/{user}")
+)
+def list_credentials(call: Call, user: str, query: PageQuery) -> Page[Credentials]:
+    """List the access keys of a user."""
+    found = call.services.auth.credentials.list(user, **window(query))
+    return _page(found, wire_credential, lambda credential: credential.access_key_id)
+
+
+@routes.add(
+    "createCredentials",
+    "POST",
+    f"{_USER}/credentials",
+    iam("CreateCredentials", "user/{user}"),
+    status=201,
+)
+def create_credentials(call: Call, user: str) -> CredentialsWithSecret:
+    """Make a key pair; the secret is told only now."""
+    created = call.services.auth.credentials.create(user)
+    return CredentialsWithSecret(
+        access_key_id=created.access_key_id,
+        secret_access_key=created.secret_access_key,
+        creation_date=seconds(created.created_us),
+    )
+
+
+@routes.add(
+    "getCredentials",
+    "GET",
+    f"{_USER}/credentials/{{access_key_id}}",
+    iam("ReadCredentials", "user/{user}"),
+)
+def get_credentials(call: Call, user: str, access_key_id: str) -> Credentials:
+    """Return an access key of a user."""
+    return wire_credential(call.services.auth.credentials.get(user, access_key_id))
+
+
+@routes.add(
+    "deleteCredentials",
+    "DELETE",
+    f"{_USER}/credentials/{{access_key_id}}",
+    iam("DeleteCredentials", "user/{user}"),
+    status=204,
+)
+def delete_credentials(call: Call, user: str, access_key_id: str) -> None:
+    """Delete a key pair."""
+    call.services.auth.credentials.delete(user, access_key_id)
+
+
+# Groups
+
+
+@routes.add("listGroups", "GET", "/auth/groups", iam("ListGroups", "*"))
+def list_groups(call: Call, query: PageQuery) -> Page[Group]:
+    """List the groups."""
+    return _groups(call.services.auth.groups.list(**window(query)))
+
+
+@routes.add(
+    "createGroup",
+    "POST",
+    "/auth/groups",
+    iam("CreateGroup", "group/{body.id}"),
+    status=201,
+    statuses=(409,),
+)
+def create_group(call: Call, body: GroupCreation) -> Group:
+    """Make a group."""
+    created = call.services.auth.groups.create(body.id, description=body.description or "")
+    return wire_group(created)
+
+
+@routes.add("getGroup", "GET", _GROUP, iam("ReadGroup", "group/{group}"))
+def get_group(call: Call, group: str) -> Group:
+    """Return a group."""
+    return wire_group(call.services.auth.groups.get(group))
+
+
+@routes.add("deleteGroup", "DELETE", _GROUP, iam("DeleteGroup", "group/{group}"), status=204)
+def delete_group(call: Call, group: str) -> None:
+    """Delete a group; its members stay."""
+    call.services.auth.groups.delete(group)
+
+
+@routes.add("listGroupMembers", "GET", f"{_GROUP}/members", iam("ReadGroup", "group/{group}"))
+def list_members(call: Call, group: str, query: PageQuery) -> Page[User]:
+    """List the members of a group."""
+    found = call.services.auth.memberships.sources_of(group, **window(query))
+    return _users(found)
+
+
+@routes.add(
+    "addGroupMembership",
+    "PUT",
+    f"{_GROUP}/members/{{user}}",
+    iam("AddGroupMember", "group/{group}"),
+    status=201,
+)
+def add_member(call: Call, group: str, user: str) -> None:
+    """Make a user a member of a group."""
+    call.services.auth.memberships.add(user, group)
+
+
+@routes.add(
+    "deleteGroupMembership",
+    "DELETE",
+    f"{_GROUP}/members/{{user}}",
+    iam("RemoveGroupMember", "group/{group}"),
+    status=204,
+)
+def remove_member(call: Call, group: str, user: str) -> None:
+    """Take a user out of a group."""
+    call.services.auth.memberships.remove(user, group)
+
+
+@routes.add("listGroupPolicies", "GET", f"{_GROUP}/policies", iam("ReadGroup", "group/{group}"))
+def list_group_policies(call: Call, group: str, query: PageQuery) -> Page[Policy]:
+    """List the policies of a group."""
+    found = call.services.auth.group_policies.targets_of(group, **window(query))
+    return _policies(found)
+
+
+@routes.add(
+    "attachPolicyToGroup",
+    "PUT",
+    f"{_GROUP}/policies/{{policy}}",
+    iam("AttachPolicy", "group/{group}"),
+    status=201,
+)
+def attach_to_group(call: Call, group: str, policy: str) -> None:
+    """Attach a policy to a group."""
+    call.services.auth.group_policies.add(group, policy)
+
+
+@routes.add(
+    "detachPolicyFromGroup",
+    "DELETE",
+    f"{_GROUP}/policies/{{policy}}",
+    iam("DetachPolicy", "group/{group}"),
+    status=204,
+)
+def detach_from_group(call: Call, group: str, policy: str) -> None:
+    """Detach a policy from a group."""
+    call.services.auth.group_policies.remove(group, policy)
+
+
+# Policies
+
+
+@routes.add("listPolicies", "GET", "/auth/policies", iam("ListPolicies", "*"))
+def list_policies(call: Call, query: PageQuery) -> Page[Policy]:
+    """List the policies."""
+    return _policies(call.services.auth.policies.list(**window(query)))
+
+
+@routes.add(
+    "createPolicy",
+    "POST",
+    "/auth/policies",
+    iam("CreatePolicy", "policy/{body.id}"),
+    status=201,
+    statuses=(409,),
+)
+def create_policy(call: Call, body: Policy) -> Policy:
+    """Make a policy."""
+    return wire_policy(call.services.auth.policies.create(body.id, _statements(body)))
+
+
+@routes.add("getPolicy", "GET", _POLICY, iam("ReadPolicy", "policy/{policy}"))
+def get_policy(call: Call, policy: str) -> Policy:
+    """Return a policy."""
+    return wire_policy(call.services.auth.policies.get(policy))
+
+
+@routes.add("updatePolicy", "PUT", _POLICY, iam("UpdatePolicy", "policy/{policy}"))
+def update_policy(call: Call, policy: str, body: Policy) -> Policy:
+    """Replace the statements of a policy."""
+    return wire_policy(call.services.auth.policies.update(policy, _statements(body)))
+
+
+@routes.add("deletePolicy", "DELETE", _POLICY, iam("DeletePolicy", "policy/{policy}"), status=204)
+def delete_policy(call: Call, policy: str) -> None:
+    """Delete a policy, wherever it is attached."""
+    call.services.auth.policies.delete(policy)

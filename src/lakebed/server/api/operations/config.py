@@ -1,0 +1,100 @@
+"""What clients ask a server about itself."""
+
+from typing import Any, Final
+
+from lakebed import __version__
+from lakebed.server.api.call import Call
+from lakebed.server.api.models import (
+    Config,
+    GarbageCollectionConfig,
+    StorageConfig,
+    UIConfig,
+    VersionConfig,
+)
+from lakebed.server.api.routes import Access, Reply, Routes, fs
+from lakebed.server.services import Services
+
+routes = Routes("config")
+
+_READ: Final = fs("ReadConfig", "*")
+_EXAMPLES: Final = {
+    "local": "local://lakes/example",
+    "mem": "mem://lakes/example",
+    "s3": "s3://bucket/example",
+    "gs": "gs://bucket/example",
+    "https": "https://account.blob.core.windows.net/container/example",
+}
+# Clients compare these names with those they know.
+_TYPES: Final = {"local": "local", "mem": "mem", "s3": "s3", "gs": "gs", "https": "azure"}
+
+
+def _version() -> VersionConfig:
+    return VersionConfig(
+        version=__version__,
+        version_context="lakebed",
+        latest_version=__version__,
+    )
+
+
+def _storage(services: Services) -> StorageConfig:
+    scheme = services.block.scheme
+    pattern = f"^{scheme}://.+"
+    return StorageConfig(
+        blockstore_type=_TYPES[scheme],
+        blockstore_namespace_example=_EXAMPLES[scheme],
+        blockstore_namespace_ValidityRegex=pattern,
+        default_namespace_prefix=services.settings.blockstore.default_namespace_prefix or "",
+        pre_sign_support=services.catalog.presigning.supported,
+        pre_sign_support_ui=False,
+        import_support=False,
+        import_validity_regex=pattern,
+        pre_sign_multipart_upload=False,
+    )
+
+
+@routes.add("healthCheck", "GET", "/healthcheck", Access.ANYONE, status=204)
+def health_check(call: Call) -> None:
+    """Answer: the server is there."""
+
+
+@routes.add("getConfig", "GET", "/config", Access.SIGNED_IN)
+def get_config(call: Call) -> Config:
+    """Return what clients want to know before they begin."""
+    storage = _storage(call.services)
+    return Config(
+        version_config=_version(),
+        storage_config=storage,
+        storage_config_list=[],
+        ui_config=UIConfig(),
+        capabilities_config={"async_ops": False},
+    )
+
+
+@routes.add("getLakeFSVersion", "GET", "/config/version", Access.SIGNED_IN)
+def get_version(call: Call) -> VersionConfig:  # noqa: ARG001
+    """Return the version of the server."""
+    return _version()
+
+
+@routes.add("getStorageConfig", "GET", "/config/storage", _READ)
+def get_storage(call: Call) -> StorageConfig:
+    """Return where objects can be kept."""
+    return _storage(call.services)
+
+
+@routes.add("getGarbageCollectionConfig", "GET", "/config/garbage-collection", Access.SIGNED_IN)
+def get_garbage_collection(call: Call) -> GarbageCollectionConfig:
+    """Return how young an object is always left alone, in seconds."""
+    return GarbageCollectionConfig(grace_period=int(call.services.settings.gc.min_age_seconds))
+
+
+@routes.add("getAuthCapabilities", "GET", "/auth/capabilities", Access.ANYONE)
+def get_auth_capabilities(call: Call) -> dict[str, bool]:  # noqa: ARG001
+    """Say what user management can do."""
+    return {"invite_user": False, "forgot_password": False}
+
+
+@routes.add("postStatsEvents", "POST", "/statistics", Access.SIGNED_IN, status=204)
+def post_statistics(call: Call, body: dict[str, Any]) -> Reply:  # noqa: ARG001
+    """Take statistics from clients, and keep none."""
+    return Reply()

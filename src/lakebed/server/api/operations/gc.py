@@ -1,0 +1,182 @@
+"""What garbage collection asks of a server: the preparation of its runs.
+
+A run asks for uncommitted data page by page, then, with the id of that run, for the commits. It may
+say which creation of the repository it means (`unique_id`): no other under that name is touched.
+"""
+
+import json
+from datetime import datetime
+from typing import Final
+
+from lakebed.block import LocalSettings
+from lakebed.catalog.gc.prepare import Prepared
+from lakebed.catalog.tasks import TaskID
+from lakebed.engine.model import RepositoryID, UniqueID
+from lakebed.formats.gc_files import GCRunID
+from lakebed.server.api.call import Call
+from lakebed.server.api.models import Error, TaskInfo, Wire
+from lakebed.server.api.routes import Need, Routes
+
+routes = Routes("gc")
+
+_GC: Final = "/repositories/{repository}/gc"
+_ARN: Final = "arn:lakefs:fs:::repository/{repository}"
+_COMMITS: Final = Need("retention:PrepareGarbageCollectionCommits", _ARN)
+_UNCOMMITTED: Final = Need("retention:PrepareGarbageCollectionUncommitted", _ARN)
+_TASK: Final = "prepare_gc_commits"
+
+
+class UniqueQuery(Wire):
+    unique_id: str = ""
+
+
+class CommitsQuery(UniqueQuery):
+    run_id: str = ""
+
+
+class TaskQuery(Wire):
+    id: str
+
+
+class GarbageCollectionMark(Wire):
+    storage_namespace: str
+    unique_id: str
+    nonce: str
+    local_root: str | None = None
+
+
+class PrepareGCUncommittedRequest(Wire):
+    continuation_token: str = ""
+
+
+class PrepareGCUncommittedResponse(Wire):
+    run_id: str
+    gc_uncommitted_location: str
+    continuation_token: str | None = None
+
+
+class GarbageCollectionPrepareResponse(Wire):
+    run_id: str
+    gc_commits_location: str
+    gc_addresses_location: str
+
+
+class PrepareGarbageCollectionCommitsStatus(Wire):
+    task_id: str
+    completed: bool
+    update_time: datetime
+    result: GarbageCollectionPrepareResponse | None = None
+    error: Error | None = None
+
+
+_FIRST_PAGE: Final = PrepareGCUncommittedRequest()
+
+
+def _unique_id(query: UniqueQuery) -> UniqueID | None:
+    return UniqueID(query.unique_id) if query.unique_id else None
+
+
+@routes.add("markStorageForGarbageCollection", "POST", f"{_GC}/mark", _UNCOMMITTED, status=201)
+def mark_storage(call: Call, repository: str) -> GarbageCollectionMark:
+    """Write something into the storage, by which the caller can tell that it opened the same one.
+
+    Of a local storage it says which folder that is on the server's machine.
+    """
+    mark = call.services.catalog.gc_marks.leave(RepositoryID(repository))
+    storage = call.services.settings.blockstore.block
+    local_root = str(storage.root.resolve()) if isinstance(storage, LocalSettings) else None
+    return GarbageCollectionMark(
+        storage_namespace=mark.storage_namespace,
+        unique_id=mark.unique_id,
+        nonce=mark.nonce,
+        local_root=local_root,
+    )
+
+
+@routes.add(
+    "prepareGarbageCollectionUncommitted",
+    "POST",
+    f"{_GC}/prepare_uncommited",
+    _UNCOMMITTED,
+    status=201,
+)
+def prepare_uncommitted(
+    call: Call,
+    repository: str,
+    query: UniqueQuery,
+    body: PrepareGCUncommittedRequest = _FIRST_PAGE,
+) -> PrepareGCUncommittedResponse:
+    """Write down some of the objects that uploads under way and staged entries name."""
+    prepared = call.services.catalog.gc.prepare_uncommitted(
+        RepositoryID(repository),
+        unique_id=_unique_id(query),
+        token=body.continuation_token or None,
+    )
+    return PrepareGCUncommittedResponse(
+        run_id=prepared.run_id,
+        gc_uncommitted_location=prepared.location,
+        continuation_token=prepared.continuation_token,
+    )
+
+
+@routes.add(
+    "prepareGarbageCollectionCommits", "POST", f"{_GC}/prepare_commits", _COMMITS, status=201
+)
+def prepare_commits(
+    call: Call, repository: str, query: CommitsQuery
+) -> GarbageCollectionPrepareResponse:
+    """Write down all commit records."""
+    return _wire(_prepare_commits(call, repository, query))
+
+
+@routes.add(
+    "prepareGarbageCollectionCommitsAsync",
+    "POST",
+    f"{_GC}/prepare_commits/async",
+    _COMMITS,
+    status=202,
+)
+def prepare_commits_later(call: Call, repository: str, query: CommitsQuery) -> TaskInfo:
+    """Begin to write down all commit records."""
+    found = call.services.engine.repositories.get(RepositoryID(repository))
+
+    def work() -> str:
+        prepared = _prepare_commits(call, repository, query)
+        return json.dumps([prepared.run_id, prepared.location])
+
+    return TaskInfo(id=call.services.catalog.tasks.start(found, _TASK, work))
+
+
+@routes.add(
+    "prepareGarbageCollectionCommitsStatus", "GET", f"{_GC}/prepare_commits/status", _COMMITS
+)
+def prepare_commits_status(
+    call: Call, repository: str, query: TaskQuery
+) -> PrepareGarbageCollectionCommitsStatus:
+    """Say how far the commit records are."""
+    tasks = call.services.catalog.tasks
+    task = tasks.status(RepositoryID(repository), TaskID(query.id), _TASK)
+    failed = task.error is not None
+    return PrepareGarbageCollectionCommitsStatus(
+        task_id=task.id,
+        completed=task.done,
+        update_time=task.updated,
+        result=None if task.result is None else _wire(Prepared(*json.loads(task.result))),
+        error=Error(message=task.error or "", kind=task.error_kind or "") if failed else None,
+    )
+
+
+def _prepare_commits(call: Call, repository: str, query: CommitsQuery) -> Prepared:
+    return call.services.catalog.gc.prepare_commits(
+        RepositoryID(repository),
+        unique_id=_unique_id(query),
+        run_id=GCRunID(query.run_id) if query.run_id else None,
+    )
+
+
+def _wire(prepared: Prepared) -> GarbageCollectionPrepareResponse:
+    return GarbageCollectionPrepareResponse(
+        run_id=prepared.run_id,
+        gc_commits_location=prepared.location,
+        gc_addresses_location=prepared.location,
+    )

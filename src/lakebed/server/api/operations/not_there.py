@@ -1,0 +1,67 @@
+"""Operations of the API that Lakebed does not have yet: they say so."""
+
+from typing import Final
+
+from lakebed.server.api.call import Call
+from lakebed.server.api.routes import Access, Reply, Route
+from lakebed.server.http.errors import NotImplementedHere
+
+_REPOSITORY: Final = "/repositories/{repository}"
+_STAGING: Final = f"{_REPOSITORY}/branches/{{branch}}/staging/pmpu"
+_USER: Final = "/auth/users/{user}"
+
+_OPERATIONS: Final = (
+    ("listRepositoryRuns", "GET", f"{_REPOSITORY}/actions/runs"),
+    ("getRun", "GET", f"{_REPOSITORY}/actions/runs/{{run_id}}"),
+    ("listRunHooks", "GET", f"{_REPOSITORY}/actions/runs/{{run_id}}/hooks"),
+    ("getRunHookOutput", "GET", f"{_REPOSITORY}/actions/runs/{{run_id}}/hooks/{{hook}}/output"),
+    ("listPullRequests", "GET", f"{_REPOSITORY}/pulls"),
+    ("createPullRequest", "POST", f"{_REPOSITORY}/pulls"),
+    ("getPullRequest", "GET", f"{_REPOSITORY}/pulls/{{pull_request}}"),
+    ("updatePullRequest", "PATCH", f"{_REPOSITORY}/pulls/{{pull_request}}"),
+    ("mergePullRequest", "PUT", f"{_REPOSITORY}/pulls/{{pull_request}}/merge"),
+    ("importStart", "POST", f"{_REPOSITORY}/branches/{{branch}}/import"),
+    ("importStatus", "GET", f"{_REPOSITORY}/branches/{{branch}}/import"),
+    ("importCancel", "DELETE", f"{_REPOSITORY}/branches/{{branch}}/import"),
+    ("createPresignMultipartUpload", "POST", _STAGING),
+    ("completePresignMultipartUpload", "PUT", f"{_STAGING}/{{upload}}"),
+    ("abortPresignMultipartUpload", "DELETE", f"{_STAGING}/{{upload}}"),
+    ("uploadPart", "PUT", f"{_STAGING}/{{upload}}/parts/{{part}}"),
+    ("uploadPartCopy", "PUT", f"{_STAGING}/{{upload}}/parts/{{part}}/copy"),
+    ("createUserExternalPrincipal", "POST", f"{_USER}/external/principals"),
+    ("deleteUserExternalPrincipal", "DELETE", f"{_USER}/external/principals"),
+    ("listUserExternalPrincipals", "GET", f"{_USER}/external/principals/ls"),
+    ("getExternalPrincipal", "GET", "/auth/external/principals"),
+    ("externalPrincipalLogin", "POST", "/auth/external/principal/login"),
+    ("stsLogin", "POST", "/sts/login"),
+    ("oauthCallback", "GET", "/oidc/callback"),
+    ("getGCRules", "GET", f"{_REPOSITORY}/settings/gc_rules"),
+    ("setGCRules", "PUT", f"{_REPOSITORY}/settings/gc_rules"),
+    ("deleteGCRules", "DELETE", f"{_REPOSITORY}/settings/gc_rules"),
+    ("internalGetGarbageCollectionRules", "GET", f"{_REPOSITORY}/gc/rules"),
+    ("internalSetGarbageCollectionRules", "POST", f"{_REPOSITORY}/gc/rules"),
+    ("internalDeleteGarbageCollectionRules", "DELETE", f"{_REPOSITORY}/gc/rules"),
+    ("setGarbageCollectionRulesPreflight", "GET", f"{_REPOSITORY}/gc/rules/set_allowed"),
+    # An id covers more of a commit than this request can say: restoring a dump does it.
+    ("CreateCommitRecord", "POST", f"{_REPOSITORY}/commits"),
+    ("getUsageReportSummary", "GET", "/usage-report/summary"),
+)
+
+
+def _refuse(call: Call, **_parts: str) -> Reply:
+    """Not there yet."""
+    raise NotImplementedHere(f"{call.request.method} {call.request.path} is not there yet")
+
+
+routes = [
+    Route(
+        operation=operation,
+        tag="not there yet",
+        method=method,
+        path=path,
+        handler=_refuse,
+        needs=Access.SIGNED_IN,
+        status=501,
+    )
+    for operation, method, path in _OPERATIONS
+]

@@ -1,0 +1,366 @@
+"""Objects: upload, download, stat, list, delete, copy."""
+
+from typing import Final
+from urllib.parse import quote
+
+from lakebed.block import RangeNotSatisfiable
+from lakebed.block.ranges import resolve
+from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
+from lakebed.catalog.model import ObjectStats as Found
+from lakebed.engine.committed import CommonPrefix
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.server.api.call import Call, as_key, as_text
+from lakebed.server.api.models import (
+    KeysQuery,
+    ObjectCopyCreation,
+    ObjectError,
+    ObjectErrorList,
+    ObjectStats,
+    Page,
+    PathList,
+    UnderlyingObjectProperties,
+    UpdateObjectUserMetadata,
+    Wire,
+    page_of,
+)
+from lakebed.server.api.routes import Reply, Routes, fs
+from lakebed.server.http.bodies import Body
+from lakebed.server.http.conditions import (
+    etag,
+    http_date,
+    matches,
+    requested_range,
+    write_condition,
+)
+from lakebed.server.http.errors import BadRequest, message_of, status_of
+from lakebed.server.http.forms import form_file
+
+routes = Routes("objects")
+
+_AT_REF: Final = "/repositories/{repository}/refs/{ref}/objects"
+_ON_BRANCH: Final = "/repositories/{repository}/branches/{branch}/objects"
+_OBJECT: Final = "repository/{repository}/object/{query.path}"
+_REPOSITORY: Final = "repository/{repository}"
+
+PATHS_MAX: Final = 1000
+METADATA_PREFIX: Final = "X-LAKEFS-META-"
+INTERNAL_PREFIX: Final = "X-LAKEFS-INTERNAL-"
+INTERNAL_KEY: Final = "::lakefs::"
+"""What internal metadata is kept under, so that it cannot be taken for a user's."""
+
+
+class PathQuery(Wire):
+    path: str
+
+
+class ReadQuery(PathQuery):
+    presign: bool = False
+
+
+class StatQuery(PathQuery):
+    user_metadata: bool = True
+    presign: bool = False
+
+
+class ListQuery(KeysQuery):
+    user_metadata: bool = True
+    presign: bool = False
+
+
+class CopyQuery(Wire):
+    dest_path: str
+
+
+def wire(
+    call: Call, found: Found, *, user_metadata: bool = True, presign: bool = False
+) -> ObjectStats:
+    """Return an object in the words of the API."""
+    address, expiry = str(found.address), None
+    if presign:
+        presigned = call.services.catalog.objects.presign(found)
+        address, expiry = call.absolute(presigned.url), int(presigned.expires.timestamp())
+    return ObjectStats(
+        path=as_text(found.path),
+        path_type="object",
+        physical_address=address,
+        physical_address_expiry=expiry,
+        checksum=found.checksum,
+        mtime=int(found.mtime.timestamp()),
+        size_bytes=found.size,
+        metadata=dict(found.metadata) if user_metadata else None,
+        content_type=found.content_type,
+    )
+
+
+# Reading
+
+
+def _headers(found: Found) -> dict[str, str]:
+    name = as_text(found.path).rpartition("/")[2]
+    return {
+        "ETag": etag(found.checksum),
+        "Last-Modified": http_date(found.mtime),
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+@routes.add(
+    "getObject",
+    "GET",
+    _AT_REF,
+    fs("ReadObject", _OBJECT),
+    transfer=True,
+    statuses=(206, 302, 304, 416),
+    media="*/*",
+    headers=("Range", "If-None-Match"),
+)
+def get_object(call: Call, repository: str, ref: str, query: ReadQuery) -> Reply:
+    """Return the bytes of an object, or some of them (Range)."""
+    objects = call.services.catalog.objects
+    found = objects.stat(RepositoryID(repository), ref, as_key(query.path))
+    if query.presign:
+        return Reply(status=302, headers={"Location": call.absolute(objects.presign(found).url)})
+    headers = _headers(found)
+    known = call.header("If-None-Match")
+    if known is not None and matches(known, found.checksum):
+        return Reply(status=304, headers=headers)
+    wanted = requested_range(call.header("Range"))
+    try:
+        offset, length = resolve(wanted, found.size)
+    except RangeNotSatisfiable as error:
+        return _unsatisfiable(found, error)
+    status = 200
+    if wanted is not None:
+        status = 206
+        headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{found.size}"
+    return Reply(
+        status=status,
+        body=objects.read(found, byte_range=wanted),
+        content_type=found.content_type,
+        content_length=length,
+        headers=headers,
+    )
+
+
+def _unsatisfiable(found: Found, error: RangeNotSatisfiable) -> Reply:
+    return Reply(
+        status=416,
+        body={"message": str(error), "kind": error.kind},
+        headers={"Content-Range": f"bytes */{found.size}"},
+    )
+
+
+@routes.add(
+    "headObject",
+    "HEAD",
+    _AT_REF,
+    fs("ReadObject", _OBJECT),
+    statuses=(206, 416),
+    media="*/*",
+    headers=("Range",),
+)
+def head_object(call: Call, repository: str, ref: str, query: PathQuery) -> Reply:
+    """Return the headers that a download would have."""
+    objects = call.services.catalog.objects
+    found = objects.stat(RepositoryID(repository), ref, as_key(query.path))
+    headers = _headers(found)
+    wanted = requested_range(call.header("Range"))
+    try:
+        offset, length = resolve(wanted, found.size)
+    except RangeNotSatisfiable:
+        return Reply(status=416, headers={"Content-Range": f"bytes */{found.size}"})
+    if wanted is not None:
+        headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{found.size}"
+    headers |= {"Content-Length": str(length), "Content-Type": found.content_type}
+    return Reply(status=200 if wanted is None else 206, headers=headers)
+
+
+@routes.add("statObject", "GET", f"{_AT_REF}/stat", fs("ReadObject", _OBJECT))
+def stat_object(call: Call, repository: str, ref: str, query: StatQuery) -> ObjectStats:
+    """Return what is known of an object."""
+    objects = call.services.catalog.objects
+    found = objects.stat(RepositoryID(repository), ref, as_key(query.path))
+    return wire(call, found, user_metadata=query.user_metadata, presign=query.presign)
+
+
+@routes.add(
+    "getUnderlyingProperties",
+    "GET",
+    f"{_AT_REF}/underlyingProperties",
+    fs("ReadObject", _OBJECT),
+)
+def get_underlying(
+    call: Call, repository: str, ref: str, query: PathQuery
+) -> UnderlyingObjectProperties:
+    """Return what the storage knows of an object."""
+    call.services.catalog.objects.stat(RepositoryID(repository), ref, as_key(query.path))
+    return UnderlyingObjectProperties()
+
+
+@routes.add("listObjects", "GET", f"{_AT_REF}/ls", fs("ListObjects", _REPOSITORY))
+def list_objects(call: Call, repository: str, ref: str, query: ListQuery) -> Page[ObjectStats]:
+    """List the objects of a ref, with those below a delimiter as one."""
+    page = call.services.catalog.objects.list_objects(
+        RepositoryID(repository), ref, query.engine_query()
+    )
+    results = [
+        _prefix(item)
+        if isinstance(item, CommonPrefix)
+        else wire(call, item, user_metadata=query.user_metadata, presign=query.presign)
+        for item in page.items
+    ]
+    return page_of(results, has_more=page.has_more, last=results[-1].path if results else "")
+
+
+def _prefix(item: CommonPrefix) -> ObjectStats:
+    return ObjectStats(
+        path=as_text(item.key),
+        path_type="common_prefix",
+        physical_address="",
+        checksum="",
+        mtime=0,
+    )
+
+
+# Writing
+
+
+@routes.add(
+    "uploadObject",
+    "POST",
+    _ON_BRANCH,
+    fs("WriteObject", _OBJECT),
+    status=201,
+    transfer=True,
+    uploads=True,
+    statuses=(403, 412),
+    headers=("If-Match", "If-None-Match"),
+)
+def upload_object(call: Call, repository: str, branch: str, query: PathQuery) -> ObjectStats:
+    """Take an object in: the field `content` of a form, or the body as it is."""
+    body = Body(call.request.env, seconds_max=call.services.settings.limits.transfer_seconds)
+    kind = call.header("Content-Type") or ""
+    if kind.lower().startswith("multipart/form-data"):
+        file = form_file(body, kind, field="content")
+        chunks, content_type = file.chunks, file.content_type
+    else:
+        chunks, content_type = body.chunks(), kind or None
+    stored = call.services.catalog.uploads.upload(
+        RepositoryID(repository),
+        BranchID(branch),
+        as_key(query.path),
+        chunks,
+        content_type=content_type or DEFAULT_CONTENT_TYPE,
+        metadata=_user_metadata(call),
+        condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
+    )
+    return wire(call, stored)
+
+
+def _user_metadata(call: Call) -> dict[str, str]:
+    metadata = {}
+    for name, value in call.request.headers.items():
+        if name.startswith(METADATA_PREFIX):
+            metadata[name.removeprefix(METADATA_PREFIX).lower()] = value
+        elif name.startswith(INTERNAL_PREFIX):
+            metadata[INTERNAL_KEY + name.removeprefix(INTERNAL_PREFIX).lower()] = value
+    return metadata
+
+
+@routes.add(
+    "uploadObjectPreflight",
+    "GET",
+    f"{_ON_BRANCH}/stage_allowed",
+    fs("WriteObject", _OBJECT),
+    status=204,
+    statuses=(403,),
+)
+def may_upload(call: Call, repository: str, branch: str, query: PathQuery) -> None:
+    """Say whether an upload would be taken."""
+    as_key(query.path)
+    call.services.engine.check_writable(RepositoryID(repository), BranchID(branch))
+
+
+@routes.add(
+    "deleteObject",
+    "DELETE",
+    _ON_BRANCH,
+    fs("DeleteObject", _OBJECT),
+    status=204,
+    statuses=(403,),
+)
+def delete_object(call: Call, repository: str, branch: str, query: PathQuery) -> None:
+    """Delete an object, if it is there."""
+    call.services.catalog.objects.delete(
+        RepositoryID(repository), BranchID(branch), as_key(query.path)
+    )
+
+
+@routes.add(
+    "deleteObjects",
+    "POST",
+    f"{_ON_BRANCH}/delete",
+    fs("DeleteObject", "repository/{repository}/object/{each}", each="paths"),
+    statuses=(403,),
+)
+def delete_objects(call: Call, repository: str, branch: str, body: PathList) -> ObjectErrorList:
+    """Delete many objects; the answer names those that could not be deleted."""
+    if len(body.paths) > PATHS_MAX:
+        raise BadRequest(f"{len(body.paths)} paths are too many: at most {PATHS_MAX} at a time")
+    failed = call.services.catalog.objects.delete_many(
+        RepositoryID(repository), BranchID(branch), [as_key(path) for path in body.paths]
+    )
+    return ObjectErrorList(
+        errors=[
+            ObjectError(
+                status_code=status_of(each.error),
+                message=message_of(each.error, "deleteObjects"),
+                path=as_text(each.path),
+            )
+            for each in failed
+        ]
+    )
+
+
+@routes.add(
+    "copyObject",
+    "POST",
+    f"{_ON_BRANCH}/copy",
+    (
+        fs("WriteObject", "repository/{repository}/object/{query.dest_path}"),
+        fs("ReadObject", "repository/{repository}/object/{body.src_path}"),
+    ),
+    status=201,
+    statuses=(403,),
+)
+def copy_object(
+    call: Call, repository: str, branch: str, query: CopyQuery, body: ObjectCopyCreation
+) -> ObjectStats:
+    """Copy an object onto a branch, from any ref of the repository."""
+    copied = call.services.catalog.copies.copy(
+        RepositoryID(repository),
+        BranchID(branch),
+        as_key(query.dest_path, "dest_path"),
+        source_ref=body.src_ref or branch,
+        source_path=as_key(body.src_path, "src_path"),
+    )
+    return wire(call, copied)
+
+
+@routes.add(
+    "updateObjectUserMetadata",
+    "PUT",
+    f"{_ON_BRANCH}/stat/user_metadata",
+    fs("WriteObject", _OBJECT),
+    status=201,
+    statuses=(403,),
+)
+def update_metadata(
+    call: Call, repository: str, branch: str, query: PathQuery, body: UpdateObjectUserMetadata
+) -> None:
+    """Replace the metadata of an object."""
+    call.services.catalog.copies.set_metadata(
+        RepositoryID(repository), BranchID(branch), as_key(query.path), body.set
+    )

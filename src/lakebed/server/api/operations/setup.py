@@ -1,0 +1,71 @@
+"""Setting an installation up, and logging in."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from lakebed.auth import KeyPair
+from lakebed.server.api.call import Call, seconds
+from lakebed.server.api.models import (
+    AuthenticationToken,
+    CredentialsWithSecret,
+    LoginConfig,
+    LoginInformation,
+    Setup,
+    SetupState,
+)
+from lakebed.server.api.routes import Access, Reply, Routes
+from lakebed.server.http.authentication import COOKIE
+
+routes = Routes("setup")
+
+_LOGIN: Final = LoginConfig(
+    RBAC="internal",
+    login_url="/auth/login",
+    login_failed_message="The credentials don't match.",
+    login_cookie_names=[COOKIE],
+    logout_url="/logout",
+)
+
+
+@routes.add("getSetupState", "GET", "/setup_lakefs", Access.ANYONE)
+def get_setup_state(call: Call) -> SetupState:
+    """Say whether the installation was set up."""
+    state = "initialized" if call.services.auth.is_set_up() else "not_initialized"
+    return SetupState(state=state, comm_prefs_missing=False, login_config=_LOGIN)
+
+
+@routes.add("setup", "POST", "/setup_lakefs", Access.ANYONE, statuses=(409,))
+def setup(call: Call, body: Setup) -> CredentialsWithSecret:
+    """Make the first user, once in the life of an installation."""
+    given = None
+    if body.key is not None:
+        given = KeyPair(
+            access_key_id=body.key.access_key_id, secret_access_key=body.key.secret_access_key
+        )
+    created = call.services.auth.setup(body.username, given)
+    return CredentialsWithSecret(
+        access_key_id=created.access_key_id,
+        secret_access_key=created.secret_access_key,
+        creation_date=seconds(created.created_us),
+    )
+
+
+@routes.add("setupCommPrefs", "POST", "/setup_comm_prefs", Access.ANYONE)
+def set_up_communication(call: Call, body: dict[str, Any]) -> Reply:  # noqa: ARG001
+    """Take no news preferences: nothing is ever sent to anyone."""
+    return Reply()
+
+
+@routes.add(
+    "login", "POST", "/auth/login", Access.ANYONE, statuses=(401,), answer=AuthenticationToken
+)
+def login(call: Call, body: LoginInformation) -> Reply:
+    """Exchange a key pair for a token, which is set as a cookie too."""
+    token, expires_at = call.services.auth.login(body.access_key_id, body.secret_access_key)
+    expires = datetime.fromtimestamp(expires_at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    return Reply(
+        body=AuthenticationToken(token=token, token_expiration=int(expires_at)),
+        headers={
+            "Set-Cookie": f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict; Expires={expires}"
+        },
+    )

@@ -1,0 +1,99 @@
+"""Objects whose bytes do not pass through the server: addresses given out, and links to them."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from lakebed.block import Address
+from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.server.api.call import Call, as_key
+from lakebed.server.api.models import (
+    ObjectStageCreation,
+    ObjectStats,
+    StagingLocation,
+    StagingMetadata,
+)
+from lakebed.server.api.operations.objects import PathQuery, wire
+from lakebed.server.api.routes import Routes, fs
+from lakebed.server.http.conditions import write_condition
+from lakebed.server.http.errors import BadRequest
+
+routes = Routes("staging")
+
+_BACKING: Final = "/repositories/{repository}/branches/{branch}/staging/backing"
+_WRITE: Final = fs("WriteObject", "repository/{repository}/object/{query.path}")
+
+
+class AddressQuery(PathQuery):
+    presign: bool = False
+
+
+@routes.add("getPhysicalAddress", "GET", _BACKING, _WRITE, statuses=(403,))
+def get_physical_address(
+    call: Call, repository: str, branch: str, query: AddressQuery
+) -> StagingLocation:
+    """Give out an address to write an object to, and to link afterwards, once."""
+    given = call.services.catalog.links.get_physical_address(
+        RepositoryID(repository), BranchID(branch), as_key(query.path), presign=query.presign
+    )
+    presigned = given.upload
+    return StagingLocation(
+        physical_address=str(given.address),
+        presigned_url=None if presigned is None else call.absolute(presigned.url),
+        presigned_url_expiry=None if presigned is None else int(presigned.expires.timestamp()),
+    )
+
+
+@routes.add(
+    "linkPhysicalAddress",
+    "PUT",
+    _BACKING,
+    _WRITE,
+    statuses=(403, 409, 412),
+    headers=("If-Match", "If-None-Match"),
+)
+def link_physical_address(
+    call: Call, repository: str, branch: str, query: PathQuery, body: StagingMetadata
+) -> ObjectStats:
+    """Make the object at an address that was given out appear on the branch."""
+    if not body.staging.physical_address:
+        raise BadRequest("staging.physical_address is missing")
+    linked = call.services.catalog.links.link(
+        RepositoryID(repository),
+        BranchID(branch),
+        as_key(query.path),
+        Address.parse(body.staging.physical_address),
+        checksum=body.checksum,
+        size=body.size_bytes,
+        content_type=body.content_type or DEFAULT_CONTENT_TYPE,
+        metadata=body.user_metadata,
+        condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
+    )
+    return wire(call, linked)
+
+
+@routes.add(
+    "stageObject",
+    "PUT",
+    "/repositories/{repository}/branches/{branch}/objects",
+    _WRITE,
+    status=201,
+    statuses=(403,),
+)
+def stage_object(
+    call: Call, repository: str, branch: str, query: PathQuery, body: ObjectStageCreation
+) -> ObjectStats:
+    """Make an object that lies outside of all repositories appear on the branch."""
+    moment = None if body.mtime is None else datetime.fromtimestamp(body.mtime, UTC)
+    staged = call.services.catalog.foreign.stage(
+        RepositoryID(repository),
+        BranchID(branch),
+        as_key(query.path),
+        Address.parse(body.physical_address),
+        checksum=body.checksum,
+        size=body.size_bytes,
+        mtime=moment,
+        content_type=body.content_type or DEFAULT_CONTENT_TYPE,
+        metadata=body.metadata,
+    )
+    return wire(call, staged)

@@ -1,0 +1,1 @@
+"""What every request needs, whichever door it goes to."""

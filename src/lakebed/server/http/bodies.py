@@ -1,0 +1,195 @@
+"""Bodies of requests that prove their end.
+
+The HTTP server does not report a connection that broke off in a body: that looks like the end of
+the body. So nothing that came from a body may become visible before the body has proved that it is
+whole, in one of two ways:
+
+- its length was announced, and so many bytes came (`Body.chunks`, `Body.read`);
+- its own framing has an end: the closing boundary of a form (see `multipart_form`), the last chunk
+  of a signed upload. Such a reader takes `Body.unproven_chunks` and looks for that end itself.
+
+The coding that HTTP calls chunked has an end too, but the server hides it: such a body proves
+nothing. Iterators of chunks raise at the end if the body is not whole, so a storage that makes an
+object visible only when its iterator ends well never shows half an object.
+
+    LakebedError
+    └── BodyError
+        ├── LengthRequired  a body without a length that does not prove its end      411
+        ├── BodyCut         it ended early: the client went away, or counted wrong   400
+        ├── BodyTooLarge    it is longer than what may be sent here                  413
+        ├── BodyTooSlow     it took longer than any body may                         408
+        └── MalformedBody   it is not what its Content-Type says                     400
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from lakebed.errors import LakebedError
+from lakebed.server.http.logs import current_trace
+
+CHUNK_BYTES: Final = 1 << 18
+"""How much is read at a time, at most."""
+PASSED_OVER_BYTES_MAX: Final = CHUNK_BYTES
+"""The largest body that is read although nobody wants it."""
+
+# The names are the public interface: they say what happened, not that they are errors.
+# ruff: noqa: N818
+
+
+class BodyError(LakebedError):
+    """Something is wrong with the body of a request; nothing was done."""
+
+    kind: ClassVar[str] = "body"
+
+
+class LengthRequired(BodyError):
+    """The body has no length, and nothing else that would prove its end."""
+
+    kind = "length_required"
+
+    def __init__(self) -> None:
+        super().__init__("the request needs a Content-Length")
+
+
+class BodyCut(BodyError):
+    """The body ended early."""
+
+    kind = "body_cut"
+
+
+class BodyTooLarge(BodyError):
+    """The body is longer than what may be sent here."""
+
+    kind = "body_too_large"
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(f"the body is larger than the {bytes_max} bytes that may be sent here")
+
+
+class BodyTooSlow(BodyError):
+    """The body took longer than any body may."""
+
+    kind = "body_too_slow"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the body took longer than {seconds:g} seconds")
+
+
+class MalformedBody(BodyError):
+    """The body is not what its Content-Type says."""
+
+    kind = "malformed_body"
+
+
+class Body:
+    """The body of one request; it can be read once."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, Any],
+        *,
+        seconds_max: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take the body from the environment of a WSGI request.
+
+        Raises:
+            MalformedBody: The announced length is no number.
+        """
+        self._input = environ["wsgi.input"]
+        self._seconds_max = seconds_max
+        self._clock = clock
+        self._begun = clock()
+        self._trace = current_trace()
+        self.length: Final = _length(environ)
+        """How many bytes were announced; None if that was left open."""
+        self.received = 0
+        """How many bytes came so far."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the whole body in chunks of bounded size.
+
+        Raises:
+            LengthRequired: No length was announced.
+            BodyCut: At the end: fewer bytes came than announced.
+            BodyTooSlow: It takes too long.
+        """
+        if self.length is None:
+            raise LengthRequired
+        return self.unproven_chunks()
+
+    def unproven_chunks(self) -> Iterator[bytes]:
+        """Yield the body like `chunks`, for a reader that proves its end if it has no length.
+
+        Raises:
+            BodyCut: At the end: fewer bytes came than announced.
+            BodyTooSlow: It takes too long.
+        """
+        while chunk := self._read(self._wanted()):
+            self.received += len(chunk)
+            if self._clock() - self._begun > self._seconds_max:
+                raise BodyTooSlow(self._seconds_max)
+            yield chunk
+        if self.length is not None and self.received != self.length:
+            raise BodyCut(f"the body ended after {self.received} of {self.length} bytes")
+
+    def read(self, bytes_max: int) -> bytes:
+        """Return the whole of a small body; it is empty if the request has none.
+
+        Raises:
+            LengthRequired: There is one, and it has no length.
+            BodyTooLarge: It is longer than `bytes_max`; nothing was read.
+            BodyCut: Fewer bytes came than announced.
+            BodyTooSlow: It took too long.
+        """
+        if self.length is not None and self.length > bytes_max:
+            raise BodyTooLarge(bytes_max)
+        if self.length is None and not self._read(1):
+            return b""
+        return b"".join(self.chunks())
+
+    def _read(self, size: int) -> bytes:
+        """Wait for something to come; note that in the trace, for `stalls` to see."""
+        trace = self._trace
+        if trace is not None:
+            trace.is_receiving = True
+        chunk: bytes = self._input.read(size)
+        if trace is not None:
+            trace.is_receiving = False
+            trace.received_at = time.monotonic()
+        return chunk
+
+    def _wanted(self) -> int:
+        if self.length is None:
+            return CHUNK_BYTES
+        return min(CHUNK_BYTES, self.length - self.received)
+
+
+def pass_over(environ: Mapping[str, Any]) -> bool:
+    """Read a body to its end that a refused request left unread; return whether that was done.
+
+    The HTTP server closes the connection behind an answer if the body of the request is not read,
+    and does not say so: the client's next request on that connection would fail. So a small body
+    is read, and for others the answer has to say it.
+    """
+    if "HTTP_TRANSFER_ENCODING" in environ or "HTTP_EXPECT" in environ:
+        return False
+    try:
+        length = _length(environ) or 0
+    except MalformedBody:
+        return False
+    if length > PASSED_OVER_BYTES_MAX:
+        return False
+    while length and environ["wsgi.input"].read(length):
+        pass
+    return True
+
+
+def _length(environ: Mapping[str, Any]) -> int | None:
+    text = environ.get("CONTENT_LENGTH") or ""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise MalformedBody(f"the Content-Length {text!r} is no number")
+    return int(text)

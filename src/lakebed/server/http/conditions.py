@@ -1,0 +1,64 @@
+"""Headers about the object that is there: what they tell of it, and ask of it."""
+
+import re
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from functools import lru_cache
+from typing import Final
+
+from lakebed.block import Between, ByteRange, FromOffset, Suffix
+from lakebed.engine.staging.writer import Condition
+from lakebed.formats import Entry
+
+_RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
+
+
+def etag(checksum: str) -> str:
+    """Return the ETag header of an object with a checksum."""
+    return f'"{checksum}"'
+
+
+def http_date(time: datetime) -> str:
+    """Return a time as headers tell it, to the second."""
+    return _http_date(int(time.timestamp()))
+
+
+@lru_cache(maxsize=1024)
+def _http_date(seconds: int) -> str:
+    return format_datetime(datetime.fromtimestamp(seconds, UTC), usegmt=True)
+
+
+def matches(header: str, checksum: str) -> bool:
+    """Whether a list of ETags, or ``*``, names an object that is there."""
+    marks = [mark.strip().removeprefix("W/").strip('"') for mark in header.split(",")]
+    return "*" in marks or checksum in marks
+
+
+def write_condition(if_match: str | None, if_none_match: str | None) -> Condition | None:
+    """Return the condition that the headers of a write ask for; None if they ask for none."""
+    if if_match is None and if_none_match is None:
+        return None
+
+    def holds(found: Entry | None) -> bool:
+        if if_match is not None and (found is None or not matches(if_match, found.checksum)):
+            return False
+        return if_none_match is None or found is None or not matches(if_none_match, found.checksum)
+
+    return holds
+
+
+def requested_range(header: str | None) -> ByteRange | None:
+    """Return the one range that a header asks for.
+
+    None if it asks for several, or cannot be read: then the whole object is the right answer.
+    """
+    found = _RANGE.fullmatch(header.replace(" ", "")) if header else None
+    if found is None:
+        return None
+    first, last = found.groups()
+    if first and last:
+        begin, end = int(first), int(last) + 1
+        return Between(begin, end) if begin < end else None
+    if first:
+        return FromOffset(int(first))
+    return Suffix(int(last)) if last and int(last) else None

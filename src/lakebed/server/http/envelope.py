@@ -1,0 +1,125 @@
+"""What surrounds every request: its trace, its id in the answer, its access line, its metrics.
+
+A WSGI wrapper around the whole application. The end of a request is the end of its answer: for
+an answer that is streamed, when the server closes the iterator, be it that the last byte is out or
+that the client went away.
+
+A streamed answer must have a Content-Length. Without one, the server would end an answer whose
+iterator raised as if it were whole, and nobody could tell that half of an object is missing.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+from lakebed.server.http import metrics
+from lakebed.server.http.logs import Trace, begin_trace, log_access, unbind_trace
+
+REQUEST_ID_HEADER: Final = "X-Request-ID"
+_LOGGER: Final = logging.getLogger(__name__)
+Headers = list[tuple[str, str]]
+_FAILED: Final = b'{"message":"internal error; the request id is in the header X-Request-ID"}'
+
+
+class Envelope:
+    """An application with the trace of each request around it."""
+
+    def __init__(self, app: WSGIApplication) -> None:
+        self._app = app
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request; whatever the application raises becomes a 500."""
+        trace = begin_trace(
+            environ["REQUEST_METHOD"],
+            _path_of(environ),
+            peer=environ.get("REMOTE_ADDR", ""),
+            given_id=environ.get("HTTP_X_REQUEST_ID"),
+        )
+        metrics.IN_PROGRESS.inc()
+        trace.at_end(metrics.IN_PROGRESS.dec)
+        start = _Start(start_response, trace)
+        try:
+            answer = self._app(environ, start)
+            if not isinstance(answer, list):
+                return _Answer(answer, trace, has_length=start.has_length)
+        except Exception:
+            _LOGGER.exception("a request failed")
+            length = str(len(_FAILED))
+            start(
+                "500 Internal Server Error",
+                [("Content-Type", "application/json"), ("Content-Length", length)],
+            )
+            answer = [_FAILED]
+        # It goes out in one piece, by the server's fast path.
+        trace.bytes_sent = sum(map(len, answer))
+        _finish(trace)
+        return answer
+
+
+class _Start:
+    """The ``start_response`` of one request."""
+
+    def __init__(self, inner: StartResponse, trace: Trace) -> None:
+        self._inner = inner
+        self._trace = trace
+        self.has_length = False
+
+    def __call__(self, status: str, headers: Headers, exc_info: Any = None, /) -> Any:
+        self._trace.status = int(status[:3])
+        self.has_length = any(name.lower() == "content-length" for name, _ in headers)
+        with_id = [*headers, (REQUEST_ID_HEADER, self._trace.request_id)]
+        return self._inner(status, with_id, exc_info)
+
+
+class _Answer:
+    """An answer on its way out."""
+
+    def __init__(self, inner: Iterable[bytes], trace: Trace, *, has_length: bool) -> None:
+        if not has_length:
+            raise RuntimeError("a streamed answer needs a Content-Length")
+        self._inner = inner
+        self._trace = trace
+        self._iterator = iter(inner)
+        self._is_closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            chunk = next(self._iterator)
+        except StopIteration:
+            raise
+        except Exception:
+            # The status is out: all that can be done is to break off, which the server does.
+            _LOGGER.exception("an answer broke off")
+            raise
+        self._trace.bytes_sent += len(chunk)
+        return chunk
+
+    def close(self) -> None:
+        """Close the application's iterator and end the request; the server calls this, once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            close: Callable[[], object] | None = getattr(self._inner, "close", None)
+            if close is not None:
+                close()
+        finally:
+            _finish(self._trace)
+
+
+def _finish(trace: Trace) -> None:
+    try:
+        trace.end()
+        metrics.count(trace)
+        log_access(trace)
+    finally:
+        unbind_trace()
+
+
+def _path_of(environ: WSGIEnvironment) -> str:
+    path: str = environ["PATH_INFO"]
+    return path.encode("latin-1").decode("utf-8", "backslashreplace")

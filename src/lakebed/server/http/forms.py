@@ -1,0 +1,179 @@
+"""Uploads by form: a file in a ``multipart/form-data`` body, read as it comes.
+
+A form proves its own end, the closing boundary; so it may come without a length. The iterator of
+the file's chunks goes on to that boundary, and past any fields behind the file, before it ends
+well.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from falcon import parse_header
+
+from lakebed.server.http.bodies import Body, BodyCut, MalformedBody
+
+HEADERS_BYTES_MAX: Final = 16 << 10
+"""The largest headers of a field; also of what may stand before the first and after the last."""
+FIELDS_MAX: Final = 32
+_BOUNDARY_LENGTH_MAX: Final = 70
+_CRLF: Final = b"\r\n"
+_BLANK_LINE: Final = b"\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class FormFile:
+    """The file in a form."""
+
+    chunks: Iterator[bytes]
+    """Raises `BodyCut` or `MalformedBody` if the form is not whole; read it to its end."""
+    filename: str | None
+    content_type: str | None
+
+
+def form_file(body: Body, content_type: str, *, field: str) -> FormFile:
+    """Return the file in the named field of a form; fields before and after it are passed over.
+
+    Raises:
+        MalformedBody: The body is no form, or the form has no such field.
+        BodyCut: The body ended before the file began.
+        BodyTooSlow: It takes too long.
+    """
+    form = _Form(body.unproven_chunks(), _boundary(content_type))
+    while headers := form.next_field():
+        if headers.name == field:
+            chunks = _to_the_end(form, field)
+            return FormFile(chunks, headers.filename, headers.content_type)
+        for _ in form.content():
+            pass
+    raise MalformedBody(f"the form has no field {field!r}")
+
+
+def _to_the_end(form: "_Form", field: str) -> Iterator[bytes]:
+    yield from form.content()
+    while headers := form.next_field():
+        if headers.name == field:
+            raise MalformedBody(f"the form has more than one field {field!r}")
+        for _ in form.content():
+            pass
+
+
+def _boundary(content_type: str) -> bytes:
+    media_type, parameters = parse_header(content_type)
+    boundary = parameters.get("boundary", "").rstrip()
+    if media_type.strip().lower() != "multipart/form-data":
+        raise MalformedBody("the Content-Type is not multipart/form-data")
+    if not 1 <= len(boundary) <= _BOUNDARY_LENGTH_MAX or not boundary.isascii():
+        raise MalformedBody("the Content-Type of the form has no boundary, or an impossible one")
+    return boundary.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Headers:
+    """The headers of one field."""
+
+    name: str | None
+    filename: str | None
+    content_type: str | None
+
+
+class _Form:
+    """A form, from the first boundary to the closing one; fields are read in turn."""
+
+    def __init__(self, chunks: Iterator[bytes], boundary: bytes) -> None:
+        self._chunks = chunks
+        self._delimiter = _CRLF + b"--" + boundary
+        # A boundary begins a line; the first one begins the body.
+        self._buffer = _CRLF
+        self._fields = 0
+
+    def next_field(self) -> _Headers | None:
+        """Return the headers of the next field; None behind the last one.
+
+        The content of the field before must have been read.
+        """
+        if self._fields == 0:
+            self._skip_preamble()
+        self._fields += 1
+        if self._fields > FIELDS_MAX:
+            raise MalformedBody(f"the form has more than {FIELDS_MAX} fields")
+        self._fill(len(b"--"))
+        if self._buffer.startswith(b"--"):
+            self._skip_rest()
+            return None
+        padding = self._take_until(_CRLF)
+        if padding.strip(b" \t"):
+            raise MalformedBody("something follows a boundary of the form in its line")
+        # The end of the line stays: a field without headers begins with an empty line.
+        self._buffer = _CRLF + self._buffer
+        return _parse_headers(self._take_until(_BLANK_LINE))
+
+    def content(self) -> Iterator[bytes]:
+        """Yield the content of the field, up to the next boundary, which is taken off."""
+        while (end := self._buffer.find(self._delimiter)) < 0:
+            ready = len(self._buffer) - self._length_of_beginning()
+            if ready:
+                yield self._buffer[:ready]
+                self._buffer = self._buffer[ready:]
+            self._read_more()
+        if end:
+            yield self._buffer[:end]
+        self._buffer = self._buffer[end + len(self._delimiter) :]
+
+    def _length_of_beginning(self) -> int:
+        """How many bytes at the end of the buffer may be the beginning of a boundary."""
+        start = self._buffer.find(b"\r", max(0, len(self._buffer) - len(self._delimiter) + 1))
+        while start >= 0:
+            if self._delimiter.startswith(self._buffer[start:]):
+                return len(self._buffer) - start
+            start = self._buffer.find(b"\r", start + 1)
+        return 0
+
+    def _skip_preamble(self) -> None:
+        self._take_until(self._delimiter)
+
+    def _skip_rest(self) -> None:
+        rest = len(self._buffer)
+        while rest <= HEADERS_BYTES_MAX:
+            chunk = next(self._chunks, b"")
+            if not chunk:
+                return
+            rest += len(chunk)
+        raise MalformedBody("the form goes on behind its end")
+
+    def _take_until(self, mark: bytes) -> bytes:
+        while (end := self._buffer.find(mark)) < 0:
+            if len(self._buffer) > HEADERS_BYTES_MAX:
+                raise MalformedBody("the form has no boundary, or headers that are too long")
+            self._read_more()
+        if end > HEADERS_BYTES_MAX:
+            raise MalformedBody("the form has headers that are too long")
+        taken, self._buffer = self._buffer[:end], self._buffer[end + len(mark) :]
+        return taken
+
+    def _fill(self, length: int) -> None:
+        while len(self._buffer) < length:
+            self._read_more()
+
+    def _read_more(self) -> None:
+        chunk = next(self._chunks, b"")
+        if not chunk:
+            raise BodyCut("the form ended before its closing boundary")
+        self._buffer += chunk
+
+
+def _parse_headers(block: bytes) -> _Headers:
+    headers: dict[str, str] = {}
+    try:
+        lines = block.decode().split("\r\n")
+    except UnicodeDecodeError:
+        raise MalformedBody("the headers of a field of the form are not UTF-8") from None
+    for line in filter(None, lines):
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise MalformedBody(f"the form has a header that is none: {line[:80]!r}")
+        headers[name.lower()] = value.strip()
+    disposition, parameters = parse_header(headers.get("content-disposition", ""))
+    if disposition.strip().lower() != "form-data":
+        raise MalformedBody("a field of the form has no Content-Disposition: form-data")
+    return _Headers(parameters.get("name"), parameters.get("filename"), headers.get("content-type"))

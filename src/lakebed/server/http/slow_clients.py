@@ -1,0 +1,220 @@
+"""Cuts off clients that stop in the middle: each of them holds a thread, and a slot.
+
+The server has no time limit for bodies. (Nor can a thread be had back by answering the request
+while another reads on: that brings the whole worker to a standstill.) What ends a read or a write
+is the end of the connection, and that the system can bring about. What it knows of each connection
+is looked at now and then; the server's own listening sockets and threads are left alone.
+
+**Clients that take nothing.** A connection whose queue is not empty, and of which nothing was
+acknowledged for as long as a stall lasts, is closed. That one's client is gone counts as well.
+
+**Clients that send nothing.** A request whose body stands still is known by its trace; which of the
+connections is its own, nobody says. So it is found by the address of the peer, and when data last
+came. A connection is closed if it has received nothing for as long as a stall lasts, and its last
+data fits a request that stands still, and fits no other request under way. Should another one fit,
+it waits until that has ended. What else may fit is a connection on which no request is under way,
+and whose client opens another when it needs it.
+
+**Clients that are gone** without a word, between two requests, are noticed by keep-alive probes.
+
+Where the system does not tell (other than Linux), clients that stop are left alone.
+"""
+
+import fcntl
+import logging
+import os
+import socket
+import stat
+import struct
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lakebed.server.http.logs import Trace, traces_under_way
+
+_LOGGER: Final = logging.getLogger(__name__)
+_HANDLES: Final = Path("/dev/fd")
+_LOOKS_A_STALL: Final = 8
+
+# The system may have data before a thread takes it up, and the clock is read a little later.
+_BEHIND_SECONDS: Final = 30.0
+_BEFORE_SECONDS: Final = 5.0
+_AFTER_SECONDS: Final = 1.0
+
+# Behind eight bytes of flags: the twelfth number is the age of the last data in milliseconds
+# (tcpi_last_data_recv), and behind 24 numbers and two rates are the bytes acknowledged.
+_INFO: Final = struct.Struct("=8x44xI64xQ")
+_SO_COOKIE: Final = 57
+_RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection of this process, as the system sees it."""
+
+    peer: str
+    received_at: float
+    """When data last came, by the monotonic clock."""
+    handle: int = -1
+    cookie: bytes = b""
+    """What tells it from the next one that gets its handle."""
+    acknowledged: int = 0
+    """How many bytes the client has acknowledged."""
+    queued: int = 0
+    """How many it has not."""
+
+
+def fits(trace: Trace, connection: Connection) -> bool:
+    """Whether a request may have come by a connection."""
+    earliest = max(trace.begun, trace.received_at - _BEHIND_SECONDS) - _BEFORE_SECONDS
+    latest = trace.received_at + _AFTER_SECONDS
+    return trace.peer == connection.peer and earliest <= connection.received_at <= latest
+
+
+def stalled(
+    traces: list[Trace], connections: list[Connection], *, before: float
+) -> list[Connection]:
+    """Return the connections of bodies that stopped: nothing came since `before`."""
+    waiting = [trace for trace in traces if trace.is_receiving and trace.received_at < before]
+    if not waiting:
+        return []
+    others = [trace for trace in traces if trace not in waiting]
+    return [
+        connection
+        for connection in connections
+        if connection.received_at < before
+        and any(fits(trace, connection) for trace in waiting)
+        and not any(fits(trace, connection) for trace in others)
+    ]
+
+
+class Untaken:
+    """Remembers which connections have something queued, and since when nothing of it is taken."""
+
+    def __init__(self) -> None:
+        self._since: dict[bytes, tuple[int, float]] = {}
+
+    def look(self, connections: list[Connection], now: float) -> None:
+        """Take note of all connections there are."""
+        before, self._since = self._since, {}
+        for connection in connections:
+            if connection.queued:
+                acknowledged, since = before.get(connection.cookie, (-1, now))
+                has_moved = acknowledged != connection.acknowledged
+                self._since[connection.cookie] = (
+                    connection.acknowledged,
+                    now if has_moved else since,
+                )
+
+    def stalled(self, connections: list[Connection], *, before: float) -> list[Connection]:
+        """Return the connections of which nothing was taken since `before`."""
+        return [
+            connection
+            for connection in connections
+            if connection.cookie in self._since and self._since[connection.cookie][1] < before
+        ]
+
+
+class Stalls:
+    """Looks after the connections of one worker."""
+
+    def __init__(self, port: int, seconds: float) -> None:
+        self._port = port
+        self._seconds = seconds
+        self._untaken = Untaken()
+
+    def start(self) -> None:
+        """Begin to look, in a thread."""
+        if hasattr(socket, "TCP_INFO"):
+            threading.Thread(target=self._run, name="lakebed-stalls", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(self._seconds / _LOOKS_A_STALL)
+            try:
+                self.look()
+            except Exception:
+                _LOGGER.exception("cannot look for clients that stopped")
+
+    def look(self) -> None:
+        """Close the connections of clients that have stopped."""
+        traces = traces_under_way()
+        connections = list(self._connections())
+        now = time.monotonic()
+        before = now - self._seconds
+        self._untaken.look(connections, now)
+        for connection in stalled(traces, connections, before=before):
+            # The answer, that the body was cut, can still go out.
+            _cut(connection, socket.SHUT_RD, "that stopped in a body")
+        for connection in self._untaken.stalled(connections, before=before):
+            _cut(connection, socket.SHUT_RDWR, "that takes nothing of an answer")
+
+    def _connections(self) -> Iterator[Connection]:
+        for handle in _sockets():
+            with suppress(OSError), _copy_of(handle) as copy:  # it listens, or is closed
+                if copy.family != socket.AF_UNIX and copy.getsockname()[1] == self._port:
+                    peer: str = copy.getpeername()[0]
+                    self._probe_when_idle(copy)
+                    yield _facts(handle, copy, peer)
+
+    def _probe_when_idle(self, connection: socket.socket) -> None:
+        if connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE):
+            return
+        seconds = max(1, int(self._seconds))
+        for name, value in (
+            (socket.TCP_KEEPIDLE, seconds),
+            (socket.TCP_KEEPINTVL, max(1, seconds // 4)),
+            (socket.TCP_KEEPCNT, 4),
+        ):
+            connection.setsockopt(socket.IPPROTO_TCP, name, value)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _facts(handle: int, connection: socket.socket, peer: str) -> Connection:
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
+    age_ms, acknowledged = _INFO.unpack(info)
+    queued = fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4))
+    return Connection(
+        peer,
+        time.monotonic() - age_ms / 1000,
+        handle,
+        _cookie(connection),
+        acknowledged,
+        int.from_bytes(queued, "little"),
+    )
+
+
+def _cut(connection: Connection, how: int, why: str) -> None:
+    with suppress(OSError), _copy_of(connection.handle) as copy:  # it has gone by itself
+        if _cookie(copy) != connection.cookie:
+            return
+        _LOGGER.warning("cut off a client %s: %s", why, connection.peer)
+        if how == socket.SHUT_RDWR:
+            # Otherwise the system would go on to keep and offer what was not taken.
+            copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+        copy.shutdown(how)
+
+
+def _cookie(connection: socket.socket) -> bytes:
+    return connection.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8)
+
+
+@contextmanager
+def _copy_of(handle: int) -> Iterator[socket.socket]:
+    """A handle of the same socket that nobody else closes."""
+    with socket.socket(fileno=os.dup(handle)) as copy:
+        yield copy
+
+
+def _sockets() -> list[int]:
+    handles = []
+    for path in _HANDLES.iterdir():
+        with suppress(OSError):  # closed meanwhile
+            if stat.S_ISSOCK(os.fstat(int(path.name)).st_mode):
+                handles.append(int(path.name))
+    return handles

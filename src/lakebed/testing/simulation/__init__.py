@@ -1,0 +1,1 @@
+"""Production code under a seeded scheduler, with every fault."""

@@ -1,0 +1,198 @@
+"""What is remembered, for how long, and that it shows only in speed."""
+
+import timeit
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from lakebed.auth import (
+    AuthenticationFailed,
+    AuthService,
+    AuthSettings,
+    Identity,
+)
+from lakebed.auth.cache import Cache
+from lakebed.kv import Store
+from lakebed.kv.drivers.memory import MemoryStore
+from tests.auth.kit import READ, Clockwork, allow, deny, equip, may, service
+
+
+def test_what_another_process_changes_counts_within_the_bound(store: Store) -> None:
+    clock = Clockwork()
+    here = service(store, clock, settings=AuthSettings(cache_seconds=5.0))
+    there = service(store, clock)
+    there.setup("admin")
+    there.users.create("jane")
+    there.memberships.add("jane", "Viewers")
+    new, jane = equip(here, "jane")
+    token, _ = here.login(new.access_key_id, new.secret_access_key)
+    assert may(here, jane, READ)
+    assert here.authenticate_token(token) == Identity(
+        user_id=jane.user_id,
+        unique_id=jane.unique_id,
+        committer=jane.committer,
+        access_key_id=None,
+    )
+    there.users.delete("jane")
+    clock.sleep(4.9)
+    assert may(here, jane, READ)
+    assert here.authenticate(new.access_key_id, new.secret_access_key) == jane
+    clock.sleep(0.2)
+    assert not may(here, jane, READ)
+    with pytest.raises(AuthenticationFailed):
+        here.authenticate(new.access_key_id, new.secret_access_key)
+    with pytest.raises(AuthenticationFailed):
+        here.authenticate_token(token)
+
+
+def test_every_change_through_the_same_process_counts_at_once() -> None:
+    auth = service(MemoryStore(Clockwork()), settings=AuthSettings(cache_seconds=1e9))
+    auth.users.create("jane")
+    new, jane = equip(auth, "jane")
+    token, _ = auth.login(new.access_key_id, new.secret_access_key)
+    auth.groups.create("g")
+    auth.policies.create("p", [allow("fs:*")])
+    auth.policies.create("q", [allow("fs:*")])
+    changes: list[tuple[Callable[[], object], bool]] = [
+        (lambda: auth.user_policies.add("jane", "p"), True),
+        (lambda: auth.policies.update("p", [deny("fs:*")]), False),
+        (lambda: auth.policies.update("p", [allow("fs:*")]), True),
+        (lambda: auth.user_policies.remove("jane", "p"), False),
+        (lambda: auth.memberships.add("jane", "g"), False),
+        (lambda: auth.group_policies.add("g", "p"), True),
+        (lambda: auth.group_policies.remove("g", "p"), False),
+        (lambda: auth.group_policies.add("g", "p"), True),
+        (lambda: auth.memberships.remove("jane", "g"), False),
+        (lambda: auth.memberships.add("jane", "g"), True),
+        (lambda: auth.policies.delete("p"), False),
+        (lambda: auth.group_policies.add("g", "q"), True),
+        (lambda: auth.groups.delete("g"), False),
+    ]
+    for change, allowed in changes:
+        change()
+        assert may(auth, jane, READ) is allowed
+    auth.credentials.delete("jane", new.access_key_id)
+    with pytest.raises(AuthenticationFailed):
+        auth.authenticate(new.access_key_id, new.secret_access_key)
+    assert auth.authenticate_token(token).user_id == "jane"
+    auth.users.delete("jane")
+    with pytest.raises(AuthenticationFailed):
+        auth.authenticate_token(token)
+
+
+def test_a_hit_is_fast_and_asks_no_store(auth: AuthService, store: Store) -> None:
+    new = auth.setup("admin")
+    token, _ = auth.login(new.access_key_id, new.secret_access_key)
+
+    def by_key() -> None:
+        identity = auth.authenticate(new.access_key_id, new.secret_access_key)
+        auth.authorize(identity, READ)
+
+    def by_token() -> None:
+        auth.authorize(auth.authenticate_token(token), READ)
+
+    by_key()
+    by_token()
+    store.close()
+    for ask in (by_key, by_token):
+        # 5 us on a quiet machine; the best of many, since this one may not be.
+        assert min(timeit.repeat(ask, number=100, repeat=50)) / 100 < 50e-6
+
+
+def test_many_threads_share_one_service(auth: AuthService) -> None:
+    auth.setup("admin")
+    auth.users.create("jane")
+    new, jane = equip(auth, "jane")
+
+    def work(number: int) -> None:
+        if number % 4 == 0:
+            auth.memberships.add("jane", "Viewers")
+            assert auth.memberships.targets_of("jane").items
+        elif number % 4 == 1:
+            auth.users.create(f"user-{number}")
+            auth.users.delete(f"user-{number}")
+        else:
+            assert auth.authenticate(new.access_key_id, new.secret_access_key) == jane
+            may(auth, jane, READ)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(200)))
+    assert may(auth, jane, READ)
+    assert [user.id for user in auth.users.list().items] == ["admin", "jane"]
+
+
+# The cache itself
+
+
+def test_it_is_kept_from_before_it_was_read() -> None:
+    clock = Clockwork()
+
+    def load(key: str) -> float:
+        clock.sleep(3)
+        return clock.now()
+
+    cache = Cache(load, clock, AuthSettings(cache_seconds=5.0))
+    first = cache.get("a")
+    clock.sleep(1.9)
+    assert cache.get("a") == first
+    clock.sleep(0.2)
+    assert cache.get("a") > first
+
+
+def test_what_is_being_read_while_it_changes_is_not_kept() -> None:
+    values = iter(["old", "new"])
+
+    def load(key: str) -> str:
+        value = next(values)
+        if value == "old":
+            cache.clear()  # the change comes after the read, and before it is kept
+        return value
+
+    cache = Cache(load, Clockwork(), AuthSettings())
+    assert cache.get("a") == "old"
+    assert cache.get("a") == "new"
+    assert cache.get("a") == "new"
+
+
+def test_it_is_bounded_and_forgets_the_oldest() -> None:
+    loaded: list[int] = []
+
+    def load(key: int) -> int:
+        loaded.append(key)
+        return key
+
+    cache = Cache(load, Clockwork(), AuthSettings(cache_entries_max=3))
+    for key in (1, 2, 3, 1, 4, 2):
+        assert cache.get(key) == key
+    assert loaded == [1, 2, 3, 4]
+    assert cache.get(1) == 1
+    assert loaded == [1, 2, 3, 4, 1]
+    assert len(cache._entries) == 3
+
+
+def test_failures_are_not_kept() -> None:
+    answers: list[object] = [AuthenticationFailed(), "found"]
+
+    def load(key: str) -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    cache = Cache(load, Clockwork(), AuthSettings())
+    with pytest.raises(AuthenticationFailed):
+        cache.get("a")
+    assert cache.get("a") == "found"
+
+
+def test_a_token_ends_on_time_though_it_is_remembered() -> None:
+    clock = Clockwork()
+    auth = service(MemoryStore(clock), clock, settings=AuthSettings(cache_seconds=1e9))
+    new = auth.setup("admin")
+    token, expires_at = auth.login(new.access_key_id, new.secret_access_key)
+    clock.seconds = expires_at - 1
+    auth.authenticate_token(token)
+    clock.seconds = expires_at
+    with pytest.raises(AuthenticationFailed):
+        auth.authenticate_token(token)

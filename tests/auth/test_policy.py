@@ -1,0 +1,324 @@
+"""What policies allow, against a naive reading of the same rules."""
+
+import json
+import timeit
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.auth import (
+    Action,
+    AllOf,
+    AnyOf,
+    Context,
+    Effect,
+    InvalidPolicy,
+    Permission,
+    Policy,
+    PolicyID,
+    Requirement,
+    Statement,
+    UniqueID,
+    is_allowed,
+)
+from lakebed.auth.policy.defaults import BASE_GROUPS, BASE_POLICIES
+from lakebed.auth.policy.patterns import compile_pattern
+from lakebed.auth.policy.rules import Rules
+from lakebed.auth.policy.statements import check_statements, resource_patterns
+from tests.auth.kit import allow, deny
+
+OBJECT: Final = "arn:lakefs:fs:::repository/lake/object/"
+
+
+def policy(*statements: Statement) -> Policy:
+    return Policy(id=PolicyID("p"), unique_id=UniqueID("u"), created_us=0, statements=statements)
+
+
+# Wildcards
+
+
+def naive(pattern: str, text: str) -> bool:
+    """The meaning of wildcards, written down; exponential."""
+    if not pattern:
+        return not text
+    if pattern[0] == "*":
+        return naive(pattern[1:], text) or (bool(text) and naive(pattern, text[1:]))
+    return bool(text) and pattern[0] in {"?", text[0]} and naive(pattern[1:], text[1:])
+
+
+@given(st.text("ab*?.\n", max_size=8), st.text("ab*?.\n", max_size=10))
+def test_wildcards_match_what_a_naive_matcher_does(pattern: str, text: str) -> None:
+    assert bool(compile_pattern(pattern)(text)) == naive(pattern, text)
+
+
+@given(st.data())
+def test_a_text_made_from_a_pattern_matches_it(data: st.DataObject) -> None:
+    pattern = data.draw(st.text("ab/*?", max_size=12))
+    filled = {"*": st.text(max_size=3), "?": st.characters()}
+    text = "".join(data.draw(filled.get(part, st.just(part))) for part in pattern)
+    assert compile_pattern(pattern)(text)
+
+
+@given(st.text(max_size=5), st.text(max_size=10))
+def test_the_name_of_a_user_is_no_pattern(user: str, text: str) -> None:
+    assert bool(compile_pattern("user/${user}", user=user)("user/" + text)) == (user == text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("*a" * 400 + "b", "a" * 2000),
+        ("*" + "a?" * 500 + "b*c", "a" * 2000),
+        ("*" * 2000 + "b", "a" * 2000),
+        (("*" + "a" * 30) * 30 + "?b", "a" * 2000),
+    ],
+    ids=["stars", "question marks", "only stars", "pieces"],
+)
+def test_no_pattern_takes_long(pattern: str, text: str) -> None:
+    matches = compile_pattern(pattern)
+    assert not matches(text)
+    assert min(timeit.repeat(lambda: matches(text), number=1, repeat=5)) < 0.1
+
+
+# Statements against a naive reading
+
+
+ACTIONS: Final = ["fs:ReadObject", "fs:WriteObject", "auth:ReadUser"]
+RESOURCES: Final = [OBJECT + "a", OBJECT + "b", "arn:lakefs:auth:::user/jane", "*"]
+ACTION_PATTERNS: Final = [*ACTIONS, "*", "fs:*", "fs:Read*", "auth:ReadUse?"]
+RESOURCE_PATTERNS: Final = [
+    *RESOURCES,
+    OBJECT + "*",
+    "arn:lakefs:fs:::*",
+    OBJECT + "?",
+    "arn:lakefs:auth:::user/${user}",
+]
+
+statements = st.builds(
+    Statement,
+    effect=st.sampled_from(Effect),
+    actions=st.lists(st.sampled_from(ACTION_PATTERNS), min_size=1, max_size=2).map(tuple),
+    resource=st.sampled_from(RESOURCE_PATTERNS)
+    | st.lists(st.sampled_from(RESOURCE_PATTERNS), min_size=1, max_size=2).map(json.dumps),
+)
+permissions = st.builds(Permission, st.sampled_from(ACTIONS), st.sampled_from(RESOURCES))
+requirements: st.SearchStrategy[Requirement] = st.recursive(
+    permissions,
+    lambda parts: (
+        st.lists(parts, min_size=1, max_size=3).map(lambda some: AllOf(*some))
+        | st.lists(parts, min_size=1, max_size=3).map(lambda some: AnyOf(*some))
+    ),
+    max_leaves=5,
+)
+
+
+def effects(given_statements: Sequence[Statement], user: str, asked: Permission) -> set[Effect]:
+    return {
+        statement.effect
+        for statement in given_statements
+        if any(naive(action, asked.action) for action in statement.actions)
+        and any(
+            naive(pattern.replace("${user}", user), asked.resource)
+            for pattern in resource_patterns(statement.resource)
+        )
+    }
+
+
+def leaves(requirement: Requirement) -> list[Permission]:
+    if isinstance(requirement, Permission):
+        return [requirement]
+    return [leaf for part in requirement.requirements for leaf in leaves(part)]
+
+
+def met(given_statements: Sequence[Statement], user: str, requirement: Requirement) -> bool:
+    if isinstance(requirement, Permission):
+        return Effect.ALLOW in effects(given_statements, user, requirement)
+    parts = [met(given_statements, user, part) for part in requirement.requirements]
+    return all(parts) if isinstance(requirement, AllOf) else any(parts)
+
+
+@given(st.lists(statements, max_size=5), st.sampled_from(["jane", "a", "*"]), requirements)
+def test_rules_say_what_a_naive_reading_says(
+    given_statements: list[Statement], user: str, requirement: Requirement
+) -> None:
+    # Where the user's name is a wildcard, it is nobody's name all the same.
+    name = "nobody" if user == "*" else user
+    denied = [
+        leaf for leaf in leaves(requirement) if Effect.DENY in effects(given_statements, name, leaf)
+    ]
+    expected = not denied and met(given_statements, name, requirement)
+    policies = [policy(statement) for statement in given_statements]
+    assert is_allowed(policies, user, requirement) == expected
+    missing = Rules(policies, user).missing(requirement)
+    if missing is not None:
+        assert missing in (denied or leaves(requirement))
+
+
+def test_nothing_is_allowed_by_no_policy() -> None:
+    assert not is_allowed([], "jane", Permission("fs:ReadObject", "*"))
+
+
+def test_deny_wins_over_any_number_of_allows() -> None:
+    read = Permission("fs:ReadObject", OBJECT + "secret/plan")
+    policies = [policy(allow("*")), policy(deny("fs:Read*", resource=OBJECT + "secret/*"))]
+    assert not is_allowed(policies, "jane", read)
+    assert is_allowed(policies, "jane", Permission("fs:ReadObject", OBJECT + "open"))
+    other = Permission("fs:ReadObject", OBJECT + "open")
+    assert not is_allowed(policies, "jane", AnyOf(other, read)), "also as one of several ways"
+
+
+def test_the_resource_of_everything_needs_a_statement_on_everything() -> None:
+    listing = Permission("fs:ListRepositories", "*")
+    assert is_allowed([policy(allow("fs:*"))], "jane", listing)
+    assert not is_allowed([policy(allow("fs:*", resource="arn:lakefs:fs:::*"))], "jane", listing)
+
+
+def test_users_manage_their_own_credentials_only() -> None:
+    own = [policy(*BASE_POLICIES["AuthManageOwnCredentials"])]
+    mine = Permission("auth:CreateCredentials", "arn:lakefs:auth:::user/jane")
+    assert is_allowed(own, "jane", mine)
+    for other in ("joe", "jan", "janes", "*", "jan?"):
+        assert not is_allowed(own, other, mine)
+
+
+def test_the_base_groups_may_do_what_their_names_say() -> None:
+    def may(group: str, action: Action) -> bool:
+        policies = [policy(*BASE_POLICIES[name]) for name in BASE_GROUPS[group]]
+        return is_allowed(policies, "jane", Permission(action, "*"))
+
+    assert all(may("Admins", action) for action in Action)
+    reads = {action for action in Action if may("Viewers", action)}
+    assert Action.READ_OBJECT in reads
+    assert all(action.startswith(("fs:Read", "fs:List")) for action in reads)
+    assert reads < {action for action in Action if may("Developers", action)}
+    assert may("Developers", Action.CREATE_COMMIT)
+    assert not may("Developers", Action.DELETE_REPOSITORY)
+    assert may("SuperUsers", Action.DELETE_REPOSITORY)
+    assert not may("SuperUsers", Action.CREATE_USER)
+
+
+# Conditions
+
+
+def from_address(effect: Effect, operator: str, *networks: str) -> Policy:
+    condition = {operator: {"SourceIp": networks}}
+    return policy(Statement(effect=effect, actions=("*",), resource="*", condition=condition))
+
+
+READ: Final = Permission("fs:ReadObject", OBJECT + "a")
+
+
+@pytest.mark.parametrize(
+    ("address", "inside"),
+    [
+        ("10.1.2.3", True),
+        ("11.1.2.3", False),
+        ("::ffff:10.1.2.3", True),
+        ("2001:db8::1", True),
+        ("2001:db9::1", False),
+    ],
+)
+def test_conditions_compare_the_address(address: str, *, inside: bool) -> None:
+    networks = ("10.0.0.0/8", "2001:db8::/32")
+    context = Context(source_ip=address)
+    only_inside = from_address(Effect.ALLOW, "IpAddress", *networks)
+    assert is_allowed([only_inside], "jane", READ, context) is inside
+    only_outside = from_address(Effect.ALLOW, "NotIpAddress", *networks)
+    assert is_allowed([only_outside], "jane", READ, context) is not inside
+    shut_out = [policy(allow("*")), from_address(Effect.DENY, "NotIpAddress", *networks)]
+    assert is_allowed(shut_out, "jane", READ, context) is inside
+
+
+def test_all_conditions_must_hold() -> None:
+    both = policy(
+        Statement(
+            effect=Effect.ALLOW,
+            actions=("*",),
+            resource="*",
+            condition={
+                "IpAddress": {"SourceIp": ("10.0.0.0/8",)},
+                "NotIpAddress": {"SourceIp": ("10.1.0.0/16",)},
+            },
+        )
+    )
+    assert is_allowed([both], "jane", READ, Context(source_ip="10.2.0.1"))
+    assert not is_allowed([both], "jane", READ, Context(source_ip="10.1.0.1"))
+
+
+@pytest.mark.parametrize("address", [None, "", "not an address", "unix:"])
+def test_an_unknown_address_counts_against_the_caller(address: str | None) -> None:
+    context = Context(source_ip=address)
+    for operator in ("IpAddress", "NotIpAddress"):
+        assert not is_allowed(
+            [from_address(Effect.ALLOW, operator, "0.0.0.0/0")], "jane", READ, context
+        )
+        denied = [policy(allow("*")), from_address(Effect.DENY, operator, "0.0.0.0/0")]
+        assert not is_allowed(denied, "jane", READ, context)
+
+
+# What a policy may say
+
+
+def with_condition(operator: str, **fields: tuple[str, ...]) -> Statement:
+    return Statement(
+        effect=Effect.ALLOW, actions=("*",), resource="*", condition={operator: fields}
+    )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        allow(),
+        allow(""),
+        allow("ReadObject"),
+        allow("fs:"),
+        allow("fs:Read Object"),
+        allow("*:Read"),
+        allow("fs:Read\n"),
+        allow("fs:*", resource=""),
+        allow("fs:*", resource="lake"),
+        allow("fs:*", resource="arn:aws:s3:::bucket"),
+        allow("fs:*", resource="arn:lakefs:fs:::"),
+        allow("fs:*", resource="arn:lakefs:*:::repository/lake"),
+        allow("fs:*", resource="arn:lakefs:fs:::repository/${group}"),
+        allow("fs:*", resource="arn:lakefs:fs:::" + "a" * 5000),
+        allow("fs:*", resource="[]"),
+        allow("fs:*", resource="[1]"),
+        allow("fs:*", resource='["*", "lake"]'),
+        allow("fs:*", resource='["*"'),
+        allow("fs:*", resource="[" * 100_000),
+        with_condition("StringLike", SourceIp=("10.0.0.1",)),
+        with_condition("StringNotLike", SourceIp=("10.0.0.1",)),
+        with_condition("IpAddress", Referer=("10.0.0.1",)),
+        with_condition("IpAddress", SourceIp=("10.0.0.1",), Referer=("x",)),
+        with_condition("IpAddress", SourceIp=()),
+        with_condition("IpAddress", SourceIp=("10.0.0.0/99",)),
+        with_condition("IpAddress"),
+    ],
+    ids=lambda statement: repr(statement)[:80],
+)
+def test_what_would_be_ignored_is_refused(statement: Statement) -> None:
+    with pytest.raises(InvalidPolicy) as error:
+        check_statements([statement])
+    assert len(str(error.value)) < 300
+    with pytest.raises(InvalidPolicy):
+        is_allowed([policy(allow("*"), statement)], "jane", READ)
+
+
+def test_a_policy_says_something_and_not_too_much() -> None:
+    with pytest.raises(InvalidPolicy):
+        check_statements([])
+    check_statements([allow("fs:ReadObject")] * 500)
+    with pytest.raises(InvalidPolicy, match="at most 1000"):
+        check_statements([allow("fs:ReadObject")] * 501)
+    with pytest.raises(InvalidPolicy, match="at most 1000"):
+        check_statements([allow("fs:ReadObject", resource=json.dumps(["*"] * 1000))])
+
+
+def test_base_policies_are_well_formed() -> None:
+    for some in BASE_POLICIES.values():
+        check_statements(some)
+    assert {name for names in BASE_GROUPS.values() for name in names} <= set(BASE_POLICIES)

@@ -1,0 +1,12 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.catalog.lakes import Lake, open_lake
+
+
+@pytest.fixture(params=["memory", "disk"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    with open_lake(request.param, tmp_path) as opened:
+        yield opened

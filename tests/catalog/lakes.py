@@ -1,0 +1,87 @@
+"""Lakes to try the catalog on: every store with every storage, and a clock that tests can turn."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakebed.block import BlockStore, LocalSettings, MemorySettings, Namespace, open_block
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.kv import Store, open_store
+from lakebed.runtime import ThreadRuntime
+
+REPOSITORY = RepositoryID("lake")
+MAIN = BranchID("main")
+DEV = BranchID("dev")
+
+
+class TurnableClock(ThreadRuntime):
+    """The real runtime, but for a wall clock that can be moved."""
+
+    def __init__(self) -> None:
+        self.ahead_seconds = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead_seconds
+
+
+@dataclass
+class Lake:
+    """An installation with one repository, which has the branches main and dev."""
+
+    store: Store
+    block: BlockStore
+    clock: TurnableClock
+    settings: CatalogSettings
+    engine: Engine
+    catalog: Catalog
+    name: RepositoryID
+
+    @property
+    def repository(self) -> Repository:
+        return self.engine.repositories.get(self.name)
+
+    def stored(self) -> list[str]:
+        """The addresses of all objects, but those of metadata."""
+        namespace = self.repository.namespace.folder("repos")
+        batches = self.block.list_objects(namespace)
+        return [text for batch in batches for text in batch.column("address").to_pylist()]
+
+    def text(self, ref: str, path: bytes) -> str:
+        """The content of an object."""
+        _, stream = self.catalog.objects.open(REPOSITORY, ref, path)
+        with stream:
+            return b"".join(stream).decode()
+
+    def upload(self, path: bytes, text: str, branch: BranchID = MAIN) -> None:
+        self.catalog.uploads.upload(REPOSITORY, branch, path, [text.encode()])
+
+
+def make_lake(
+    store: Store,
+    block: BlockStore,
+    settings: CatalogSettings | None = None,
+    *,
+    name: RepositoryID = REPOSITORY,
+) -> Lake:
+    clock = TurnableClock()
+    settings = settings or CatalogSettings()
+    engine = Engine(store, block, runtime=clock)
+    catalog = Catalog(engine, store, block, clock, settings)
+    namespace = Namespace.parse(f"{block.scheme}://lake/{name}")
+    engine.repositories.create(name, namespace, committer="ann")
+    engine.create_branch(name, DEV, MAIN)
+    return Lake(store, block, clock, settings, engine, catalog, name)
+
+
+@contextmanager
+def open_lake(kind: str, folder: Path, settings: CatalogSettings | None = None) -> Iterator[Lake]:
+    """Open a lake in memory, or on the disk."""
+    in_memory = kind == "memory"
+    url = "memory://" if in_memory else f"sqlite:///{folder}/lake.db"
+    block_settings = MemorySettings() if in_memory else LocalSettings(folder / "objects")
+    with open_store(url) as store, open_block(block_settings) as block:
+        yield make_lake(store, block, settings)

@@ -1,0 +1,233 @@
+"""Links: an address given out stands for one entry, once, for a while."""
+
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from lakebed.block import Address, Namespace, NotSupported, S3Settings
+from lakebed.block import open_block as open_storage
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.errors import AddressTaken, InvalidLink, LinkExpired
+from lakebed.catalog.keys import LINKS
+from lakebed.catalog.links import PhysicalAddress
+from lakebed.catalog.model import ObjectStats
+from lakebed.engine.errors import EntryNotFound, PreconditionFailed, Protected, Stale
+from lakebed.engine.model import RepositoryID
+from lakebed.engine.staging.writer import if_absent
+from lakebed.kv import open_store
+from lakebed.kv.records import Records
+from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake, make_lake
+
+
+def give_out(lake: Lake, body: str | None = "linked") -> PhysicalAddress:
+    """Give out an address, and upload something there."""
+    given = lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"a")
+    if body is not None:
+        lake.block.put(given.address, [body.encode()])
+    return given
+
+
+def link(lake: Lake, given: PhysicalAddress, **changes: object) -> ObjectStats:
+    arguments: dict[str, object] = {
+        "branch": MAIN,
+        "path": b"a",
+        "address": given.address,
+        "checksum": "sum",
+        **changes,
+    }
+    return lake.catalog.links.link(REPOSITORY, **arguments)  # type: ignore[arg-type]
+
+
+def records(lake: Lake) -> list[pb.Link]:
+    found = Records(lake.store, LINKS, lake.repository.partition).scan()
+    return [record.message for record in found]
+
+
+def test_an_object_that_a_client_uploaded_is_linked(lake: Lake) -> None:
+    given = give_out(lake)
+    with pytest.raises(EntryNotFound):
+        lake.catalog.objects.stat(REPOSITORY, "main", b"a")
+    stats = link(lake, given, content_type="t/t", metadata={"k": "v"}, size=6)
+    assert lake.catalog.objects.stat(REPOSITORY, "main", b"a") == stats
+    assert (stats.size, stats.checksum, stats.address) == (6, "sum", given.address)
+    assert (stats.content_type, stats.metadata) == ("t/t", {"k": "v"})
+    assert lake.text("main", b"a") == "linked"
+    life = given.expires.timestamp() - lake.clock.now()
+    assert life == pytest.approx(lake.settings.link_life_seconds, abs=5)
+
+
+def test_repeating_answers_the_same_and_stages_nothing(lake: Lake) -> None:
+    given = give_out(lake)
+    first = link(lake, given)
+    lake.upload(b"a", "newer")
+    assert link(lake, given) == first
+    assert lake.text("main", b"a") == "newer"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"checksum": "other"}, {"metadata": {"k": "v"}}, {"content_type": "o"}, {"size": 7}]
+)
+def test_linking_again_to_something_else(lake: Lake, changes: dict[str, object]) -> None:
+    given = give_out(lake)
+    link(lake, given)
+    with pytest.raises(InvalidLink, match="already"):
+        link(lake, given, **changes)
+
+
+@pytest.mark.parametrize("changes", [{"branch": DEV}, {"path": b"b"}])
+def test_an_address_given_out_for_something_else(lake: Lake, changes: dict[str, object]) -> None:
+    with pytest.raises(InvalidLink, match="given out for"):
+        link(lake, give_out(lake), **changes)
+
+
+def test_addresses_that_were_not_given_out(lake: Lake) -> None:
+    given = give_out(lake)
+    uploaded = lake.catalog.uploads.upload(REPOSITORY, MAIN, b"u", [b"x"]).address
+    namespace = lake.repository.namespace
+    partition = str(given.address).rsplit("/", 1)[0]
+    for address in (
+        uploaded,
+        namespace.address("elsewhere"),
+        Address.parse(f"{partition}/short"),
+        Address.parse(str(given.address).replace(lake.repository.unique_id, "ab" * 10)),
+        Address.parse(f"{lake.block.scheme}://lake/outside"),
+    ):
+        with pytest.raises(InvalidLink):
+            link(lake, given, address=address)
+    # The same uid in another folder: not the address that was given out.
+    moved = Address.parse(str(given.address).replace("/branches/main/", "/branches/dev/"))
+    with pytest.raises(InvalidLink):
+        link(lake, given, address=moved)
+
+
+def test_an_object_that_is_not_there_or_not_of_that_size(lake: Lake) -> None:
+    given = give_out(lake, None)
+    with pytest.raises(InvalidLink, match="upload it first"):
+        link(lake, given)
+    lake.block.put(given.address, [b"xyz"])
+    with pytest.raises(InvalidLink, match="3 bytes"):
+        link(lake, given, size=4)
+    assert link(lake, given, size=3).size == 3
+
+
+def test_a_link_expires(lake: Lake) -> None:
+    given = give_out(lake)
+    lake.clock.ahead_seconds += lake.settings.link_life_seconds
+    with pytest.raises(LinkExpired):
+        link(lake, given)
+    assert not lake.catalog.objects.exists(REPOSITORY, "main", b"a")
+
+
+def test_a_link_that_was_consumed_in_time_and_staged_too_late(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = give_out(lake)
+    head = lake.block.head
+
+    def slow(address: Address) -> object:
+        found = head(address)
+        lake.clock.ahead_seconds += lake.settings.min_age_seconds / 2
+        return found
+
+    monkeypatch.setattr(type(lake.block), "head", lambda _self, address: slow(address))
+    with pytest.raises(Stale):
+        link(lake, given)
+    assert not lake.catalog.objects.exists(REPOSITORY, "main", b"a")
+
+
+def test_expired_links_are_forgotten_and_others_are_not(lake: Lake) -> None:
+    links = lake.catalog.links
+    link(lake, give_out(lake))
+    given = give_out(lake)
+    lake.clock.ahead_seconds += lake.settings.link_life_seconds
+    assert links.clean(lake.repository) == 0, "a request may still be about to stage"
+    give_out(lake)
+    lake.clock.ahead_seconds += lake.settings.longest_request_seconds + lake.settings.skew_seconds
+    assert links.clean(lake.repository) == 2
+    assert len(records(lake)) == 1
+    with pytest.raises(InvalidLink):
+        link(lake, given)
+    assert lake.text("main", b"a") == "linked"
+
+
+def test_a_link_on_a_condition(lake: Lake) -> None:
+    given = give_out(lake)
+    lake.upload(b"a", "there")
+    with pytest.raises(PreconditionFailed):
+        link(lake, given, condition=if_absent)
+    assert lake.text("main", b"a") == "there"
+    lake.catalog.objects.delete(REPOSITORY, MAIN, b"a")
+    link(lake, given, condition=if_absent)
+    assert lake.text("main", b"a") == "linked"
+
+
+def test_protected_branches_give_out_and_link_nothing(lake: Lake) -> None:
+    given = give_out(lake)
+    lake.engine.protection.set(lake.repository, ["main"])
+    with pytest.raises(Protected):
+        link(lake, given)
+    with pytest.raises(Protected):
+        give_out(lake, None)
+
+
+def test_a_storage_that_signs_nothing(lake: Lake) -> None:
+    with pytest.raises(NotSupported):
+        lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"a", presign=True)
+
+
+def test_uploading_to_a_presigned_url(seaweedfs_settings: S3Settings) -> None:
+    with open_store("memory://") as store, open_storage(seaweedfs_settings) as block:
+        lake = make_lake(store, block, name=RepositoryID("linked"))
+        given = lake.catalog.links.get_physical_address(lake.name, MAIN, b"a", presign=True)
+        assert given.upload is not None
+        httpx.put(given.upload.url, content=b"straight").raise_for_status()
+        stats = lake.catalog.links.link(
+            lake.name, MAIN, b"a", given.address, checksum="sum", size=8
+        )
+        with block.get(stats.address) as stream:
+            assert b"".join(stream) == b"straight"
+        (record,) = records(lake)
+        assert record.etag == block.head(stats.address).etag
+
+
+# Objects that lie elsewhere
+
+
+def test_a_foreign_object_is_staged_where_it_lies(lake: Lake) -> None:
+    place = Address.parse(f"{lake.block.scheme}://lake/elsewhere/x")
+    lake.block.put(place, [b"abroad"])
+    written = datetime(2020, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    stats = lake.catalog.foreign.stage(
+        REPOSITORY, MAIN, b"a", place, checksum="c", size=6, mtime=written, metadata={"k": "v"}
+    )
+    assert stats == lake.catalog.objects.stat(REPOSITORY, "main", b"a")
+    assert (stats.mtime, stats.address) == (written, place)
+    assert lake.text("main", b"a") == "abroad"
+
+
+@pytest.mark.parametrize("path", ["x", "a/b/c", "_lakebed/owner", "/", "//"])
+def test_what_lies_in_a_namespace_is_not_foreign(lake: Lake, path: str) -> None:
+    other = Namespace.parse(f"{lake.block.scheme}://lake/deep/other")
+    lake.engine.repositories.create("other", other, committer="ann")
+    for namespace in (other, lake.repository.namespace):
+        with pytest.raises(AddressTaken):
+            lake.catalog.foreign.stage(
+                REPOSITORY, MAIN, b"a", namespace.address(path), checksum="c", size=1
+            )
+    lake.engine.repositories.delete(RepositoryID("other"))
+    lake.catalog.foreign.stage(REPOSITORY, MAIN, b"a", other.address(path), checksum="c", size=1)
+
+
+@pytest.mark.parametrize("path", ["lake-2/x", "lak", "deep/x"])
+def test_neighbours_of_a_namespace_are_foreign(lake: Lake, path: str) -> None:
+    place = Address.parse(f"{lake.block.scheme}://lake/{path}")
+    lake.catalog.foreign.stage(REPOSITORY, MAIN, b"a", place, checksum="c", size=1)
+    assert lake.catalog.objects.stat(REPOSITORY, "main", b"a").address == place
+
+
+def test_an_address_that_no_storage_here_serves(lake: Lake) -> None:
+    with pytest.raises(ValueError, match="cannot be staged"):
+        lake.catalog.foreign.stage(
+            REPOSITORY, MAIN, b"a", Address.parse("gs://bucket/x"), checksum="c", size=1
+        )

@@ -1,0 +1,160 @@
+"""Reading, listing and deleting objects."""
+
+import httpx
+import pytest
+
+from lakebed.block import Between, FromOffset, NotSupported, RangeNotSatisfiable, S3Settings, Suffix
+from lakebed.block import open_block as open_storage
+from lakebed.catalog.checksums import Checksum
+from lakebed.catalog.entry_metadata import for_checksum
+from lakebed.catalog.errors import InvalidPath, MissingBytes
+from lakebed.catalog.model import ObjectStats, identity_of
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.committed import CommonPrefix, Query
+from lakebed.engine.errors import BranchNotFound, EntryNotFound, Protected, RefNotFound
+from lakebed.engine.model import BranchID
+from lakebed.kv import open_store
+from tests.catalog.lakes import MAIN, REPOSITORY, Lake, make_lake
+
+REQUEST = CommitRequest(committer="ann", message="m")
+
+
+def names(lake: Lake, query: Query, ref: str = "main") -> list[bytes]:
+    page = lake.catalog.objects.list_objects(REPOSITORY, ref, query)
+    return [item.key if isinstance(item, CommonPrefix) else item.path for item in page.items]
+
+
+@pytest.mark.parametrize(
+    ("byte_range", "expected"),
+    [(None, "0123456789"), (Between(2, 5), "234"), (FromOffset(8), "89"), (Suffix(3), "789")],
+)
+def test_some_bytes_of_an_object(
+    lake: Lake, byte_range: Between | FromOffset | Suffix | None, expected: str
+) -> None:
+    lake.upload(b"a", "0123456789")
+    stats, stream = lake.catalog.objects.open(REPOSITORY, "main", b"a", byte_range=byte_range)
+    with stream:
+        assert b"".join(stream).decode() == expected
+    assert stats.size == 10
+
+
+def test_a_range_beyond_the_object(lake: Lake) -> None:
+    lake.upload(b"a", "0123456789")
+    with pytest.raises(RangeNotSatisfiable):
+        lake.catalog.objects.open(REPOSITORY, "main", b"a", byte_range=FromOffset(10))
+
+
+def test_an_object_whose_bytes_are_gone(lake: Lake) -> None:
+    lake.upload(b"a", "x")
+    stats = lake.catalog.objects.stat(REPOSITORY, "main", b"a")
+    lake.block.delete(stats.address)
+    with pytest.raises(MissingBytes, match="gone"):
+        lake.catalog.objects.open(REPOSITORY, "main", b"a")
+
+
+def test_what_is_not_there(lake: Lake) -> None:
+    objects = lake.catalog.objects
+    with pytest.raises(EntryNotFound):
+        objects.stat(REPOSITORY, "main", b"a")
+    with pytest.raises(RefNotFound):
+        objects.stat(REPOSITORY, "other", b"a")
+    assert not objects.exists(REPOSITORY, "main", b"a")
+
+
+def test_listing_what_is_staged_and_committed(lake: Lake) -> None:
+    for path in (b"a", b"a/b", b"a/c", b"d/e", b"f"):
+        lake.upload(path, "x")
+    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    lake.catalog.objects.delete(REPOSITORY, MAIN, b"f")
+    lake.upload(b"g", "x")
+    assert names(lake, Query()) == [b"a", b"a/b", b"a/c", b"d/e", b"g"]
+    assert names(lake, Query(delimiter=b"/")) == [b"a", b"a/", b"d/", b"g"]
+    assert names(lake, Query(prefix=b"a/", after=b"a/b")) == [b"a/c"]
+    assert names(lake, Query(), "main@") == [b"a", b"a/b", b"a/c", b"d/e", b"f"]
+    page = lake.catalog.objects.list_objects(REPOSITORY, "main", Query(amount=2))
+    assert page.has_more
+
+
+def test_listing_with_and_without_metadata(lake: Lake) -> None:
+    upload = lake.catalog.uploads.upload
+    stats = upload(REPOSITORY, MAIN, b"a", [b"x"], metadata={"k": "v"})
+    for user_metadata, expected in [(True, {"k": "v"}), (False, {})]:
+        page = lake.catalog.objects.list_objects(
+            REPOSITORY, "main", Query(), user_metadata=user_metadata
+        )
+        (found,) = page.items
+        assert isinstance(found, ObjectStats)
+        assert found.metadata == expected
+        assert found.address == stats.address
+
+
+def test_deleting_what_is_there_and_what_is_not(lake: Lake) -> None:
+    lake.upload(b"a", "x")
+    lake.catalog.objects.delete(REPOSITORY, MAIN, b"a")
+    lake.catalog.objects.delete(REPOSITORY, MAIN, b"never")
+    assert names(lake, Query()) == []
+    assert len(lake.stored()) == 1, "its bytes stay until they are collected"
+    with pytest.raises(InvalidPath):
+        lake.catalog.objects.delete(REPOSITORY, MAIN, b"")
+
+
+def test_deleting_many_tells_which_could_not_be(lake: Lake) -> None:
+    paths = [b"p%03d" % number for number in range(100)]
+    for path in paths[:10]:
+        lake.upload(path, "x")
+    failed = lake.catalog.objects.delete_many(REPOSITORY, MAIN, [*paths, b"", b"q" * 2000])
+    assert names(lake, Query()) == []
+    assert [each.path for each in failed] == [b"", b"q" * 2000]
+    assert all(isinstance(each.error, InvalidPath) for each in failed)
+
+
+def test_deleting_many_where_nothing_can_be_deleted(lake: Lake) -> None:
+    with pytest.raises(BranchNotFound):
+        lake.catalog.objects.delete_many(REPOSITORY, BranchID("other"), [b"a"])
+    lake.engine.protection.set(lake.repository, ["main"])
+    with pytest.raises(Protected):
+        lake.catalog.objects.delete_many(REPOSITORY, MAIN, [b"a"])
+
+
+def test_a_storage_that_signs_nothing(lake: Lake) -> None:
+    lake.upload(b"a", "x")
+    with pytest.raises(NotSupported):
+        lake.catalog.objects.presign(lake.catalog.objects.stat(REPOSITORY, "main", b"a"))
+
+
+def test_a_presigned_url_reads_the_object(seaweedfs_settings: S3Settings) -> None:
+    with open_store("memory://") as store, open_storage(seaweedfs_settings) as block:
+        lake = make_lake(store, block)
+        lake.upload(b"a", "signed")
+        stats = lake.catalog.objects.stat(REPOSITORY, "main", b"a")
+        signed = lake.catalog.objects.presign(stats)
+        assert httpx.get(signed.url).text == "signed"
+        left = signed.expires.timestamp() - lake.clock.now()
+        assert 0 < left <= lake.settings.presign_life_seconds
+
+
+def test_an_identity_covers_all_but_where_and_when() -> None:
+    """Parts cannot be moved over into their neighbours."""
+    base = (1, "sum", "type", {"k": "v", "l": "w"})
+    others = [
+        (2, "sum", "type", {"k": "v", "l": "w"}),
+        (1, "sun", "type", {"k": "v", "l": "w"}),
+        (1, "sum", "typ", {"ek": "v", "l": "w"}),
+        (1, "sumt", "ype", {"k": "v", "l": "w"}),
+        (1, "sum", "type", {"k": "vl", "": "w"}),
+        (1, "sum", "type", {}),
+    ]
+    identities = [identity_of(*each) for each in [base, *others]]
+    assert len(set(identities)) == len(identities)
+    assert identity_of(1, "sum", "type", {"l": "w", "k": "v"}) == identities[0]
+    # The bytes are the same, by whatever they were proved.
+    proved = for_checksum(Checksum("crc32", "AAAAAA=="))
+    assert identity_of(1, "sum", "type", {"l": "w", "k": "v", **proved}) == identities[0]
+
+
+def test_the_same_bytes_again_change_nothing(lake: Lake) -> None:
+    lake.upload(b"a", "x")
+    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    lake.upload(b"a", "x")
+    page = lake.engine.list_changes(REPOSITORY, MAIN, Query())
+    assert page.items == []

@@ -1,0 +1,190 @@
+"""Tasks: what becomes of them is told, also when their process dies."""
+
+from collections.abc import Callable
+
+import pytest
+
+from lakebed.block import Namespace
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.errors import TaskNotFound
+from lakebed.catalog.expiry import clean_expired
+from lakebed.catalog.keys import TASKS
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.catalog.tasks import DUMP_REFS, RESTORE_REFS, TaskID
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.model import RepositoryID
+from lakebed.formats import DumpID
+from lakebed.kv import OutcomeUnknown, Version
+from lakebed.kv.records import Records
+from tests.catalog.lakes import MAIN, REPOSITORY, Lake
+
+OTHER = RepositoryID("other")
+Work = Callable[[], None]
+
+
+def catalog(lake: Lake, waiting: list[Work], settings: CatalogSettings | None = None) -> Catalog:
+    """A catalog whose tasks wait until someone runs them."""
+    return Catalog(
+        lake.engine,
+        lake.store,
+        lake.block,
+        lake.clock,
+        settings or lake.settings,
+        run_in_background=waiting.append,
+    )
+
+
+def test_a_dump_is_restored(lake: Lake) -> None:
+    tasks = lake.catalog.tasks
+    dumped = tasks.status(REPOSITORY, tasks.start_dump(REPOSITORY), DUMP_REFS)
+    assert dumped.done
+    assert dumped.error is None
+    assert dumped.result is not None
+    namespace = lake.repository.namespace
+    lake.engine.repositories.delete(REPOSITORY)
+    bare = lake.engine.repositories.create_bare(OTHER, namespace)
+    restored = tasks.start_restore(OTHER, DumpID(dumped.result))
+    assert tasks.status(OTHER, restored, RESTORE_REFS).result == dumped.result
+    assert [branch.id for branch in lake.engine.branches.list(bare)] == ["dev", "main"]
+
+
+def test_a_task_that_fails_says_why(lake: Lake) -> None:
+    tasks = lake.catalog.tasks
+    task_id = tasks.start_restore(REPOSITORY, DumpID("nothing"))
+    status = tasks.status(REPOSITORY, task_id, RESTORE_REFS)
+    assert status.done
+    assert (status.result, status.error_kind) == (None, "missing_file")
+    assert status.error is not None
+    assert "missing from the storage" in status.error
+
+
+def test_what_nobody_expected_is_noted_and_raised(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Work] = []
+    tasks = catalog(lake, waiting).tasks
+
+    def break_down(_repository: RepositoryID) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(lake.engine, "dump_refs", break_down)
+    task_id = tasks.start_dump(REPOSITORY)
+    with pytest.raises(ZeroDivisionError):
+        waiting[0]()
+    status = tasks.status(REPOSITORY, task_id, DUMP_REFS)
+    assert status.done
+    assert status.error == "unexpected: ZeroDivisionError()"
+
+
+def test_a_task_that_runs(lake: Lake) -> None:
+    waiting: list[Work] = []
+    tasks = catalog(lake, waiting).tasks
+    task_id = tasks.start_dump(REPOSITORY)
+    status = tasks.status(REPOSITORY, task_id, DUMP_REFS)
+    assert not status.done
+    assert (status.result, status.error) == (None, None)
+    waiting[0]()
+    assert tasks.status(REPOSITORY, task_id, DUMP_REFS).done
+
+
+def test_a_task_whose_process_died(lake: Lake) -> None:
+    tasks = catalog(lake, []).tasks
+    task_id = tasks.start_dump(REPOSITORY)
+    lake.clock.ahead_seconds += lake.settings.task_heartbeat_seconds + 1
+    status = tasks.status(REPOSITORY, task_id, DUMP_REFS)
+    assert status.done
+    assert status.error_kind == "task_died"
+
+
+def test_a_long_task_gives_signs_of_life(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[Work] = []
+    tasks = catalog(lake, waiting, CatalogSettings(task_heartbeat_seconds=0.4)).tasks
+    task_id = tasks.start_dump(REPOSITORY)
+    begun = tasks.status(REPOSITORY, task_id, DUMP_REFS).updated
+    dump = lake.engine.dump_refs
+    beaten = lake.clock.event()
+    set_value = lake.store.set
+
+    def note(*args: object, **kwargs: object) -> Version:
+        result = set_value(*args, **kwargs)  # type: ignore[arg-type]
+        if TASKS.prefix + task_id.encode() in args:
+            beaten.set()
+        return result
+
+    def dump_when_beaten(repository: RepositoryID) -> object:
+        assert beaten.wait(30)
+        status = tasks.status(REPOSITORY, task_id, DUMP_REFS)
+        assert not status.done
+        assert status.updated > begun
+        return dump(repository)
+
+    monkeypatch.setattr(lake.store, "set", note)
+    monkeypatch.setattr(lake.engine, "dump_refs", dump_when_beaten)
+    waiting[0]()
+    assert tasks.status(REPOSITORY, task_id, DUMP_REFS).result is not None
+
+
+def test_the_end_is_noted_in_spite_of_lost_replies(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Work] = []
+    tasks = catalog(lake, waiting).tasks
+    task_id = tasks.start_dump(REPOSITORY)
+    lost: list[None] = []
+    set_value = lake.store.set
+
+    def lose_two(*args: object, **kwargs: object) -> Version:
+        if len(lost) < 2:
+            lost.append(None)
+            raise OutcomeUnknown("lost")
+        return set_value(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lake.store, "set", lose_two)
+    waiting[0]()
+    assert tasks.status(REPOSITORY, task_id, DUMP_REFS).result is not None
+
+
+def test_tasks_that_there_are_not(lake: Lake) -> None:
+    tasks = lake.catalog.tasks
+    with pytest.raises(TaskNotFound, match="task not found: none"):
+        tasks.status(REPOSITORY, TaskID("none"), DUMP_REFS)
+    with pytest.raises(RepositoryNotFound):
+        tasks.start_dump(OTHER)
+    task_id = tasks.start_dump(REPOSITORY)
+    with pytest.raises(TaskNotFound):
+        tasks.status(REPOSITORY, task_id, RESTORE_REFS)
+
+
+# Cleaning
+
+
+def test_what_expired_is_cleaned_in_all_repositories(lake: Lake) -> None:
+    namespace = Namespace.parse(f"{lake.block.scheme}://lake/{OTHER}")
+    other = lake.engine.repositories.create(OTHER, namespace, committer="ann")
+    idle = catalog(lake, [])
+    for repository in (REPOSITORY, OTHER):
+        lake.catalog.tasks.start_dump(repository)
+        idle.tasks.start_dump(repository)
+        lake.catalog.links.get_physical_address(repository, MAIN, b"a")
+    counts = clean_expired(lake.catalog, lake.clock)
+    assert (counts.repositories, counts.links, counts.tasks) == (2, 0, 0)
+    lake.clock.ahead_seconds += lake.settings.task_life_seconds + 10
+    lake.catalog.tasks.start_dump(OTHER)
+    counts = clean_expired(lake.catalog, lake.clock)
+    assert (counts.repositories, counts.links, counts.tasks) == (2, 2, 4)
+    assert len(list(Records(lake.store, TASKS, other.partition).scan())) == 1
+
+
+def test_a_lost_reply_leaves_the_rest_to_the_next_pass(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.catalog.tasks.start_dump(REPOSITORY)
+    lake.clock.ahead_seconds += lake.settings.task_life_seconds + 10
+    with monkeypatch.context() as patch:
+
+        def lose(*_args: object) -> None:
+            raise OutcomeUnknown("lost")
+
+        patch.setattr(lake.store, "delete_if", lose)
+        assert clean_expired(lake.catalog, lake.clock).uncertain == 1
+    assert clean_expired(lake.catalog, lake.clock).tasks == 1

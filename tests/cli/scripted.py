@@ -1,0 +1,92 @@
+"""A server on loopback that says what a test wants it to say."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+from lakebed.client.http import Client
+from lakebed.client.settings import ClientSettings
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    target: str
+    """Path and query as they came over the wire."""
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: int | None = None
+    """Break off after so many bytes of the body."""
+
+
+def answer_json(value: Any, status: int = 200, **headers: str) -> Answer:
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return Answer(status, json.dumps(value).encode(), named)
+
+
+Script = Callable[[Request], Answer]
+
+
+@contextmanager
+def scripted_server(script: Script) -> Iterator[str]:
+    """A server's endpoint; the script answers each request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_any(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            request = Request(
+                self.command, self.path, dict(self.headers.items()), self.rfile.read(length)
+            )
+            answer = script(request)
+            self.send_response(answer.status)
+            for name, value in answer.headers.items():
+                self.send_header(name, value)
+            if answer.status != 204:
+                self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body[: answer.cut])
+            if answer.cut is not None:
+                self.close_connection = True
+
+        do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = handle_any  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def scripted_client(
+    script: Script, *, sleep: Callable[[float], None] | None = None
+) -> Iterator[Client]:
+    """A client of a scripted server; by default it must not wait."""
+
+    def refuse(seconds: float) -> None:
+        raise AssertionError(f"waited for {seconds} s")
+
+    with scripted_server(script) as endpoint:
+        settings = ClientSettings(endpoint, "AKIAIOSFOLQUICKSTART", "secret")
+        with closing(Client(settings, sleep=sleep or refuse)) as client:
+            yield client

@@ -1,0 +1,79 @@
+"""What `fs` does where a server answers as a real one seldom does."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from lakebed import cli
+from lakebed.cli import running
+from tests.cli.scripted import Answer, Request, answer_json, scripted_server
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setenv("LAKEBED_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", "secret")
+
+    def run_command(*arguments: str) -> tuple[int, str, str]:
+        code = running.run(cli.app, list(arguments))
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run_command
+
+
+class Stubborn:
+    """Two pages of objects, of which those that end in 7 stay."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+
+    def __call__(self, request: Request) -> Answer:
+        if request.method == "POST":
+            paths = json.loads(request.body)["paths"]
+            self.batches.append(paths)
+            stay = [path for path in paths if path.endswith("7")]
+            errors = [{"path": path, "status_code": 500, "message": "no"} for path in stay]
+            return answer_json({"errors": errors})
+        second = "after=f%2F5" in request.target
+        names = range(6, 18) if second else range(6)
+        items = [{"path": f"f/{n}", "path_type": "object"} for n in names]
+        pagination = {"has_more": not second, "next_offset": "" if second else "f/5"}
+        return answer_json({"results": items, "pagination": pagination})
+
+
+def test_what_cannot_be_removed_is_listed_and_the_rest_goes(run: Run) -> None:
+    server = Stubborn()
+    with scripted_server(server) as endpoint:
+        code, printed, said = run("fs", "rm", "-r", "lakefs://r/main/f", "--endpoint", endpoint)
+    assert [len(batch) for batch in server.batches] == [6, 12]
+    assert code == 1
+    assert printed == "Removed 16 object(s) below lakefs://r/main/f\n"
+    assert said.splitlines() == [
+        "not removed: f/7: no",
+        "not removed: f/17: no",
+        "lakebed: 2 object(s) below lakefs://r/main/f could not be removed",
+    ]
+
+
+@pytest.mark.parametrize("address", ["https://bucket.example/a?signed", "http://h/a"])
+def test_an_address_for_anyone_is_printed(run: Run, address: str) -> None:
+    stats = {"path": "a", "physical_address": address, "physical_address_expiry": 60}
+    with scripted_server(lambda _: answer_json(stats)) as endpoint:
+        arguments = ("fs", "presign", "lakefs://r/main/a", "--endpoint", endpoint)
+        assert run(*arguments) == (0, f"{address}\n", "")
+        _, printed, _ = run(*arguments, "--json")
+        assert json.loads(printed) == {"url": address, "expiry": 60}
+
+
+def test_a_storage_without_such_addresses_is_said_to_be(run: Run) -> None:
+    stats = {"path": "a", "physical_address": "local://lakes/a"}
+    with scripted_server(lambda _: answer_json(stats)) as endpoint:
+        assert run("fs", "presign", "lakefs://r/main/a", "--endpoint", endpoint) == (
+            1,
+            "",
+            "lakebed: the storage behind lakefs://r/main/a has no addresses of this kind\n",
+        )

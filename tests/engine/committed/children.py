@@ -1,0 +1,38 @@
+"""What tests run in processes of their own."""
+
+from pathlib import Path
+
+from benchmarks.committed_data import in_batches
+from lakebed.block import LocalSettings, Namespace, open_block
+from lakebed.engine.committed import Breaks, Cache, Committed, DiskCache
+from lakebed.formats import MetaRangeID
+from tests.engine.committed.kit import RUNTIME, SMALL, content
+from tests.engine.committed.reference import Entries
+
+NAMESPACE = Namespace.parse("local://lake/repo")
+
+
+def with_disk(folder: Path, *, max_bytes: int = 10**9) -> Committed:
+    """Open committed metadata that are cached on disk only."""
+    disk = DiskCache(RUNTIME, folder / "cache", max_bytes=max_bytes)
+    cache = Cache(RUNTIME, memory_bytes=0, disk=disk)
+    block = open_block(LocalSettings(folder / "blocks"))
+    return Committed(block, NAMESPACE, RUNTIME, cache=cache, breaks=SMALL)
+
+
+def read_often(folder: Path, max_bytes: int, metarange: MetaRangeID, model: Entries) -> None:
+    store = with_disk(folder, max_bytes=max_bytes)
+    for _ in range(3):
+        assert content(store, metarange) == model
+
+
+def small_ranges(folder: Path) -> Committed:
+    breaks = Breaks(mean_rows=500)
+    return Committed(open_block(LocalSettings(folder)), NAMESPACE, RUNTIME, breaks=breaks)
+
+
+def write_on(folder: Path) -> None:
+    """Write metaranges of 20,000, 40,000, … entries until killed."""
+    store = small_ranges(folder)
+    for last in range(20_000, 10**9, 20_000):
+        store.write(in_batches(0, last, 1, rows=5000))

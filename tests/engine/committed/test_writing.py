@@ -1,0 +1,205 @@
+"""Writing: what is refused, and what an interrupted write leaves."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from benchmarks.committed_data import in_batches
+from lakebed.block import LocalSettings, MemorySettings, open_block
+from lakebed.engine.committed import Committed
+from lakebed.engine.committed.batches import entry_windows
+from lakebed.engine.errors import EntryNotFound, MissingFile, UnsortedEntries
+from lakebed.formats import (
+    CHANGE_SCHEMA,
+    ENTRY_SCHEMA,
+    DamagedFile,
+    ForeignFile,
+    InvalidEntries,
+    MetaRangeID,
+    metarange_path,
+    range_path,
+)
+from tests.engine.committed import children
+from tests.engine.committed.children import small_ranges, write_on
+from tests.engine.committed.kit import (
+    NAMESPACE,
+    RUNTIME,
+    SMALL,
+    change_rows,
+    committed,
+    entry,
+    rows,
+)
+
+A, B, C = (rows({key: entry(key, 0)}) for key in (b"a", b"b", b"c"))
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [B, A],
+        [A, A],
+        [pa.concat_tables([A, C, B])],
+        [pa.concat_tables([A, A])],
+        [pa.concat_tables([A, B]), B],
+        [rows({b"": entry(b"", 0)})],
+    ],
+)
+@pytest.mark.parametrize("window_rows", [1, 100])
+def test_keys_must_rise(
+    batches: list[pa.Table], window_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakebed.engine.committed.batches.WINDOW_ROWS", window_rows)
+    store = committed()
+    with pytest.raises(UnsortedEntries):
+        store.write(batches)
+    tombstone = pa.array([False], pa.bool_())
+    changes = [
+        table.append_column("tombstone", pa.concat_arrays([tombstone] * table.num_rows))
+        for table in batches
+    ]
+    empty = store.write([])
+    with pytest.raises(UnsortedEntries):
+        store.apply(empty, changes)
+
+
+def test_a_put_and_a_tombstone_of_one_key_are_refused() -> None:
+    store = committed()
+    put, tombstone = change_rows({b"a": entry(b"a", 0)}), change_rows({b"a": None})
+    with pytest.raises(UnsortedEntries):
+        store.apply(store.write([]), [put, tombstone])
+
+
+def test_batches_must_have_the_columns() -> None:
+    store = committed()
+    with pytest.raises(InvalidEntries, match="size"):
+        store.write([A.drop_columns("size")])
+    with pytest.raises(InvalidEntries, match="tombstone"):
+        store.apply(store.write([]), [A])
+    with pytest.raises(InvalidEntries, match="differ"):
+        store.write([A, B.drop_columns("size")])
+
+
+def test_a_put_must_have_all_values_and_a_tombstone_only_its_key() -> None:
+    store = committed()
+    base = store.write([A])
+    nothing = {name: [None] for name in ENTRY_SCHEMA.names if name != "key"}
+    gone = pa.table({"key": [b"a"], **nothing, "tombstone": [True]}, schema=CHANGE_SCHEMA)
+    put = pa.table({"key": [b"a"], **nothing, "tombstone": [False]}, schema=CHANGE_SCHEMA)
+    assert store.apply(base, [gone]).summary.removed == 1
+    with pytest.raises(InvalidEntries):
+        store.apply(base, [put])
+
+
+def test_record_batches_and_empty_batches_are_fine() -> None:
+    store = committed()
+    batches = [ENTRY_SCHEMA.empty_table(), *A.to_batches(), ENTRY_SCHEMA.empty_table(), B]
+    assert store.write(batches) == store.write([pa.concat_tables([A, B])])
+
+
+def test_large_rows_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakebed.engine.committed.batches.WINDOW_BYTES", 5000)
+    model = {b"%03d" % n: entry(b"%03d" % n, 3) for n in range(100)}
+    windows = list(entry_windows([rows(model)]))
+    assert len(windows) >= 5
+    assert all(window.nbytes < 15_000 for window in windows)
+    assert pa.concat_tables(windows).equals(rows(model))
+
+
+def test_no_entries_make_a_metarange_too() -> None:
+    store = committed()
+    empty = store.write([])
+    assert list(store.scan(empty)) == []
+    with pytest.raises(EntryNotFound):
+        store.get(empty, b"a")
+    assert store.apply(empty, [change_rows({b"a": entry(b"a", 0)})]).summary.added == 1
+    full = store.write([A])
+    assert store.apply(full, [change_rows({b"a": None})]).metarange_id == empty
+
+
+# Files that are not as they should be
+
+
+def test_missing_files_are_named() -> None:
+    store = committed()
+    metarange = MetaRangeID("0" * 64)
+    with pytest.raises(MissingFile, match=metarange):
+        store.get(metarange, b"a")
+    block = open_block(MemorySettings())
+    store = Committed(block, NAMESPACE, RUNTIME)
+    metarange = store.write([A])
+    (ref,) = store._files.metarange(metarange).refs
+    block.delete(NAMESPACE.address(range_path(ref.range_id)))
+    calls: list[Callable[[], object]] = [
+        lambda: store.get(metarange, b"a"),
+        lambda: list(store.scan(metarange)),
+        lambda: list(store.diff(store.write([]), metarange)),
+        lambda: store.apply(metarange, [change_rows({b"a": None})]),
+    ]
+    for call in calls:
+        with pytest.raises(MissingFile, match=f"mem://tests/repo/_lakebed.*{ref.range_id}"):
+            call()
+
+
+def test_damaged_and_foreign_files_are_named() -> None:
+    block = open_block(MemorySettings())
+    metarange = Committed(block, NAMESPACE, RUNTIME).write([A])
+    (ref,) = Committed(block, NAMESPACE, RUNTIME)._files.metarange(metarange).refs
+    address = NAMESPACE.address(range_path(ref.range_id))
+    data = block.read(address)
+    block.put(address, [data[:-100] + bytes(100)])
+    with pytest.raises(DamagedFile, match=str(address)):
+        Committed(block, NAMESPACE, RUNTIME).get(metarange, b"a")
+    block.put(address, [block.read(NAMESPACE.address(metarange_path(metarange)))])
+    with pytest.raises(ForeignFile, match=str(address)):
+        Committed(block, NAMESPACE, RUNTIME).get(metarange, b"a")
+    block.put(address, [data])
+    assert Committed(block, NAMESPACE, RUNTIME).get(metarange, b"a") == entry(b"a", 0)
+
+
+# Interrupted
+
+
+def test_a_stream_that_fails_leaves_no_metarange(tmp_path: Path) -> None:
+    def failing() -> Iterator[pa.Table]:
+        yield rows({b"%03d" % n: entry(b"%03d" % n, 0) for n in range(100)})
+        raise ConnectionError
+
+    store = Committed(
+        open_block(LocalSettings(tmp_path)), children.NAMESPACE, RUNTIME, breaks=SMALL
+    )
+    with pytest.raises(ConnectionError):
+        store.write(failing())
+    assert list(tmp_path.rglob("metaranges/*.parquet")) == []
+
+
+def test_a_killed_write_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    for kill_round in range(3):
+        child = context.Process(target=write_on, args=(tmp_path,))
+        before = len(list(tmp_path.rglob("ranges/*.parquet")))
+        child.start()
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.rglob("ranges/*.parquet"))) < before + 3 + 7 * kill_round:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        child.join(30)
+        store = small_ranges(tmp_path)
+        for file in tmp_path.rglob("metaranges/*.parquet"):
+            metarange = MetaRangeID(file.stem)
+            count = sum(table.num_rows for table in store.scan(metarange))
+            assert count == store._files.metarange(metarange).count
+            assert count % 20_000 == 0
+    # And what was left does not keep anyone from writing the same again.
+    store = small_ranges(tmp_path)
+    metarange = store.write(in_batches(0, 20_000, 1, rows=5000))
+    assert sum(table.num_rows for table in store.scan(metarange)) == 20_000
+    assert store.counters.ranges_reused > 0

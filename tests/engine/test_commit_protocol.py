@@ -1,0 +1,525 @@
+"""The commit protocol at its turning points: each test stops a commit where it hurts most.
+
+A hook runs between the scan of the tokens and the swap that publishes; whatever another process
+does there happens in the middle of the commit.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import pytest
+
+from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.engine.commits.commit import CommitRequest, CommitResult
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.publish import Publisher
+from lakebed.engine.errors import (
+    BranchNotFound,
+    DirtyBranch,
+    EntryNotFound,
+    NoChanges,
+    PreconditionFailed,
+    Refused,
+    Stale,
+)
+from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.model import Branch, Commit
+from lakebed.engine.parts import EngineParts, assemble
+from lakebed.engine.staging.codec import encode
+from lakebed.engine.staging.writer import if_absent
+from lakebed.formats import MetaRangeID
+from lakebed.kv import OutcomeUnknown, Store
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.runtime import ThreadRuntime
+from lakebed.testing.faults import Call, FaultyStore
+from lakebed.testing.models.committed import ModelCommitted
+from tests.engine.histories import REPOSITORY
+from tests.simulation.world import DEV, MAIN, SETTINGS, entry
+
+ResultT = TypeVar("ResultT")
+
+
+class Interrupting(Hooks):
+    """Does things, each once, before a commit is published."""
+
+    def __init__(self, *things: Callable[[], object]) -> None:
+        self.things = list(things)
+        self.offers: list[Offer] = []
+
+    def before_commit(self, offer: Offer) -> None:
+        self.offers.append(offer)
+        if self.things:
+            self.things.pop(0)()
+
+
+class Lake:
+    """A repository with two branches, and engines of several processes on it."""
+
+    def __init__(self) -> None:
+        self.runtime = ThreadRuntime()
+        self.store = MemoryStore(self.runtime)
+        self.committed = ModelCommitted(MemoryBlockStore(self.runtime), REPOSITORY.namespace)
+        engine = self.engine()
+        first = engine.commits.add(
+            REPOSITORY,
+            committer="",
+            message="",
+            metarange_id=self.committed.write([]),
+            parents=[],
+            metadata={},
+        )
+        for branch in (MAIN, DEV):
+            engine.branches.create(REPOSITORY, branch, first.id)
+
+    def engine(self, hooks: Hooks | None = None, store: Store | None = None) -> EngineParts:
+        return assemble(
+            store or self.store,
+            self.runtime,
+            lambda _: self.committed,
+            hooks=hooks,
+            settings=SETTINGS,
+        )
+
+    def contents(self, commit: Commit) -> dict[bytes, str]:
+        found = self.committed.contents(MetaRangeID(commit.metarange_id))
+        return {key: value.address for key, value in found.items()}
+
+
+@pytest.fixture
+def lake() -> Lake:
+    return Lake()
+
+
+def put(engine: EngineParts, key: bytes, name: str) -> None:
+    engine.writer.put(REPOSITORY, MAIN, entry(key, name))
+
+
+def commit(engine: EngineParts, *, allow_empty: bool = False) -> CommitResult:
+    request = CommitRequest(committer="ann", message="m", allow_empty=allow_empty)
+    return engine.committer.commit(REPOSITORY, MAIN, request)
+
+
+def shown(engine: EngineParts, key: bytes) -> str | None:
+    try:
+        return engine.reader.get(REPOSITORY, MAIN, key).address
+    except EntryNotFound:
+        return None
+
+
+def head(engine: EngineParts) -> Commit:
+    return engine.commits.get(REPOSITORY, engine.branches.get(REPOSITORY, MAIN).commit_id)
+
+
+def test_a_later_committer_takes_our_changes_along(lake: Lake) -> None:
+    other = lake.engine()
+    taken: list[CommitResult] = []
+    ours = lake.engine(Interrupting(lambda: taken.append(commit(other))))
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    assert result.taken_along
+    assert result.commit == taken[0].commit
+    assert lake.contents(result.commit) == {b"a": "w1"}
+    assert head(ours) == result.commit
+
+
+def test_changes_discarded_in_the_middle_are_not_reported_as_committed(lake: Lake) -> None:
+    other = lake.engine()
+    ours = lake.engine(Interrupting(partial(other.resets.reset, REPOSITORY, MAIN)))
+    put(ours, b"a", "w1")
+    with pytest.raises(NoChanges):
+        commit(ours)
+    assert shown(ours, b"a") is None
+
+
+def test_after_a_reset_in_the_middle_what_is_staged_now_is_committed(lake: Lake) -> None:
+    other = lake.engine()
+
+    def reset_and_write() -> None:
+        other.resets.reset(REPOSITORY, MAIN)
+        put(other, b"b", "w2")
+
+    ours = lake.engine(Interrupting(reset_and_write))
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    assert not result.taken_along
+    assert lake.contents(result.commit) == {b"b": "w2"}
+
+
+def test_a_reset_of_a_key_in_the_middle_outlives_the_commit(lake: Lake) -> None:
+    other = lake.engine()
+    ours = lake.engine(Interrupting(partial(other.resets.reset_key, REPOSITORY, MAIN, b"a")))
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    # The commit had scanned the key before; the reset came after and stands over it, staged.
+    assert lake.contents(result.commit) == {b"a": "w1"}
+    assert shown(ours, b"a") is None
+
+
+def test_a_reset_of_a_prefix_in_the_middle_outlives_the_commit(lake: Lake) -> None:
+    other = lake.engine()
+    ours = lake.engine(Interrupting(partial(other.resets.reset_prefix, REPOSITORY, MAIN, b"d/")))
+    put(ours, b"d/a", "w1")
+    put(ours, b"e", "w2")
+    commit(ours)
+    assert shown(ours, b"d/a") is None
+    assert shown(ours, b"e") == "w2"
+
+
+def test_a_reset_of_a_key_is_evaluated_against_the_head_of_its_end(lake: Lake) -> None:
+    ours = lake.engine()
+    put(ours, b"a", "w1")
+    commit(ours)
+    put(ours, b"a", "w2")
+    moved: list[bool] = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        # Just before the reset writes what it found committed, the staged value is committed.
+        if call.operation == "set_if" and call.key == b"key/a" and not moved:
+            moved.append(True)
+            commit(ours)
+        return apply()
+
+    lake.engine(store=FaultyStore(lake.store, intercept)).resets.reset_key(REPOSITORY, MAIN, b"a")
+    assert moved
+    assert shown(ours, b"a") == "w2"
+
+
+def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: Lake) -> None:
+    ours = lake.engine()
+    put(ours, b"a", "w1")
+    commit(ours)
+    refused = lake.engine(Interrupting(_refuse))
+    put(refused, b"a", "w2")
+    with pytest.raises(Refused):
+        commit(refused)  # w2 stays behind in a sealed token
+    put(ours, b"a", "w3")
+    sealed = ours.branches.get(REPOSITORY, MAIN)
+    moved: list[bool] = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        # The reset found w1 committed. Before it writes that, the sealed token is published.
+        if call.operation == "set_if" and call.key == b"key/a" and not moved:
+            moved.append(True)
+            request = CommitRequest(committer="", message="")
+            assert ours.committer._publish(REPOSITORY, sealed, request)
+        return apply()
+
+    resetting = lake.engine(store=FaultyStore(lake.store, intercept))
+    resetting.resets.reset_key(REPOSITORY, MAIN, b"a")
+    assert moved
+    after = ours.branches.get(REPOSITORY, MAIN)
+    assert after.staging_token == sealed.staging_token
+    assert shown(ours, b"a") == "w2"
+
+
+def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(lake: Lake) -> None:
+    ours, other = lake.engine(), lake.engine()
+    put(ours, b"a", "old")
+    commit(ours)
+    ours.writer.delete(REPOSITORY, MAIN, b"a")
+    looks = iter([True, False])
+
+    def is_fresh() -> bool:
+        fresh = next(looks)
+        if not fresh:
+            other.resets.reset_key(REPOSITORY, MAIN, b"a")
+        return fresh
+
+    with pytest.raises(Stale):
+        ours.writer.put_fresh(REPOSITORY, MAIN, entry(b"a", "old"), is_fresh)
+    assert shown(ours, b"a") == "old"
+
+
+def test_a_read_that_got_its_record_too_long_ago_begins_again(lake: Lake) -> None:
+    """The Cleaner may have dropped tokens of it since."""
+    engine = lake.engine()
+    put(engine, b"a", "old")
+    record = engine.branches.get(REPOSITORY, MAIN)
+    engine.resets.reset(REPOSITORY, MAIN)
+    assert engine.reader.get(REPOSITORY, MAIN, b"a", record=record).address == "old"
+    late = replace(record, read_at=record.read_at - SETTINGS.grace_seconds)
+    with pytest.raises(EntryNotFound):
+        engine.reader.get(REPOSITORY, MAIN, b"a", record=late)
+
+
+def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: Lake) -> None:
+    other = lake.engine()
+    merged: list[Commit] = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        # Nothing is staged, so the merge takes no new token: only the head tells of it.
+        if call.operation == "set_if" and call.key == b"key/dev" and not merged:
+            merged.append(_merge(other))
+        return apply()
+
+    before = other.branches.get(REPOSITORY, MAIN)
+    ours = lake.engine(store=FaultyStore(lake.store, intercept))
+    with pytest.raises(PreconditionFailed):
+        ours.writer.put_if(REPOSITORY, MAIN, entry(b"dev", "w1"), if_absent)
+    assert merged
+    assert other.branches.get(REPOSITORY, MAIN).staging_token == before.staging_token
+
+
+def test_a_moved_head_is_built_upon(lake: Lake) -> None:
+    other = lake.engine()
+
+    def commit_more() -> None:
+        put(other, b"b", "w2")
+        commit(other)
+        put(other, b"c", "w3")
+
+    hooks = Interrupting(commit_more)
+    ours = lake.engine(hooks)
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    assert result.taken_along
+    assert lake.contents(head(ours)) == {b"a": "w1", b"b": "w2"}
+    assert shown(ours, b"c") == "w3"
+
+
+def test_tokens_sealed_by_others_meanwhile_do_not_cost_a_build(lake: Lake) -> None:
+    other = lake.engine(Interrupting(_refuse))
+
+    def seal_more() -> None:
+        put(other, b"b", "w2")
+        with pytest.raises(Refused):
+            commit(other)
+
+    hooks = Interrupting(seal_more)
+    ours = lake.engine(hooks)
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    assert lake.contents(result.commit) == {b"a": "w1"}
+    assert ours.committer.builds == 1
+    assert len(hooks.offers) == 1
+    assert shown(ours, b"b") == "w2"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_hook_sees_every_content_that_is_offered(lake: Lake, *, late: bool) -> None:
+    sealing = lake.engine(Interrupting(_refuse))
+    put(sealing, b"a", "w1")
+    with pytest.raises(Refused):
+        commit(sealing)  # leaves a sealed token behind
+    sealed = sealing.branches.get(REPOSITORY, MAIN)
+    helper = lake.engine()
+
+    def publish_the_oldest() -> None:
+        # Someone commits only the token that was sealed first, under our feet; perhaps with a
+        # write that arrived in it after we had scanned it.
+        if late:
+            token = sealed.sealed_tokens[0].encode()
+            lake.store.set(token, b"key/late", encode(entry(b"late", "w4")))
+        request = CommitRequest(committer="", message="")
+        assert helper.committer._publish(REPOSITORY, sealed, request)
+
+    hooks = Interrupting(publish_the_oldest)
+    ours = lake.engine(hooks)
+    put(ours, b"b", "w2")
+    put(ours, b"a", "w3")
+    result = commit(ours)
+    expected = {b"a": "w3", b"b": "w2"} | ({b"late": "w4"} if late else {})
+    assert lake.contents(result.commit) == expected
+    assert ours.committer.builds == 2
+    assert len(hooks.offers) == (2 if late else 1)
+    assert hooks.offers[-1].metarange_id == result.commit.metarange_id
+
+
+def test_a_branch_made_again_in_the_middle_is_not_ours(lake: Lake) -> None:
+    other = lake.engine()
+
+    def recreate() -> None:
+        first = head(other)
+        other.branches.delete(REPOSITORY, MAIN)
+        other.branches.create(REPOSITORY, MAIN, first.id)
+
+    ours = lake.engine(Interrupting(recreate))
+    put(ours, b"a", "w1")
+    with pytest.raises(BranchNotFound):
+        commit(ours)
+    assert shown(ours, b"a") is None
+
+
+class LosesTheReplyToThePublishingSwap:
+    """The first swap of a branch seals it, the second publishes: that one's reply is lost."""
+
+    def __init__(self) -> None:
+        self.swaps = 0
+
+    def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        result = apply()
+        if call.operation == "set_if" and call.key == b"branches/main":
+            self.swaps += 1
+            if self.swaps == 2:
+                raise OutcomeUnknown("lost")
+        return result
+
+
+def test_a_lost_reply_to_the_publishing_swap_is_a_success(lake: Lake) -> None:
+    network = LosesTheReplyToThePublishingSwap()
+    ours = lake.engine(store=FaultyStore(lake.store, network))
+    put(ours, b"a", "w1")
+    result = commit(ours)
+    assert network.swaps == 2
+    assert not result.taken_along
+    assert head(ours) == result.commit
+    assert len(list(ours.commits.list(REPOSITORY))) == 2
+
+
+def test_a_lost_reply_to_an_empty_commit_does_not_make_two(lake: Lake) -> None:
+    network = LosesTheReplyToThePublishingSwap()
+    ours = lake.engine(store=FaultyStore(lake.store, network))
+    result = commit(ours, allow_empty=True)
+    assert network.swaps == 2
+    assert head(ours) == result.commit
+    assert head(ours).generation == 2
+
+
+# Nobody stands still
+
+
+def _refuse() -> None:
+    raise Refused("no")
+
+
+def test_commits_refused_by_a_hook_leave_a_branch_that_works(lake: Lake) -> None:
+    refusing = lake.engine(_AlwaysRefusing())
+    names = [f"w{number}" for number in range(16)]
+    for number, name in enumerate(names):
+        put(refusing, b"%02d" % number, name)
+        with pytest.raises(Refused):
+            commit(refusing)
+    ours = lake.engine()
+    with pytest.raises(DirtyBranch):
+        _merge(ours)
+    put(ours, b"last", "w")
+    commit(ours)
+    assert [shown(ours, b"%02d" % number) for number in range(16)] == names
+    assert lake.contents(head(ours)).keys() == {b"last", *(b"%02d" % n for n in range(16))}
+    assert ours.branches.get(REPOSITORY, MAIN).sealed_tokens == ()
+    _merge(ours)
+
+
+class _AlwaysRefusing(Hooks):
+    def before_commit(self, offer: Offer) -> None:
+        _refuse()
+
+
+@pytest.mark.parametrize("what", ["uploads of the same", "put and delete"])
+def test_what_changes_nothing_never_piles_up(lake: Lake, what: str) -> None:
+    ours = lake.engine()
+    put(ours, b"a", "w0")
+    commit(ours)
+    for number in range(20):
+        if what == "put and delete":
+            put(ours, b"b", f"w{number}")
+            ours.writer.delete(REPOSITORY, MAIN, b"b")
+        else:
+            again = entry(b"a", f"again{number}", content="w0")
+            ours.writer.put(REPOSITORY, MAIN, again)
+        with pytest.raises(NoChanges):
+            commit(ours)
+        assert len(ours.branches.get(REPOSITORY, MAIN).sealed_tokens) <= 1
+    _merge(ours)
+    assert head(ours).parents
+    assert lake.contents(head(ours))[b"a"] == "w0"  # the committed address stays
+
+
+def _merge(engine: EngineParts) -> Commit:
+    """Merge something new from the other branch."""
+    engine.writer.put(REPOSITORY, DEV, entry(b"dev", "d1"))
+    with suppress(NoChanges):
+        engine.committer.commit(REPOSITORY, DEV, CommitRequest(committer="", message=""))
+    branch = engine.branches.get(REPOSITORY, DEV)
+    source = engine.commits.get(REPOSITORY, branch.commit_id)
+    request = MergeRequest(committer="", message="")
+    return engine.moves.merge(REPOSITORY, MAIN, source, request)
+
+
+def test_a_conditional_create_written_too_late_is_written_again(lake: Lake) -> None:
+    other = lake.engine()
+    moments: list[str] = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        # The token is sealed and scanned by a commit just before the entry arrives in it.
+        if call.operation == "set_if" and call.key == b"key/a" and not moments:
+            moments.append("late")
+            put(other, b"b", "w2")
+            commit(other)
+        return apply()
+
+    ours = lake.engine(store=FaultyStore(lake.store, intercept))
+    ours.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), if_absent)
+    assert moments
+    assert shown(other, b"a") == "w1"
+
+
+def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(lake: Lake) -> None:
+    other = lake.engine()
+    put(other, b"b", "w2")
+    under_way: list[tuple[Branch, Commit]] = []
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        # The token is sealed and scanned just before the entry arrives in it, and still named when
+        # the writer looks again.
+        if call.operation == "set_if" and call.key == b"key/a" and not under_way:
+            sealed = other.committer._publisher.seal(
+                REPOSITORY, other.branches.get(REPOSITORY, MAIN)
+            )
+            build = other.committer._build(REPOSITORY, sealed, sealed.sealed_tokens)
+            request = CommitRequest(committer="", message="")
+            made = other.committer._store_commit(REPOSITORY, sealed, build, request, set())
+            under_way.append((sealed, made))
+        return apply()
+
+    ours = lake.engine(store=FaultyStore(lake.store, intercept))
+    ours.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), if_absent)
+    ((sealed, made),) = under_way
+    assert not other.committer._publisher.publish(REPOSITORY, sealed, made, sealed.sealed_tokens)
+    assert lake.contents(made) == {b"b": "w2"}
+    assert shown(other, b"a") == "w1"
+
+
+def test_publishing_takes_only_the_oldest_tokens(lake: Lake) -> None:
+    ours = lake.engine()
+    branch: Branch = ours.branches.get(REPOSITORY, MAIN)
+    publisher = Publisher(ours.branches, ours.commits, lake.runtime, SETTINGS)
+    sealed = publisher.seal(REPOSITORY, publisher.seal(REPOSITORY, branch))
+    with pytest.raises(AssertionError, match="oldest"):
+        publisher.trim(REPOSITORY, sealed, sealed.sealed_tokens[:1])
+
+
+@pytest.mark.parametrize("when", ["before the record is stored", "while it is stored"])
+def test_a_scan_that_is_too_old_is_made_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Garbage collection looked meanwhile, and nothing but the old scan names what it had found."""
+    ahead = [0.0]
+    real = lake.runtime.monotonic
+    monkeypatch.setattr(lake.runtime, "monotonic", lambda: real() + ahead[0])
+
+    def sleep() -> None:
+        (sealed,) = lake.engine().branches.get(REPOSITORY, MAIN).sealed_tokens
+        stray = encode(entry(b"a", "stray"))
+        lake.store.set(sealed.encode(), STAGED_PREFIX + b"a", stray)
+        ahead[0] = SETTINGS.scan_limit_seconds + 1
+
+    hooks = Interrupting(sleep) if when.startswith("before") else Interrupting()
+    ours = lake.engine(hooks)
+    if not hooks.things:
+        add = ours.commits.add
+
+        def add_slowly(*arguments: Any, **options: Any) -> Commit:
+            added = add(*arguments, **options)
+            if not ahead[0]:
+                sleep()
+            return added
+
+        monkeypatch.setattr(ours.commits, "add", add_slowly)
+    put(ours, b"a", "old")
+    assert lake.contents(commit(ours).commit) == {b"a": "stray"}
+    assert ours.committer.builds == 2

@@ -1,0 +1,253 @@
+"""Notes of listings about stretches without entries, and writers that fill such a stretch."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import pytest
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.committed import Query
+from lakebed.engine.keys import EMPTIED
+from lakebed.engine.model import StagingToken
+from lakebed.engine.parts import EngineParts
+from lakebed.engine.staging import listing
+from lakebed.engine.staging.empty_runs import Emptied, Stretch, fill
+from lakebed.engine.staging.writer import if_absent
+from lakebed.formats import MetaRangeID
+from lakebed.kv import Item, OutcomeUnknown, Store
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.runtime import ThreadRuntime
+from lakebed.testing.faults import Call, FaultyStore
+from tests.engine.histories import REPOSITORY
+from tests.engine.test_commit_protocol import Lake, commit, put
+from tests.simulation.world import MAIN, entry
+
+ResultT = TypeVar("ResultT")
+
+KEYS = [b"a/%d" % number for number in range(8)]
+SHORT = Query(amount=1)  # read in steps of two
+
+FILLERS: dict[str, Callable[[EngineParts], None]] = {
+    "put": lambda engine: put(engine, KEYS[5], "new"),
+    "conditional put": lambda engine: engine.writer.put_if(
+        REPOSITORY, MAIN, entry(KEYS[5], "new"), if_absent
+    ),
+    "fresh put": lambda engine: engine.writer.put_fresh(
+        REPOSITORY, MAIN, entry(KEYS[5], "new"), lambda: True
+    ),
+    "reset of a key": lambda engine: engine.resets.reset_key(REPOSITORY, MAIN, KEYS[5]),
+    "reset of a prefix": lambda engine: engine.resets.reset_prefix(REPOSITORY, MAIN, KEYS[5]),
+}
+
+
+class Emptying(Lake):
+    """A branch whose entries are all deleted, and none of it is committed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        engine = self.engine()
+        for key in KEYS:
+            put(engine, key, "old")
+        commit(engine)
+        for key in KEYS:
+            engine.writer.delete(REPOSITORY, MAIN, key)
+
+    @property
+    def token(self) -> bytes:
+        return self.engine().branches.get(REPOSITORY, MAIN).staging_token.encode()
+
+    def note(self) -> bytes | None:
+        found = note_at(self.store, StagingToken(self.token.decode()))
+        return None if found is None else found.value
+
+
+def note_at(store: Store, token: StagingToken) -> Item | None:
+    return store.get_many([(token.encode(), EMPTIED)])[0]
+
+
+def listed(engine: EngineParts, query: Query = SHORT) -> list[bytes]:
+    return [item.key for item in engine.reader.list_entries(REPOSITORY, MAIN, query).items]
+
+
+class Before:
+    """Does something, once, before the store is asked for something in particular."""
+
+    def __init__(self, store: Store, wanted: Callable[[Call], bool]) -> None:
+        self.wanted = wanted
+        self.thing: Callable[[], object] | None = None
+        self.calls = 0
+        self.is_done = False
+        self.store = FaultyStore(store, self._intercept)
+
+    def _intercept(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        if self.wanted(call):
+            self.calls += 1
+            if self.thing is not None:
+                thing, self.thing = self.thing, None
+                thing()
+                self.is_done = True
+        return apply()
+
+
+def test_a_listing_jumps_over_what_another_found_empty() -> None:
+    lake = Emptying()
+    scans = Before(lake.store, lambda call: call.operation == "scan_page")
+    engine = lake.engine(store=scans.store)
+    assert listed(engine) == []
+    before = scans.calls
+    assert listed(engine) == []
+    assert scans.calls - before < before, (before, scans.calls)
+
+
+@pytest.mark.parametrize("filler", FILLERS)
+def test_what_is_put_into_a_noted_stretch_is_listed(filler: str) -> None:
+    lake = Emptying()
+    engine = lake.engine()
+    assert listed(engine) == []
+    assert lake.note()
+    FILLERS[filler](lake.engine())
+    assert listed(engine) == [KEYS[5]]
+
+
+@pytest.mark.parametrize("filler", FILLERS)
+def test_what_is_put_behind_a_listing_under_way_is_in_the_next(filler: str) -> None:
+    """The listing has passed the key, and is about to note that nothing is there."""
+    lake = Emptying()
+
+    def is_note_of_what_was_found(call: Call) -> bool:
+        return call.operation == "set_if" and call.key == EMPTIED and bool(lake.note())
+
+    before = Before(lake.store, is_note_of_what_was_found)
+    before.thing = lambda: FILLERS[filler](lake.engine())
+    assert listed(lake.engine(store=before.store)) == []
+    assert before.is_done
+    assert listed(lake.engine()) == [KEYS[5]]
+
+
+def test_what_is_put_before_the_search_begins_is_met_by_it() -> None:
+    """The listing has read ahead; it must read again what it says to have looked through."""
+    lake = Emptying()
+    before = Before(lake.store, lambda call: call.operation == "set_if")
+    before.thing = lambda: put(lake.engine(), b"b", "new")
+    listed(lake.engine(store=before.store), Query())
+    assert before.is_done
+    assert listed(lake.engine(), Query()) == [b"b"]
+
+
+def test_no_more_is_noted_than_was_sought() -> None:
+    """A search through one directory, behind which nothing follows, ends with the directory."""
+    lake = Lake()
+    engine = lake.engine()
+    keys = [b"a/%03d" % number for number in range(150)]  # more than the first window
+    for key in [b"0/live", *keys]:
+        put(engine, key, "old")
+    commit(engine)
+    for key in keys:
+        engine.writer.delete(REPOSITORY, MAIN, key)
+    folded = Query(delimiter=b"/")
+    swaps = Before(lake.store, lambda call: call.operation == "set_if")
+    swaps.thing = lambda: setattr(swaps, "thing", lambda: put(lake.engine(), b"b/new", "new"))
+    assert listed(lake.engine(store=swaps.store), folded) == [b"0/"]
+    assert swaps.calls == 2
+    assert listed(lake.engine(), folded) == [b"0/", b"b/"]
+
+
+def test_writers_behind_a_deleted_directory_do_not_disturb_the_search() -> None:
+    lake = Emptying()
+    put(lake.engine(), b"z/0", "new")
+    swaps = Before(lake.store, lambda call: call.operation == "set_if")
+    engine = lake.engine(store=swaps.store)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "_FIRST_WINDOW", 2)
+        for number in range(1, 4):
+            swaps.thing = partial(put, lake.engine(), b"z/%d" % number, "new")
+            assert listed(engine, Query(delimiter=b"/")) == [b"z/"]
+    notes = pb.Emptied.FromString(lake.note() or b"")
+    assert [(each.start, each.end) for each in notes.stretches] == [(b"a/1\x00", b"a/7\x00")]
+
+
+def test_a_note_that_cannot_be_read_is_none() -> None:
+    lake = Emptying()
+    lake.store.set(lake.token, EMPTIED, b"\xff")
+    engine = lake.engine()
+    assert listed(engine) == []
+    lake.store.set(lake.token, EMPTIED, b"\xff")
+    put(engine, KEYS[5], "new")
+    assert listed(engine) == [KEYS[5]]
+
+
+def test_where_others_always_change_the_note_it_is_given_up() -> None:
+    store = MemoryStore(ThreadRuntime())
+    tokens = [StagingToken("new")]
+    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+
+    def seek_before(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        if call.operation in {"set_if", "delete_if"}:
+            assert notes.seek(Stretch(b"a", None)) is not None
+        return apply()
+
+    assert notes.seek(Stretch(b"a", None)) is not None
+    fill(FaultyStore(store, seek_before), tokens[0], [b"b"], note_at(store, tokens[0]))
+    assert note_at(store, tokens[0]) is None
+
+
+def test_a_tombstone_leaves_the_note_as_it_is() -> None:
+    lake = Emptying()
+    engine = lake.engine()
+    listed(engine)
+    note = lake.note()
+    engine.writer.delete(REPOSITORY, MAIN, KEYS[5])
+    assert note is not None
+    assert lake.note() == note
+
+
+def test_a_note_is_about_one_state_of_a_branch() -> None:
+    store = MemoryStore(ThreadRuntime())
+    tokens = [StagingToken("new"), StagingToken("old")]
+    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+    search = notes.seek(Stretch(b"a", None))
+    assert search is not None
+    assert notes.stretches() == []
+    notes.found(search, b"c")
+    assert notes.stretches() == [Stretch(b"a", b"c")]
+    assert Emptied(store, tokens[:1], MetaRangeID("m"), now_us=0).stretches() == []
+    assert Emptied(store, tokens, MetaRangeID("n"), now_us=0).stretches() == []
+    for other_us in (600_000_000, -600_000_000):  # by a clock that is far ahead, too
+        assert Emptied(store, tokens, MetaRangeID("m"), now_us=other_us).stretches() == []
+
+
+def test_filling_cuts_stretches_off_before_the_key() -> None:
+    store = MemoryStore(ThreadRuntime())
+    tokens = [StagingToken("new")]
+    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+    for start in (b"a", b"c", b"e"):
+        search = notes.seek(Stretch(start, None))
+        assert search is not None
+        notes.found(search, start + b"z")
+    fill(store, tokens[0], [b"cd", b"cc", b"e", b"x"], note_at(store, tokens[0]))
+    left = [Stretch(b"a", b"az"), Stretch(b"c", b"cc")]
+    assert notes.stretches() == left
+    search = notes.seek(Stretch(b"m", None))
+    assert search is not None
+    fill(store, tokens[0], [b"n"], note_at(store, tokens[0]))
+    notes.found(search, b"z")
+    assert notes.stretches() == left
+
+
+def test_a_lost_reply_to_a_filling_is_looked_into() -> None:
+    store = MemoryStore(ThreadRuntime())
+    tokens = [StagingToken("new")]
+    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+    search = notes.seek(Stretch(b"a", None))
+    assert search is not None
+    notes.found(search, None)
+    lost = iter([OutcomeUnknown("lost")])
+
+    def refuse(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        if call.operation == "set_if" and (error := next(lost, None)):
+            raise error
+        return apply()
+
+    fill(FaultyStore(store, refuse), tokens[0], [b"b"], note_at(store, tokens[0]))
+    assert notes.stretches() == [Stretch(b"a", b"b")]

@@ -1,0 +1,160 @@
+"""Reads in one call to the store: as quick as they are meant to be, and never wrong by a guess."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from lakebed.block import Namespace
+from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import Deleting, EntryNotFound, RefNotFound, RepositoryNotFound
+from lakebed.engine.model import RepositoryID
+from lakebed.kv import Store
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.runtime import ThreadRuntime
+from lakebed.testing.faults import Call, FaultyStore
+from tests.simulation.world import DEV, MAIN, entry
+
+ResultT = TypeVar("ResultT")
+NAME = RepositoryID("apples")
+COMMIT = CommitRequest(committer="ann", message="m")
+
+
+class Piecemeal(FaultyStore):
+    """Makes bulk calls key by key, with room for others in between."""
+
+    get_many = Store.get_many
+
+
+class Lake:
+    """A repository, a process that reads, and another that does things meanwhile."""
+
+    def __init__(self) -> None:
+        runtime = ThreadRuntime()
+        self.store = MemoryStore(runtime)
+        self.block = MemoryBlockStore(runtime)
+        self.calls: list[str] = []
+        self.before_call: dict[int, Callable[[], object]] = {}
+        self.writer = Engine(self.store, self.block)
+        self.reader = Engine(FaultyStore(self.store, self._intercept), self.block)
+        self.create()
+
+    def create(self) -> None:
+        self.writer.repositories.create(NAME, Namespace.parse("mem://lakes/a"), committer="ann")
+
+    def put(self, name: str) -> None:
+        self.writer.put(NAME, MAIN, entry(b"key", name))
+
+    def commit(self) -> None:
+        self.writer.commit(NAME, MAIN, COMMIT)
+
+    def shown(self, ref: str = MAIN) -> str:
+        return self.reader.get(NAME, ref, b"key").address
+
+    def read_piecemeal(self, before_call: dict[int, Callable[[], object]]) -> str:
+        """Read as a process that has seen the branch, with things done before some calls."""
+        reader = Engine(Piecemeal(self.store, self._intercept), self.block)
+        reader.get(NAME, MAIN, b"key")
+        self.calls.clear()
+        self.before_call = before_call
+        return reader.get(NAME, MAIN, b"key").address
+
+    def _intercept(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        meanwhile = self.before_call.pop(len(self.calls), None)
+        self.calls.append(call.operation)
+        if meanwhile is not None:
+            meanwhile()
+        return apply()
+
+
+@pytest.fixture
+def lake() -> Lake:
+    return Lake()
+
+
+def test_a_read_of_a_branch_that_was_seen_is_one_call(lake: Lake) -> None:
+    lake.put("1")
+    lake.shown()
+    lake.calls.clear()
+    assert lake.shown() == "1"
+    lake.writer.delete(NAME, MAIN, b"key")
+    with pytest.raises(EntryNotFound):
+        lake.shown()
+    assert lake.calls == ["get_many", "get_many"]
+
+
+def test_a_read_sees_what_others_have_done_since(lake: Lake) -> None:
+    lake.put("1")
+    lake.shown()
+    lake.put("2")
+    assert lake.shown() == "2"
+    lake.commit()
+    assert lake.shown() == "2"
+    lake.put("3")
+    assert lake.shown() == "3"
+    lake.writer.reset(NAME, MAIN)
+    assert lake.shown() == "2"
+
+
+def test_what_is_committed_is_found_below_what_is_staged(lake: Lake) -> None:
+    lake.put("1")
+    lake.commit()
+    assert lake.shown() == "1"
+    lake.calls.clear()
+    assert lake.shown() == "1"
+    assert lake.calls == ["get_many"]
+
+
+def test_a_branch_that_is_gone_is_not_found(lake: Lake) -> None:
+    lake.put("1")
+    lake.commit()
+    lake.writer.create_branch(NAME, DEV, MAIN)
+    assert lake.shown(DEV) == "1"
+    lake.writer.delete_branch(NAME, DEV)
+    with pytest.raises(RefNotFound):
+        lake.shown(DEV)
+    lake.writer.create_branch(NAME, DEV, f"{MAIN}~1")
+    with pytest.raises(EntryNotFound):
+        lake.shown(DEV)
+
+
+def test_a_repository_made_again_shows_nothing_of_the_old_one(lake: Lake) -> None:
+    lake.put("1")
+    lake.shown()
+    lake.writer.repositories.delete(NAME)
+    with pytest.raises((RepositoryNotFound, Deleting)):
+        lake.shown()
+    lake.create()
+    with pytest.raises(EntryNotFound):
+        lake.shown()
+
+
+@pytest.mark.parametrize("call", range(3))
+def test_a_slow_read_never_goes_back_behind_what_is_staged(lake: Lake, call: int) -> None:
+    lake.put("old")
+    lake.commit()
+    lake.put("new")
+    token = lake.writer.branches.get(lake.writer.repositories.get(NAME), MAIN).staging_token
+
+    def commit_and_clean() -> None:
+        lake.commit()
+        lake.store.drop_partition(token.encode())
+
+    assert lake.read_piecemeal({call: commit_and_clean}) == "new"
+    assert len(lake.calls) >= 3
+
+
+@pytest.mark.parametrize("call", range(3))
+def test_a_repository_made_again_during_a_read_shows_nothing_of_the_old_one(
+    lake: Lake, call: int
+) -> None:
+    lake.put("old")
+
+    def make_again() -> None:
+        lake.writer.repositories.delete(NAME)
+        lake.create()
+        lake.put("new")
+
+    assert lake.read_piecemeal({call: make_again}) == "new"

@@ -1,0 +1,240 @@
+"""Listings of a branch against a plain model, with real ranges; and what they cost."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.block import MemorySettings, open_block
+from lakebed.engine.committed import Breaks, Committed, CommonPrefix, Page, Query
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.model import StagingToken
+from lakebed.engine.staging.codec import TOMBSTONE, encode
+from lakebed.engine.staging.listing import Noting, list_changes, list_entries
+from lakebed.engine.staging.scan import changes_table
+from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table
+from lakebed.kv import CorruptRecord, Item, Store, Version
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.runtime import ThreadRuntime
+from lakebed.testing.faults import Call, FaultyStore
+from tests.engine.histories import REPOSITORY
+from tests.simulation.world import entry
+
+ResultT = TypeVar("ResultT")
+
+TOKENS = [StagingToken("new"), StagingToken("old")]
+paths = st.lists(st.sampled_from([b"a", b"b", b"/", b"-", b"\xff"]), min_size=1, max_size=5).map(
+    b"".join
+)
+staged = st.dictionaries(paths, st.none() | st.sampled_from(["x", "y"]), max_size=12)
+
+
+class Staged:
+    """Committed entries in small ranges, and tokens with changes over them."""
+
+    def __init__(self, committed: dict[bytes, str], *tokens: dict[bytes, str | None]) -> None:
+        runtime = ThreadRuntime()
+        block = open_block(MemorySettings(), runtime=runtime)
+        self.committed = Committed(
+            block, REPOSITORY.namespace, runtime, breaks=Breaks(mean_rows=4, max_rows=8)
+        )
+        self.base = {key: entry(key, f"c-{text}", text) for key, text in committed.items()}
+        rows = [self.base[key] for key in sorted(self.base)]
+        self.metarange_id: MetaRangeID = self.committed.write([entries_table(rows)])
+        self.store: Store = MemoryStore(runtime)
+        self.visible = dict(self.base)
+        for token, changes in reversed(list(zip(TOKENS, tokens, strict=True))):
+            for key, text in changes.items():
+                new = None if text is None else entry(key, f"{token}-{text}", text)
+                value = TOMBSTONE if new is None else encode(new)
+                self.store.set(token.encode(), STAGED_PREFIX + key, value)
+                self.visible.pop(key, None)
+                if new is not None:
+                    self.visible[key] = new
+
+    def page(self, query: Query, *, noted_min: int = 10_000) -> Page[Entry]:
+        noting = Noting(0, noted_min)
+        return list_entries(
+            self.store, TOKENS, self.committed, self.metarange_id, query, noting=noting
+        )
+
+    def entries(self, query: Query, *, noted_min: int = 10_000) -> list[Entry | CommonPrefix]:
+        items: list[Entry | CommonPrefix] = []
+        while True:
+            page = self.page(query, noted_min=noted_min)
+            items += page.items
+            if not page.has_more:
+                return items
+            query = Query(query.prefix, page.items[-1].key, query.delimiter, query.amount)
+
+
+def folded(visible: dict[bytes, Entry], query: Query) -> list[Entry | CommonPrefix]:
+    """The same in a few slow lines."""
+    found: dict[bytes, Entry | CommonPrefix] = {}
+    for key in sorted(visible):
+        if key.startswith(query.prefix):
+            common = query.folded(key)
+            found[common or key] = CommonPrefix(common) if common else visible[key]
+    return [item for name, item in sorted(found.items()) if name > query.after]
+
+
+@given(
+    committed=st.dictionaries(paths, st.sampled_from(["x", "y"]), max_size=30),
+    new=staged,
+    old=staged,
+    prefix=st.sampled_from([b"", b"a", b"a/", b"\xff"]),
+    delimiter=st.sampled_from([b"", b"/"]),
+    after=st.one_of(st.just(b""), paths),
+    amount=st.integers(1, 5),
+)
+def test_listings_agree_with_a_plain_model(
+    committed: dict[bytes, str],
+    new: dict[bytes, str | None],
+    old: dict[bytes, str | None],
+    prefix: bytes,
+    delimiter: bytes,
+    after: bytes,
+    amount: int,
+) -> None:
+    lake = Staged(committed, new, old)
+    query = Query(prefix, after, delimiter, amount)
+    assert lake.entries(query) == folded(lake.visible, query)
+
+
+queries = st.builds(
+    Query,
+    prefix=st.sampled_from([b"", b"a", b"a/", b"\xff"]),
+    after=st.just(b"") | paths,
+    delimiter=st.sampled_from([b"", b"/"]),
+    amount=st.integers(1, 3),
+)
+
+
+@given(
+    committed=st.dictionaries(paths, st.sampled_from(["x", "y"]), max_size=30),
+    kept=st.sets(paths, max_size=2),
+    new=staged,
+    listed=st.lists(queries, min_size=2, max_size=4),
+)
+def test_listings_agree_with_the_model_by_what_others_noted(
+    committed: dict[bytes, str],
+    kept: set[bytes],
+    new: dict[bytes, str | None],
+    listed: list[Query],
+) -> None:
+    gone: dict[bytes, str | None] = dict.fromkeys(committed.keys() - kept)
+    lake = Staged(committed, new, gone)
+    for query in [*listed, *listed]:
+        assert lake.entries(query, noted_min=1) == folded(lake.visible, query)
+
+
+@given(
+    committed=st.dictionaries(paths, st.sampled_from(["x", "y"]), max_size=30),
+    new=staged,
+    old=staged,
+)
+def test_changes_agree_with_a_plain_model(
+    committed: dict[bytes, str], new: dict[bytes, str | None], old: dict[bytes, str | None]
+) -> None:
+    lake = Staged(committed, new, old)
+    page = list_changes(lake.store, TOKENS, lake.committed, lake.metarange_id, Query())
+    expected = {}
+    for key in lake.base.keys() | lake.visible.keys():
+        before, after = lake.base.get(key), lake.visible.get(key)
+        if before is None or after is None or before.identity != after.identity:
+            expected[key] = after or before
+    assert {item.entry.key: item.entry for item in page.items if hasattr(item, "entry")} == expected
+    assert [item.entry.key for item in page.items if hasattr(item, "entry")] == sorted(expected)
+
+
+def test_staged_records_become_rows_with_all_they_hold() -> None:
+    rich = replace(entry(b"rich", "somewhere"), metadata={"b": "2", "a": "1"}, content_type="text")
+    plain = entry(b"tidy", "elsewhere")
+    values = {b"gone": TOMBSTONE, b"rich": encode(rich), b"tidy": encode(plain)}
+    page = [Item(STAGED_PREFIX + key, value, Version(b"")) for key, value in values.items()]
+    table = changes_table(page)
+    assert table.column("key").to_pylist() == list(values)
+    assert table.column("tombstone").to_pylist() == [True, False, False]
+    assert entries_of(table.slice(1)) == [rich, plain]
+
+
+def test_a_staged_value_that_cannot_be_read_is_named() -> None:
+    page = [Item(STAGED_PREFIX + b"broken", b"\xff\xff", Version(b""))]
+    with pytest.raises(CorruptRecord, match="broken"):
+        changes_table(page)
+
+
+def test_a_tombstone_is_known_by_its_bytes() -> None:
+    assert TOMBSTONE == b""
+
+
+class Reads:
+    """What listings of a lake read from its store."""
+
+    def __init__(self, lake: Staged) -> None:
+        self.calls = 0
+        self.records = 0
+        lake.store = FaultyStore(lake.store, self._count)
+
+    def _count(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        result = apply()
+        self.calls += 1
+        self.records += len(result) if isinstance(result, list) else 1  # of pages and bulk reads
+        return result
+
+
+@pytest.mark.parametrize("where", ["committed", "staged"])
+def test_a_directory_costs_its_subdirectories(where: str) -> None:
+    keys = [b"%d/%d/%05d" % (top, n % 7, n) for top in range(10) for n in range(600)]
+    contents = dict.fromkeys(sorted(keys), "x")
+    lake = Staged(contents, {}, {}) if where == "committed" else Staged({}, {}, {**contents})
+    reads = Reads(lake)
+    before = lake.committed.counters.ranges_read
+    items = lake.entries(Query(delimiter=b"/"))
+    assert [item.key for item in items] == [b"%d/" % top for top in range(10)]
+    assert reads.calls + lake.committed.counters.ranges_read - before < 50
+    # A window is small again after each jump.
+    assert reads.records <= 10 * 100
+
+
+def test_a_page_reads_one_record_more_than_it_returns() -> None:
+    lake = Staged({}, {}, {b"%05d" % number: "x" for number in range(3000)})
+    reads = Reads(lake)
+    page = lake.page(Query(amount=1000))
+    assert len(page.items) == 1000
+    assert page.has_more
+    assert reads.records == 1001
+
+
+def test_tombstones_are_read_once_whatever_ranges_lie_below() -> None:
+    keys = [b"a/%05d" % number for number in range(3000)]
+    lake = Staged(dict.fromkeys([*keys, b"b"], "x"), dict.fromkeys(keys), {})
+    reads = Reads(lake)
+    items = lake.entries(Query(delimiter=b"/"))
+    assert [item.key for item in items] == [b"b"]
+    probes = 2 * len(TOKENS) * 32
+    assert reads.records <= len(keys) + probes
+
+
+def test_a_prefix_that_begins_with_tombstones_is_found_by_what_is_left() -> None:
+    keys = [b"a/%05d" % number for number in range(3000)]
+    gone = dict.fromkeys(keys[:2000])
+    lake = Staged(dict.fromkeys([*keys, b"b"], "x"), gone, {})
+    reads = Reads(lake)
+    items = lake.entries(Query(delimiter=b"/"))
+    assert [item.key for item in items] == [b"a/", b"b"]
+    assert reads.records < 300
+
+
+def test_a_run_of_tombstones_is_gone_through_once() -> None:
+    keys = [b"a/%05d" % number for number in range(3000)]
+    lake = Staged(dict.fromkeys([*keys, b"b"], "x"), dict.fromkeys(keys), {})
+    lake.entries(Query(delimiter=b"/"), noted_min=200)
+    reads = Reads(lake)
+    for query in (Query(delimiter=b"/"), Query(), Query(prefix=b"a", delimiter=b"/")):
+        items = lake.entries(query, noted_min=200)
+        assert [item.key for item in items] == ([] if query.prefix else [b"b"])
+    assert reads.records < 3 * 1500

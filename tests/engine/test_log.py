@@ -1,0 +1,229 @@
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.engine.committed import Breaks
+from lakebed.engine.errors import CommitNotFound
+from lakebed.engine.model import BranchID, Commit, CommitID
+from lakebed.engine.refs.log import History, LogQuery, branches_by_commit
+from lakebed.formats import AddressType, Entry, MetaRangeID, entries_table
+from tests.engine.histories import RUNTIME, Shape, World, ancestry, shapes
+
+
+class Log(World):
+    def __init__(self, *, breaks: Breaks | None = None) -> None:
+        super().__init__(breaks=breaks)
+        self.history = History(self.commits, RUNTIME)
+
+    def log(self, head: Commit, query: LogQuery) -> list[Commit]:
+        return list(self.history.log(self.repository, self.committed(), head.id, query))
+
+
+def in_order(commits: Iterable[Commit]) -> list[Commit]:
+    return sorted(commits, key=lambda each: (-each.generation, -each.created_us, each.id))
+
+
+@given(shapes())
+def test_every_ancestor_once_children_first(history: list[Shape]) -> None:
+    world = Log()
+    commits = world.build(history)
+    reached = ancestry(commits)[commits[-1].id]
+    walked = list(world.history.ancestors(world.repository, commits[-1].id))
+    assert walked == in_order(commit for commit in commits if commit.id in reached)
+    places = {commit.id: place for place, commit in enumerate(walked)}
+    for commit in walked:
+        assert all(places[parent] > places[commit.id] for parent in commit.parents)
+
+
+@given(shapes())
+def test_the_line_of_first_parents(history: list[Shape]) -> None:
+    world = Log()
+    commits = world.build(history)
+    by_id = {commit.id: commit for commit in commits}
+    line = [commits[-1]]
+    while line[-1].parents:
+        line.append(by_id[line[-1].parents[0]])
+    walked = world.history.ancestors(world.repository, line[0].id, first_parent=True)
+    assert list(walked) == line
+
+
+@given(shapes(), st.data())
+def test_a_log_stops_at_a_commit(history: list[Shape], data: st.DataObject) -> None:
+    world = Log()
+    commits = world.build(history)
+    stop = data.draw(st.sampled_from(commits))
+    reached = ancestry(commits)
+    shown = set(reached[commits[-1].id])
+    if stop.id in shown:
+        shown -= reached[stop.id] - {stop.id}
+    found = world.log(commits[-1], LogQuery(stop_at=stop.id))
+    assert found == in_order(commit for commit in commits if commit.id in shown)
+
+
+@given(shapes(), st.integers(0, 5))
+def test_a_log_since_a_date(history: list[Shape], since_us: int) -> None:
+    world = Log()
+    commits = world.build(history)
+    shown = {commits[-1].id} if commits[-1].created_us >= since_us else set()
+    for commit in reversed(commits):
+        if commit.id in shown:
+            parents = [each for each in commits if each.id in commit.parents]
+            shown |= {each.id for each in parents if each.created_us >= since_us}
+    found = world.log(commits[-1], LogQuery(since_us=since_us))
+    assert found == in_order(commit for commit in commits if commit.id in shown)
+
+
+@given(shapes(), st.booleans(), st.integers(1, 7))
+def test_pages_add_up_to_the_log(history: list[Shape], first_parent: bool, amount: int) -> None:
+    world = Log()
+    head = world.build(history)[-1]
+    whole = world.log(head, LogQuery(first_parent=first_parent))
+    gathered: list[Commit] = []
+    for _ in range(len(whole)):
+        after = gathered[-1].id if gathered else None
+        query = LogQuery(first_parent=first_parent, after=after)
+        page = world.history.page(
+            world.repository, world.committed(), head.id, query, amount=amount
+        )
+        gathered += page.commits
+        if not page.has_more:
+            break
+        assert len(page.commits) == amount
+    assert gathered == whole
+
+
+def test_a_log_ends_behind_the_commit_it_stops_at_on_every_page() -> None:
+    world = Log()
+    root = world.commit()
+    stop = world.commit(root)
+    head = world.commit(stop)
+    for first_parent in (True, False):
+        query = LogQuery(first_parent=first_parent, stop_at=stop.id, after=stop.id)
+        assert world.log(head, query) == []
+
+
+def test_a_page_need_not_look_whether_others_follow() -> None:
+    world = Log()
+    head = world.commit(world.commit())
+    args = (world.repository, world.committed(), head.id, LogQuery())
+    assert world.history.page(*args, amount=1).has_more
+    assert not world.history.page(*args, amount=1, look_ahead=False).has_more
+    assert world.history.page(*args, amount=1, look_ahead=False).commits == [head]
+
+
+def test_a_log_from_nowhere() -> None:
+    world = Log()
+    with pytest.raises(CommitNotFound):
+        list(world.history.ancestors(world.repository, CommitID("0" * 64)))
+
+
+@given(shapes())
+def test_commits_that_are_no_ones_first_parent(history: list[Shape]) -> None:
+    world = Log()
+    commits = world.build(history)
+    first_parents = {commit.parents[0] for commit in commits if commit.parents}
+    expected = sorted(
+        (commit for commit in commits if commit.id not in first_parents),
+        key=lambda commit: commit.id,
+    )
+    assert list(world.history.not_first_parents(world.repository)) == expected
+
+
+def test_branches_in_order_of_their_commits() -> None:
+    world = Log()
+    commits = [world.commit() for _ in range(4)]
+    for number in range(8):
+        name = BranchID(f"branch-{7 - number}")
+        world.branches.create(world.repository, name, commits[number % 4].id)
+    found = branches_by_commit(world.branches, world.repository)
+    assert len(found) == 8
+    assert found == sorted(found, key=lambda branch: (branch.commit_id, branch.id))
+
+
+# Logs of objects
+
+
+def rows(contents: Mapping[bytes, int]) -> list[Entry]:
+    return [
+        Entry(
+            key=key,
+            identity=b"identity %d" % content,
+            address=f"object-{content}",
+            address_type=AddressType.RELATIVE,
+            size=content,
+            checksum="",
+            mtime=datetime(2024, 1, 1, tzinfo=UTC),
+            content_type="",
+            metadata={},
+        )
+        for key, content in sorted(contents.items())
+    ]
+
+
+KEYS = [b"a", b"a/1", b"a/2", b"a0", b"b", b"b/1", b"c/x/1", b"c/x/2", b"\xff\xff"]
+CONTENTS = st.dictionaries(st.sampled_from(KEYS), st.integers(0, 1))
+NAMES = st.lists(st.sampled_from([*KEYS, b"c/", b"c/x", b"\xff", b"none"]), max_size=2)
+
+
+@given(shapes(max_size=8), st.lists(CONTENTS, min_size=8, max_size=8), NAMES, NAMES)
+def test_a_log_of_objects_and_prefixes(
+    history: list[Shape],
+    contents: list[dict[bytes, int]],
+    keys: list[bytes],
+    prefixes: list[bytes],
+) -> None:
+    world = Log(breaks=Breaks(mean_rows=2))
+    committed = world.committed()
+    made: list[Commit] = []
+    held: dict[CommitID, dict[bytes, int]] = {}
+    for shape, content in zip(history, contents, strict=False):
+        # Both ways to say that there are no entries: by an empty metarange, and by none.
+        empty = not content and shape.created_us % 2 == 0
+        metarange_id = "" if empty else committed.write([entries_table(rows(content))])
+        parents = [made[place] for place in shape.parents]
+        commit = world.commit(*parents, metarange_id=metarange_id, created_us=shape.created_us)
+        made.append(commit)
+        held[commit.id] = content
+
+    def changed(commit: Commit) -> bool:
+        now, before = held[commit.id], held[commit.parents[0]] if commit.parents else {}
+        return any(
+            now.get(key) != before.get(key)
+            for key in KEYS
+            if key in keys or any(key.startswith(prefix) for prefix in prefixes)
+        )
+
+    reached = ancestry(made)[made[-1].id]
+    found = world.log(made[-1], LogQuery(keys=tuple(keys), prefixes=tuple(prefixes)))
+    everything = not keys and not prefixes
+    assert found == in_order(
+        commit for commit in made if commit.id in reached and (everything or changed(commit))
+    )
+
+
+def test_a_log_of_one_object_reads_few_ranges() -> None:
+    """Of 200 commits over 100,000 entries, only those count that touched the object's range."""
+    world = Log(breaks=Breaks(mean_rows=1000))
+    committed = world.committed()
+    path = "data/{:06}".format
+    contents = {path(number).encode(): 0 for number in range(100_000)}
+    metarange_id = committed.write([entries_table(rows(contents))])
+    head = world.commit(metarange_id=metarange_id)
+    expected = [head]
+    for number in range(1, 201):
+        wanted = number % 50 == 0
+        key = path(50_000 if wanted else number * 7919 % 100_000).encode()
+        changes = entries_table(rows({key: number})).append_column("tombstone", [[False]])
+        applied = committed.apply(MetaRangeID(head.metarange_id), [changes])
+        head = world.commit(head, metarange_id=applied.metarange_id)
+        if wanted:
+            expected.insert(0, head)
+
+    fresh = world.committed()
+    keys = LogQuery(keys=(path(50_000).encode(),))
+    assert list(world.history.log(world.repository, fresh, head.id, keys)) == expected
+    assert fresh.counters.metaranges_read == 201
+    assert fresh.counters.ranges_read <= 12

@@ -1,0 +1,79 @@
+"""A server with a repository, for S3 clients of all kinds."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from tests.kit.served import Served, Servers
+from tests.system.s3_server import ADMIN, REPOSITORY
+
+Client = Any
+"""Of boto3; its types forbid half of what tests try."""
+
+
+@dataclass
+class Gateway:
+    """A server that runs, and how clients reach it."""
+
+    served: Served
+    repository: str = REPOSITORY
+    access_key: str = ADMIN.access_key_id
+    secret_key: str = ADMIN.secret_access_key
+    region: str = "us-east-1"
+
+    @property
+    def url(self) -> str:
+        return self.served.url
+
+    @property
+    def endpoint(self) -> str:
+        """Host and port."""
+        return self.url.removeprefix("http://")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that clients look at."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def client(self, **options: Any) -> Client:
+        """A boto3 client with its default settings; path style, since the host is an address."""
+        return boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            region_name=self.region,
+            config=Config(s3={"addressing_style": "path"}, **options),
+        )
+
+
+def start(servers: Servers, **sections: dict[str, object]) -> Gateway:
+    """Start a server with a repository; again in the same folder, it finds what was there."""
+    settings = servers.settings(processes={"workers": 1}, **sections)
+    process = servers.launch(settings, "-m", "tests.system.s3_server")
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    port = settings["listen"]["port"]
+    assert isinstance(port, int)
+    served = Served(process, port, servers.folder)
+    assert line == f"ready {served.url}\n", served.log()
+    return Gateway(served)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A server for the tests of one file."""
+    servers = Servers(tmp_path_factory.mktemp("gateway"), [])
+    prefix: dict[str, object] = {"default_namespace_prefix": "local://lakes/made"}
+    yield start(servers, blockstore=prefix)
+    servers.end()

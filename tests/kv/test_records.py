@@ -1,0 +1,76 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakebed.engine.records_pb2 import Branch, Tag
+from lakebed.kv import ABSENT, CorruptRecord, KeyNotFound, PredicateFailed, open_store
+from lakebed.kv.records import Kind, Records
+
+BRANCHES = Kind(b"branches/", Branch)
+PARTITION = b"repo-uid"
+
+
+@pytest.fixture
+def branches() -> Records[Branch]:
+    store = open_store("memory://")
+    tags = Records(store, Kind(b"tags/", Tag), PARTITION)
+    tags.set(b"v1", Tag(commit_id="tagged"))
+    Records(store, Kind(b"a/", Tag), PARTITION).set(b"z", Tag())
+    return Records(store, BRANCHES, PARTITION)
+
+
+def test_a_record_comes_back(branches: Records[Branch]) -> None:
+    version = branches.set(b"main", Branch(commit_id="c1", sealed_tokens=["t2", "t1"]))
+    record = branches.get(b"main")
+    assert record.name == b"main"
+    assert record.message == Branch(commit_id="c1", sealed_tokens=["t2", "t1"])
+    assert record.predicate == version
+
+
+def test_compare_and_swap(branches: Records[Branch]) -> None:
+    branches.set_if(b"main", Branch(commit_id="c1"), ABSENT)
+    record = branches.get(b"main")
+    record.message.commit_id = "c2"
+    branches.set_if(b"main", record.message, record.predicate)
+    with pytest.raises(PredicateFailed):
+        branches.set_if(b"main", record.message, record.predicate)
+    with pytest.raises(PredicateFailed):
+        branches.delete_if(b"main", record.predicate)
+    current = branches.get(b"main")
+    assert current.message.commit_id == "c2"
+    branches.delete_if(b"main", current.predicate)
+    assert branches.find(b"main") is None
+    branches.delete(b"main")
+    with pytest.raises(KeyNotFound):
+        branches.get(b"main")
+
+
+def test_a_scan_stays_within_its_kind_and_prefix(branches: Records[Branch]) -> None:
+    for name in (b"dev", b"dev-1", b"dev/2", b"main"):
+        branches.set(name, Branch(commit_id=name.decode()))
+    assert [r.name for r in branches.scan()] == [b"dev", b"dev-1", b"dev/2", b"main"]
+    assert [r.name for r in branches.scan(prefix=b"dev-")] == [b"dev-1"]
+    assert [r.name for r in branches.scan(start=b"dev/")] == [b"dev/2", b"main"]
+    assert [r.name for r in branches.scan(prefix=b"dev", start=b"dev-1")] == [b"dev-1", b"dev/2"]
+    assert [r.name for r in branches.scan(prefix=b"dev", start=b"a", limit=2)] == [b"dev", b"dev-1"]
+    assert list(branches.scan(prefix=b"dev", start=b"main")) == []
+
+
+def test_a_damaged_record_is_named() -> None:
+    store = open_store("memory://")
+    store.set(PARTITION, b"branches/main", b"\xff\xff\xff")
+    with pytest.raises(CorruptRecord, match=r"b'branches/main' in partition .* hold a Branch"):
+        Records(store, BRANCHES, PARTITION).get(b"main")
+
+
+def test_the_generated_code_is_that_of_the_proto_file(tmp_path: Path) -> None:
+    source = Path(sys.modules[Branch.__module__].__file__ or "").parent
+    root = source.parent.parent
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={root}"]
+    command += [f"--python_out={tmp_path}", f"--pyi_out={tmp_path}"]
+    subprocess.run([*command, str(source / "records.proto")], check=True)
+    for name in ("records_pb2.py", "records_pb2.pyi"):
+        made = (tmp_path / "lakebed" / "engine" / name).read_text()
+        assert made == (source / name).read_text(), "run `make proto`"

@@ -1,0 +1,203 @@
+"""The wrapper that retries, with threads and real faults; its rules are proved by simulation."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from lakebed.kv import ABSENT, OutcomeUnknown, Store, StoreFull, StoreUnavailable, Version
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.wrappers.retries import (
+    PATIENCE_SECONDS,
+    RETRY_BURST,
+    SET_MANY_CHUNK,
+    RetryingStore,
+)
+from lakebed.runtime import Runtime, ThreadRuntime
+from lakebed.testing.faults import Call, FaultyStore, Interceptor
+from lakebed.testing.simulation.simulator import Simulation
+
+ResultT = TypeVar("ResultT")
+
+
+class Script:
+    """Raises the errors it was given, one a call, then lets calls through; counts them."""
+
+    def __init__(self, *errors: Exception | None, applied: bool = False) -> None:
+        self.errors = list(errors)
+        self.calls: list[str] = []
+        self.applied = applied
+
+    def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        self.calls.append(call.operation)
+        error = self.errors.pop(0) if self.errors else None
+        if error is None:
+            return apply()
+        if self.applied:
+            apply()
+        raise error
+
+
+def retrying(script: Interceptor, runtime: Runtime | None = None) -> Store:
+    runtime = runtime or ThreadRuntime()
+    return RetryingStore(FaultyStore(MemoryStore(runtime), script), runtime)
+
+
+def test_an_unavailable_store_is_tried_again() -> None:
+    script = Script(StoreUnavailable("down"), StoreUnavailable("down"))
+    store = retrying(script)
+    store.set(b"p", b"k", b"v")
+    assert script.calls == ["set", "set", "set"]
+
+
+def test_a_full_store_is_not_tried_again() -> None:
+    script = Script(StoreFull("full"))
+    with pytest.raises(StoreFull):
+        retrying(script).set(b"p", b"k", b"v")
+    assert script.calls == ["set"]
+
+
+def test_a_lost_reply_is_read_back() -> None:
+    script = Script(OutcomeUnknown("lost"), applied=True)
+    store = retrying(script)
+    version = store.set_if(b"p", b"k", b"v", ABSENT)
+    assert script.calls == ["set_if", "get"]
+    assert store.get(b"p", b"k").predicate == version
+
+
+def test_a_lost_request_is_sent_again_if_the_old_version_is_there() -> None:
+    script = Script(None, OutcomeUnknown("lost"))
+    store = retrying(script)
+    old = store.set(b"p", b"k", b"v")
+    new = store.set_if(b"p", b"k", b"w", old)
+    assert script.calls == ["set", "set_if", "get", "set_if"]
+    assert store.get(b"p", b"k") == (b"k", b"w", new)
+
+
+def test_an_outcome_that_cannot_be_told_is_not_guessed() -> None:
+    script = Script(OutcomeUnknown("lost"))
+    with pytest.raises(OutcomeUnknown):
+        retrying(script).set_if(b"p", b"k", b"v", ABSENT)
+    assert script.calls == ["set_if", "get"]
+
+
+def test_patience_ends() -> None:
+    simulation = Simulation(0)
+    actor = simulation.actor("ann")
+    script = Script(*[StoreUnavailable("down")] * 1000)
+    waited: list[float] = []
+
+    def body() -> None:
+        with pytest.raises(StoreUnavailable):
+            retrying(script, actor.runtime).get(b"p", b"k")
+        waited.append(actor.runtime.monotonic())
+
+    actor.start(body)
+    simulation.run()
+    assert PATIENCE_SECONDS <= waited[0] < PATIENCE_SECONDS + 2
+    assert len(script.calls) < 30
+
+
+def test_the_budget_bounds_the_retries_of_everyone_together() -> None:
+    simulation = Simulation(0)
+    actor = simulation.actor("ann")
+    script = Script(*[StoreUnavailable("down")] * 100_000)
+    store = retrying(script, actor.runtime)
+    callers = 2000
+
+    def body() -> None:
+        with pytest.raises(StoreUnavailable):
+            store.get(b"p", b"k")
+
+    for _ in range(callers):
+        actor.start(body)
+    simulation.run()
+    tries = len(script.calls)
+    assert tries < callers + RETRY_BURST + 50 * simulation.seconds + 1
+    assert tries > callers
+
+
+def test_a_delete_whose_reply_was_lost_is_done_if_the_key_is_gone() -> None:
+    script = Script(None, OutcomeUnknown("lost"), applied=True)
+    store = retrying(script)
+    store.set(b"p", b"k", b"v")
+    store.delete(b"p", b"k")
+    assert script.calls == ["set", "delete", "get"]
+
+
+def test_a_delete_is_not_repeated_blindly() -> None:
+    script = Script(None, OutcomeUnknown("lost"))
+    store = retrying(script)
+    store.set(b"p", b"k", b"v")
+    with pytest.raises(OutcomeUnknown):
+        store.delete(b"p", b"k")
+    assert script.calls == ["set", "delete", "get"]
+
+
+def test_many_writes_are_repeated_only_if_nothing_was_applied() -> None:
+    script = Script(StoreUnavailable("down"))
+    store = retrying(script)
+    store.set_many(b"p", [(b"k", b"v")])
+    assert script.calls == ["set_many", "set_many"]
+    script.errors = [OutcomeUnknown("lost")]
+    with pytest.raises(OutcomeUnknown):
+        store.set_many(b"p", [(b"k", b"v")])
+    assert script.calls == ["set_many"] * 3
+
+
+def test_many_writes_that_stop_in_the_middle_do_not_claim_that_nothing_happened() -> None:
+    script = Script(None, StoreFull("full"))
+    store = retrying(script)
+    with pytest.raises(OutcomeUnknown) as caught:
+        store.set_many(b"p", ((b"%d" % number, b"v") for number in range(SET_MANY_CHUNK + 1)))
+    assert not isinstance(caught.value, StoreUnavailable)
+    assert len(list(store.scan(b"p"))) == SET_MANY_CHUNK
+
+
+def test_a_drop_is_repeated() -> None:
+    script = Script(None, StoreUnavailable("down"))
+    store = retrying(script)
+    store.set(b"p", b"k", b"v")
+    store.drop_partition(b"p")
+    assert list(store.scan(b"p")) == []
+
+
+def test_the_default_bulk_calls_do_not_claim_that_nothing_happened() -> None:
+    class OneByOne(MemoryStore):
+        set_many = Store.set_many
+        drop_partition = Store.drop_partition
+
+        def set(
+            self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+        ) -> Version:
+            if key == b"2":
+                raise StoreUnavailable("down")
+            return super().set(partition, key, value, version=version)
+
+        def delete(self, partition: bytes, key: bytes) -> None:
+            if key == b"1":
+                raise StoreUnavailable("down")
+            super().delete(partition, key)
+
+    store = OneByOne(ThreadRuntime())
+    with pytest.raises(OutcomeUnknown) as caught:
+        store.set_many(b"p", [(b"0", b""), (b"1", b""), (b"2", b"")])
+    assert not isinstance(caught.value, StoreUnavailable)
+    with pytest.raises(OutcomeUnknown) as caught:
+        store.drop_partition(b"p")
+    assert not isinstance(caught.value, StoreUnavailable)
+    with pytest.raises(StoreUnavailable):
+        store.set_many(b"q", [(b"2", b"")])
+
+
+def test_a_store_closed_before_the_read_back_leaves_the_outcome_unknown() -> None:
+    store: Store
+
+    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        apply()
+        store.close()
+        raise OutcomeUnknown("lost")
+
+    store = retrying(intercept)
+    with pytest.raises(OutcomeUnknown, match="lost"):
+        store.set_if(b"p", b"k", b"v", ABSENT)

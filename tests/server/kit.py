@@ -1,0 +1,73 @@
+"""A server in this process, on memory: for what concerns requests and not processes."""
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from falcon.testing import Result, TestClient
+
+from lakebed.auth import KeyPair
+from lakebed.block import Namespace
+from lakebed.catalog.tasks import run_inline
+from lakebed.server.app import build, open_services
+from lakebed.server.config_files import load
+from lakebed.server.services import Services
+
+ADMIN = KeyPair(access_key_id="AKIAJADMIN", secret_access_key="admin-secret")
+REPOSITORY = "lake"
+BRANCH = "main"
+
+
+class Server:
+    """An application, and requests to it."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self._client = TestClient(build(services))
+
+    def call(
+        self, method: str, path: str, *, pair: KeyPair | None = ADMIN, **kwargs: Any
+    ) -> Result:
+        """Make a request to the API."""
+        headers = dict(kwargs.pop("headers", {}))
+        if pair is not None:
+            text = f"{pair.access_key_id}:{pair.secret_access_key}"
+            headers["Authorization"] = "Basic " + base64.b64encode(text.encode()).decode()
+        return self.request(method, f"/api/v1{path}", headers=headers, **kwargs)
+
+    def request(self, method: str, path: str, **kwargs: Any) -> Result:
+        """Make a request."""
+        return self._client.simulate_request(method, path, **kwargs)
+
+    def put(self, path: str, data: bytes = b"data", branch: str = BRANCH) -> None:
+        """Upload an object."""
+        answer = self.call(
+            "POST",
+            f"/repositories/{REPOSITORY}/branches/{branch}/objects",
+            params={"path": path},
+            body=data,
+        )
+        assert answer.status_code == 201, answer.text
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """A server that is set up, with a repository."""
+    settings = load(
+        environment={},
+        flags={
+            "database.url": "memory://",
+            "blockstore.type": "memory",
+            "auth.secret_key": "0123456789abcdef0123456789abcdef",
+        },
+    )
+    services = open_services(settings, run_in_background=run_inline)
+    try:
+        services.auth.setup("admin", ADMIN)
+        services.engine.repositories.create(
+            REPOSITORY, Namespace.parse(f"mem://lakes/{REPOSITORY}"), committer="admin"
+        )
+        yield Server(services)
+    finally:
+        services.close()

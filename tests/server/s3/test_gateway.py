@@ -1,0 +1,239 @@
+"""Requests that are not as they should be: the right error, and nothing stored."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from hashlib import sha256
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lakebed
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.errors import LakebedError
+from lakebed.server.s3.call import Call
+from lakebed.server.s3.errors import ErrorCode
+from lakebed.server.s3.metadata import metadata_headers
+from lakebed.server.s3.operations import OPERATIONS
+from lakebed.server.s3.router import Operation
+from lakebed.server.s3.translation import as_s3_error
+from tests.server.kit import REPOSITORY
+from tests.server.s3.door import Door, door
+
+BUCKET = f"/{REPOSITORY}"
+KEY = f"{BUCKET}/main/key"
+
+
+@pytest.fixture(scope="module")
+def gate() -> Iterator[Door]:
+    with door() as opened:
+        yield opened
+
+
+def test_there_is_a_handler_for_every_operation() -> None:
+    assert OPERATIONS.keys() == set(Operation)
+    assert len({handler.name for handler in OPERATIONS.values()}) == len(OPERATIONS)
+
+
+def test_errors_that_a_request_can_cause_have_a_code() -> None:
+    for module in pkgutil.walk_packages(lakebed.__path__, "lakebed."):
+        if module.name.endswith(".errors"):
+            importlib.import_module(module.name)
+
+    def below(root: type[LakebedError]) -> list[type[LakebedError]]:
+        return [root, *(error for child in root.__subclasses__() for error in below(child))]
+
+    def code(error: type[LakebedError]) -> ErrorCode:
+        instance = error.__new__(error)
+        instance.args = ("why",)
+        return as_s3_error(instance).code
+
+    unexpected = {
+        error.__name__
+        for error in below(LakebedError)
+        if error.__module__
+        in {
+            "lakebed.engine.errors",
+            "lakebed.catalog.errors",
+            "lakebed.block.errors",
+        }
+        and code(error) is ErrorCode.INTERNAL_ERROR
+    }
+    # Of operations that S3 does not have; families; and what is wrong with the server itself.
+    assert unexpected == {
+        "EngineError", "MergeConflict", "DirtyBranch", "NoChanges", "DefaultBranch", "Refused",
+        "MissingFile", "BlockError", "AlreadyExists", "PreconditionFailed", "StorageClosed",
+    }  # fmt: skip
+
+
+def test_a_bug_is_told_without_its_details(
+    gate: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_call: Call) -> None:
+        raise RuntimeError("the secret is hunter2")
+
+    broken = {**OPERATIONS, Operation.LIST_BUCKETS: _with(OPERATIONS[Operation.LIST_BUCKETS], fail)}
+    monkeypatch.setattr("lakebed.server.s3.gateway.OPERATIONS", broken)
+    answer = gate.ask("GET", "/")
+    assert (answer.status, answer.code) == (500, "InternalError")
+    assert b"hunter2" not in answer.body
+    assert "the secret is hunter2" in caplog.text
+
+
+def _with(handler: object, handle: object) -> object:
+    return type(handler)(handler.name, handle)  # type: ignore[attr-defined,call-arg]
+
+
+def test_a_body_that_is_not_the_one_signed_is_not_stored(gate: Door) -> None:
+    digest = sha256(b"signed").hexdigest()
+    answer = gate.ask("PUT", KEY, b"signed")
+    assert answer.status == 200
+    # The same signature with another body of that length.
+    captured: list[dict[str, str]] = []
+    original = gate.send
+
+    def swap(environ: dict[str, str], _body: bytes) -> object:
+        captured.append(environ)
+        return original(environ, b"forged")
+
+    gate.send = swap  # type: ignore[method-assign,assignment]
+    try:
+        answer = gate.ask("PUT", KEY, b"signed")
+    finally:
+        del gate.send
+    assert captured[0]["HTTP_X_AMZ_CONTENT_SHA256"] == digest
+    assert answer.code == "XAmzContentSHA256Mismatch"
+    assert gate.ask("GET", KEY).body == b"signed"
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"content-md5": "1B2M2Y8AsgTpgAmY7PhCfg=="}, "BadDigest"),
+        ({"content-md5": "nonsense"}, "InvalidDigest"),
+        ({"x-amz-checksum-crc32": "AAAAAA=="}, "BadDigest"),
+        ({"x-amz-checksum-crc32": "?"}, "InvalidRequest"),
+        ({"x-amz-checksum-crc32": "AAAAAB=="}, "InvalidRequest"),
+    ],
+)
+def test_checksums_are_checked(gate: Door, headers: dict[str, str], code: str) -> None:
+    target = f"{BUCKET}/main/never"
+    assert gate.ask("PUT", target, b"body", headers=headers).code == code
+    assert gate.ask("GET", target).code == "NoSuchKey"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-amz-server-side-encryption-customer-algorithm": "AES256"},
+        {"x-amz-tagging": "a=b"},
+        {"x-amz-object-lock-mode": "GOVERNANCE"},
+    ],
+)
+def test_what_is_promised_to_nobody_is_not_asked_for_in_vain(
+    gate: Door, headers: dict[str, str]
+) -> None:
+    target = f"{BUCKET}/main/promised"
+    assert gate.ask("PUT", target, b"x", headers=headers).code == "NotImplemented"
+    assert gate.ask("GET", target).code == "NoSuchKey"
+
+
+def test_a_delete_with_a_condition_deletes_nothing(gate: Door) -> None:
+    target = f"{BUCKET}/main/kept"
+    gate.ask("PUT", target, b"kept")
+    for headers in ({"if-match": '"other"'}, {"x-amz-if-match-size": "1"}):
+        assert gate.ask("DELETE", target, headers=headers).code == "NotImplemented"
+    body = b"<Delete><Object><Key>main/kept</Key><ETag>other</ETag></Object></Delete>"
+    assert gate.ask("POST", f"{BUCKET}?delete", body).code == "NotImplemented"
+    assert gate.ask("GET", target).body == b"kept"
+
+
+@pytest.mark.parametrize("token", ["", "!!", "a", "gA=="])
+def test_a_token_that_is_not_ours_is_refused(gate: Door, token: str) -> None:
+    query = f"list-type=2&prefix=main%2F&continuation-token={quote(token)}"
+    assert gate.ask("GET", f"{BUCKET}?{query}").code == "InvalidArgument"
+
+
+def test_texts_that_cannot_be_headers_are_left_out(gate: Door) -> None:
+    gate.services.catalog.uploads.upload(
+        RepositoryID(REPOSITORY),
+        BranchID("main"),
+        b"odd",
+        [b"x"],
+        content_type="text/plain\r\nSet-Cookie: a=b",
+        metadata={"::lakebed::header::expires": "never\r\nSet-Cookie: a=b"},
+    )
+    answer = gate.ask("HEAD", f"{BUCKET}/main/odd")
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert "expires" not in answer.headers
+
+
+def test_places_that_cannot_be_written(gate: Door) -> None:
+    engine = gate.services.engine
+    repository = engine.repositories.get(RepositoryID(REPOSITORY))
+    head = engine.branches.get(repository, repository.default_branch).commit_id
+    for target, code in [
+        (f"{BUCKET}/{head}/key", "NoSuchBucket"),
+        (f"{BUCKET}/main", "InvalidArgument"),
+        ("/nowhere/main/key", "NoSuchBucket"),
+    ]:
+        assert gate.ask("PUT", target, b"x").code == code
+    engine.protection.set(repository, ["main"])
+    try:
+        assert gate.ask("PUT", KEY, b"x").code == "ErrWriteToProtectedBranch"
+        assert gate.ask("DELETE", KEY).code == "ErrWriteToProtectedBranch"
+    finally:
+        engine.protection.set(repository, [])
+
+
+def test_the_folder_of_a_branch_is_always_there(gate: Door) -> None:
+    assert gate.ask("PUT", f"{BUCKET}/main/", b"").status == 200
+    assert gate.ask("DELETE", f"{BUCKET}/main/").status == 204
+    assert gate.ask("PUT", f"{BUCKET}/main/", b"data").code == "EntityTooLarge"
+    assert gate.ask("PUT", f"{BUCKET}/other/", b"").code == "NoSuchBucket"
+
+
+def test_a_refusal_ends_the_connection_of_a_client_that_holds_its_body_back(gate: Door) -> None:
+    answer = gate.ask("PUT", "/nowhere/main/key", b"x", headers={"expect": "100-continue"})
+    assert answer.headers["connection"] == "close"
+    assert "connection" not in gate.ask("PUT", "/nowhere/main/key", b"x").headers
+
+
+def test_other_requests_go_to_the_api(gate: Door) -> None:
+    answer = gate.ask("GET", "/api/v1/repositories", pair=None)
+    assert answer.status == 401
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_signatures_of_other_kinds_are_refused_in_the_way_of_s3(gate: Door) -> None:
+    for target, header in [
+        ("/?AWSAccessKeyId=AK&Signature=x&Expires=1", None),  # not of an object
+        ("/", "AWS AK:x"),
+    ]:
+        headers = {"authorization": header} if header else {}
+        answer = gate.ask("GET", target, pair=None, headers=headers)
+        assert (answer.status, answer.code) == (400, "InvalidRequest")
+
+
+@given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=5))
+def test_any_metadata_has_headers(metadata: dict[str, str]) -> None:
+    for name, value in metadata_headers(metadata).items():
+        assert name.isascii()
+        assert value.isascii()
+        assert value == "" or value.isprintable()
+
+
+def test_metadata_of_both_doors_is_shown(gate: Door) -> None:
+    gate.ask("PUT", KEY, b"x", headers={"x-amz-meta-one": "plain", "x-amz-meta-two": "grüß"})
+    stats = gate.services.catalog.objects.stat(RepositoryID(REPOSITORY), "main", b"key")
+    assert stats.metadata["X-Amz-Meta-one"] == "plain"
+    both = {**stats.metadata, "three": "by the API"}
+    gate.services.catalog.copies.set_metadata(
+        RepositoryID(REPOSITORY), BranchID("main"), b"key", both
+    )
+    headers = gate.ask("HEAD", KEY).headers
+    assert headers["x-amz-meta-one"] == "plain"
+    assert headers["x-amz-meta-three"] == "by the API"
+    assert headers["x-amz-meta-two"].startswith("=?UTF-8?B?")

@@ -1,0 +1,151 @@
+"""Every operation, tried by someone without its permission, and by someone with just that one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakebed.auth import Action, Effect, KeyPair, Statement
+from lakebed.server.s3.router import Operation
+from tests.server.kit import REPOSITORY
+from tests.server.s3.door import Door, door
+
+BUCKET = f"/{REPOSITORY}"
+KEY = f"{BUCKET}/main/folder/object"
+REPOSITORY_ARN = f"arn:lakefs:fs:::repository/{REPOSITORY}"
+OBJECT_ARN = f"{REPOSITORY_ARN}/object/folder/object"
+DELETE = b"<Delete><Object><Key>main/folder/object</Key></Object></Delete>"
+PARTS = (
+    b"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber>"
+    b"<ETag>8d777f385d3dfec8815d20f7496026dc</ETag></Part></CompleteMultipartUpload>"
+)
+SOURCE = {"x-amz-copy-source": f"{REPOSITORY}/main/folder/object"}
+
+Need = tuple[Action, str]
+WRITE: Need = (Action.WRITE_OBJECT, OBJECT_ARN)
+READ: Need = (Action.READ_OBJECT, OBJECT_ARN)
+READ_REPOSITORY: Need = (Action.READ_REPOSITORY, REPOSITORY_ARN)
+
+CASES: dict[Operation, tuple[str, str, bytes, dict[str, str], list[Need]]] = {
+    Operation.LIST_BUCKETS: ("GET", "/", b"", {}, [(Action.LIST_REPOSITORIES, "*")]),
+    Operation.HEAD_BUCKET: ("HEAD", BUCKET, b"", {}, [READ_REPOSITORY]),
+    Operation.CREATE_BUCKET: (
+        "PUT",
+        "/made",
+        b"",
+        {},
+        [
+            (Action.CREATE_REPOSITORY, "arn:lakefs:fs:::repository/made"),
+            (Action.ATTACH_STORAGE_NAMESPACE, "arn:lakefs:fs:::namespace/mem://lakes/made"),
+        ],
+    ),
+    Operation.GET_BUCKET_LOCATION: ("GET", f"{BUCKET}?location", b"", {}, [READ_REPOSITORY]),
+    Operation.GET_BUCKET_VERSIONING: ("GET", f"{BUCKET}?versioning", b"", {}, [READ_REPOSITORY]),
+    Operation.GET_BUCKET_ACL: ("GET", f"{BUCKET}?acl", b"", {}, [READ_REPOSITORY]),
+    Operation.LIST_OBJECTS: (
+        "GET",
+        f"{BUCKET}?prefix=main%2F",
+        b"",
+        {},
+        [(Action.LIST_OBJECTS, REPOSITORY_ARN)],
+    ),
+    Operation.LIST_OBJECTS_V2: (
+        "GET",
+        f"{BUCKET}?list-type=2",
+        b"",
+        {},
+        [(Action.LIST_BRANCHES, REPOSITORY_ARN)],
+    ),
+    Operation.LIST_MULTIPART_UPLOADS: (
+        "GET",
+        f"{BUCKET}?uploads",
+        b"",
+        {},
+        [(Action.LIST_OBJECTS, REPOSITORY_ARN)],
+    ),
+    Operation.GET_OBJECT: ("GET", KEY, b"", {}, [READ]),
+    Operation.HEAD_OBJECT: ("HEAD", KEY, b"", {}, [READ]),
+    Operation.PUT_OBJECT: ("PUT", KEY, b"new", {}, [WRITE]),
+    Operation.COPY_OBJECT: ("PUT", KEY, b"", SOURCE, [READ, WRITE]),
+    Operation.DELETE_OBJECT: ("DELETE", KEY, b"", {}, [(Action.DELETE_OBJECT, OBJECT_ARN)]),
+    Operation.GET_OBJECT_ATTRIBUTES: (
+        "GET",
+        f"{KEY}?attributes",
+        b"",
+        {"x-amz-object-attributes": "ETag"},
+        [READ],
+    ),
+    Operation.GET_OBJECT_TAGGING: ("GET", f"{KEY}?tagging", b"", {}, [READ]),
+    Operation.GET_OBJECT_ACL: ("GET", f"{KEY}?acl", b"", {}, [READ]),
+    Operation.CREATE_MULTIPART_UPLOAD: ("POST", f"{KEY}?uploads", b"", {}, [WRITE]),
+    Operation.UPLOAD_PART: ("PUT", f"{KEY}?partNumber=2&uploadId=UPLOAD", b"part", {}, [WRITE]),
+    Operation.UPLOAD_PART_COPY: (
+        "PUT",
+        f"{KEY}?partNumber=3&uploadId=UPLOAD",
+        b"",
+        SOURCE,
+        [READ, WRITE],
+    ),
+    Operation.LIST_PARTS: ("GET", f"{KEY}?uploadId=UPLOAD", b"", {}, [WRITE]),
+    Operation.COMPLETE_MULTIPART_UPLOAD: (
+        "POST",
+        f"{KEY}?uploadId=UPLOAD",
+        PARTS,
+        {},
+        [WRITE],
+    ),
+    Operation.ABORT_MULTIPART_UPLOAD: ("DELETE", f"{KEY}?uploadId=UPLOAD", b"", {}, [WRITE]),
+}
+
+
+@pytest.fixture
+def gate() -> Iterator[Door]:
+    with door(default_namespace_prefix="mem://lakes") as opened:
+        assert opened.ask("PUT", KEY, b"old").status == 200
+        yield opened
+
+
+def upload_id(gate: Door) -> str:
+    answer = gate.ask("POST", f"{KEY}?uploads").body.decode()
+    found = answer.partition("<UploadId>")[2].partition("<")[0]
+    assert gate.ask("PUT", f"{KEY}?partNumber=1&uploadId={found}", b"data").status == 200
+    return found
+
+
+def allow(*needs: Need) -> list[Statement]:
+    return [
+        Statement(effect=Effect.ALLOW, actions=(action,), resource=resource)
+        for action, resource in needs
+    ]
+
+
+def test_every_operation_is_tried() -> None:
+    assert CASES.keys() | {Operation.DELETE_OBJECTS} == set(Operation)
+
+
+@pytest.mark.parametrize("operation", CASES, ids=lambda operation: operation.name)
+def test_an_operation_needs_its_permissions_and_no_more(gate: Door, operation: Operation) -> None:
+    method, target, body, headers, needs = CASES[operation]
+    if "UPLOAD" in target:
+        target = target.replace("UPLOAD", upload_id(gate))
+
+    def ask(pair: KeyPair) -> int:
+        return gate.ask(method, target, body, pair=pair, headers=headers).status
+
+    assert ask(gate.user("nobody")) == 403
+    for missing in needs:
+        others = [need for need in needs if need != missing]
+        if others:
+            assert ask(gate.user(f"no-{missing[0].name}", *allow(*others))) == 403
+    assert gate.ask("GET", KEY).body == b"old"
+    assert ask(gate.user("somebody", *allow(*needs))) in {200, 204}
+
+
+def test_each_key_of_many_needs_its_own_permission(gate: Door) -> None:
+    gate.ask("PUT", f"{BUCKET}/main/other", b"kept")
+    body = DELETE.replace(b"</Delete>", b"<Object><Key>main/other</Key></Object></Delete>")
+    pair = gate.user("deleter", *allow((Action.DELETE_OBJECT, OBJECT_ARN)))
+    answer = gate.ask("POST", f"{BUCKET}?delete", body, pair=pair).body.decode()
+    assert "<Deleted><Key>main/folder/object</Key></Deleted>" in answer
+    assert "<Error><Key>main/other</Key><Code>AccessDenied</Code>" in answer
+    assert gate.ask("GET", KEY).code == "NoSuchKey"
+    assert gate.ask("GET", f"{BUCKET}/main/other").body == b"kept"

@@ -1,0 +1,117 @@
+import io
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.server.http.bodies import (
+    CHUNK_BYTES,
+    Body,
+    BodyCut,
+    BodyTooLarge,
+    BodyTooSlow,
+    LengthRequired,
+    MalformedBody,
+)
+
+
+class Input:
+    """What a server hands over: bytes in the pieces in which they came."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+        self.largest = 0
+
+    def read(self, size: int) -> bytes:
+        self.largest = max(self.largest, size)
+        while self._pieces and not self._pieces[0]:
+            self._pieces.pop(0)
+        if not self._pieces or not size:
+            return b""
+        piece = self._pieces[0]
+        self._pieces[0] = piece[size:]
+        return piece[:size]
+
+
+def body_of(pieces: list[bytes], length: int | str | None, seconds_max: float = 60.0) -> Body:
+    environ = {"wsgi.input": Input(pieces)}
+    if length is not None:
+        environ["CONTENT_LENGTH"] = str(length)  # type: ignore[assignment]
+    return Body(environ, seconds_max=seconds_max)
+
+
+def pieces_of(content: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({min(cut, len(content)) for cut in cuts} | {0, len(content)})
+    return [content[a:b] for a, b in pairwise(places)]
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200)))
+def test_a_body_is_the_same_however_it_comes_in(content: bytes, cuts: list[int]) -> None:
+    body = body_of(pieces_of(content, cuts), len(content))
+    assert b"".join(body.chunks()) == content
+    assert body_of(pieces_of(content, cuts), len(content)).read(200) == content
+
+
+@given(st.binary(min_size=1, max_size=200), st.data())
+def test_a_body_cut_at_any_byte_is_refused(content: bytes, data: st.DataObject) -> None:
+    kept = data.draw(st.integers(0, len(content) - 1))
+    with pytest.raises(BodyCut, match=f"after {kept} of {len(content)} bytes"):
+        list(body_of([content[:kept]], len(content)).chunks())
+    with pytest.raises(BodyCut):
+        body_of([content[:kept]], len(content)).read(1000)
+
+
+@given(st.binary(max_size=100), st.binary(max_size=100))
+def test_what_follows_the_announced_length_is_not_part_of_the_body(
+    content: bytes, more: bytes
+) -> None:
+    assert b"".join(body_of([content + more], len(content)).chunks()) == content
+
+
+def test_a_body_that_does_not_prove_its_end_needs_a_length() -> None:
+    with pytest.raises(LengthRequired):
+        body_of([b"abc"], None).chunks()
+    with pytest.raises(LengthRequired):
+        body_of([b"abc"], None).read(10)
+
+
+def test_a_request_without_a_body_has_an_empty_one() -> None:
+    assert body_of([], None).read(10) == b""
+    assert body_of([], "").read(10) == b""
+    assert list(body_of([], 0).chunks()) == []
+
+
+def test_a_small_body_is_refused_unread_when_it_is_too_large() -> None:
+    pieces = [b"0123456789"]
+    with pytest.raises(BodyTooLarge, match="9 bytes"):
+        body_of(pieces, 10).read(9)
+    assert pieces == [b"0123456789"]
+
+
+@pytest.mark.parametrize("length", ["-1", "+3", "3, 3", "0x10", "٣", "3.0", "1e3"])
+def test_a_length_that_is_no_number_is_refused(length: str) -> None:
+    with pytest.raises(MalformedBody):
+        body_of([b"abc"], length)
+
+
+def test_chunks_are_bounded() -> None:
+    source = Input([b"x" * (3 * CHUNK_BYTES)])
+    body = Body({"wsgi.input": source, "CONTENT_LENGTH": str(3 * CHUNK_BYTES)}, seconds_max=60)
+    assert [len(chunk) for chunk in body.chunks()] == [CHUNK_BYTES] * 3
+    assert source.largest == CHUNK_BYTES
+
+
+def test_a_body_that_takes_too_long_is_refused() -> None:
+    ticks: Iterator[float] = iter([0.0, 5.0, 11.0])
+    environ = {"wsgi.input": Input([b"a", b"b", b"c"]), "CONTENT_LENGTH": "3"}
+    chunks = Body(environ, seconds_max=10.0, clock=ticks.__next__).chunks()
+    assert next(chunks) == b"a"
+    with pytest.raises(BodyTooSlow, match="10 seconds"):
+        next(chunks)
+
+
+def test_any_file_object_will_do() -> None:
+    environ = {"wsgi.input": io.BytesIO(b"abc"), "CONTENT_LENGTH": "3"}
+    assert list(Body(environ, seconds_max=1).chunks()) == [b"abc"]

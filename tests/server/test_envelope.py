@@ -1,0 +1,229 @@
+import io
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+import pytest
+from prometheus_client import REGISTRY
+
+from lakebed.server.http import logs, metrics
+from lakebed.server.http.admission import Admission, Overloaded
+from lakebed.server.http.envelope import Envelope
+from lakebed.server.http.logs import Trace, current_trace
+from lakebed.server.settings import LimitSettings, LoggingSettings
+
+Headers = list[tuple[str, str]]
+
+
+class Client:
+    """Calls an application as a server would."""
+
+    def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
+        self._app = Envelope(app)
+        self.status = ""
+        self.headers: dict[str, str] = {}
+
+    def call(self, path: str = "/x", **environ: str) -> Iterable[bytes]:
+        given: dict[str, Any] = {"REQUEST_METHOD": "GET", "PATH_INFO": path, **environ}
+        return self._app(given, self._start)
+
+    def _start(self, status: str, headers: Headers, exc_info: Any = None, /) -> Any:
+        self.status, self.headers = status, dict(headers)
+        return lambda _: None
+
+
+def counted(operation: str, status: int) -> float:
+    labels = {"operation": operation, "status": str(status)}
+    return REGISTRY.get_sample_value("lakebed_http_requests_total", labels) or 0.0
+
+
+def plain(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+    trace = current_trace()
+    assert trace is not None
+    trace.operation, trace.user = "plainly", "ada"
+    start("200 OK", [("A", "b")])
+    return [b"12", b"345"]
+
+
+@pytest.fixture(autouse=True)
+def outside_of_requests() -> None:
+    """No request is under way, also where a test before left an answer half read."""
+    logs.unbind_trace()
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """The log, as JSON."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    logs.configure(LoggingSettings(format="json"))
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+def test_an_answer_has_an_id_and_is_logged_and_counted(
+    lines: Callable[[], list[dict[str, Any]]],
+) -> None:
+    client = Client(plain)
+    before = counted("plainly", 200)
+    assert client.call("/\xc3\xa4\xff", HTTP_X_REQUEST_ID="id-1") == [b"12", b"345"]
+    assert client.headers == {"A": "b", "X-Request-ID": "id-1"}
+    (line,) = lines()
+    assert line.pop("milliseconds") >= 0
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "level": "info",
+        "logger": "lakebed.access",
+        "message": "GET /ä\\xff 200",
+        "method": "GET",
+        "path": "/ä\\xff",
+        "status": 200,
+        "bytes": 5,
+        "operation": "plainly",
+        "user": "ada",
+        "request_id": "id-1",
+    }
+    assert counted("plainly", 200) == before + 1
+    assert current_trace() is None
+
+
+@pytest.mark.parametrize("insane", ["", "a b", "a\nb", 'a"b', "ä", "x" * 129, "\x1b[31m"])
+def test_an_insane_id_is_replaced(insane: str) -> None:
+    client = Client(plain)
+    client.call(HTTP_X_REQUEST_ID=insane)
+    drawn = client.headers["X-Request-ID"]
+    client.call(HTTP_X_REQUEST_ID=insane)
+    assert len(drawn) == 16
+    assert drawn not in {insane, client.headers["X-Request-ID"]}
+
+
+def test_a_streamed_answer_ends_when_it_is_closed(
+    lines: Callable[[], list[dict[str, Any]]],
+) -> None:
+    ended: list[str] = []
+
+    def stream(environ: WSGIEnvironment, start: StartResponse) -> Iterator[bytes]:
+        start("200 OK", [("Content-Length", "6")])
+        trace = current_trace()
+        assert trace is not None
+        trace.at_end(lambda: ended.append("slot"))
+
+        def chunks() -> Iterator[bytes]:
+            try:
+                yield b"123"
+                logging.getLogger("lakebed.test").warning("on the way")
+                yield b"456"
+            finally:
+                ended.append("generator")
+
+        return chunks()
+
+    client = Client(stream)
+    answer = client.call()
+    assert next(iter(answer)) == b"123"
+    assert next(iter(answer)) == b"456"
+    assert not ended
+    answer.close()  # type: ignore[attr-defined]
+    answer.close()  # type: ignore[attr-defined] # once more does nothing
+    assert ended == ["generator", "slot"]
+    warning, access = lines()
+    assert warning["request_id"] == access["request_id"] == client.headers["X-Request-ID"]
+    assert access["bytes"] == 6
+
+
+def test_what_is_raised_becomes_a_500_that_says_nothing(
+    lines: Callable[[], list[dict[str, Any]]],
+) -> None:
+    def broken(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        raise KeyError("a secret")
+
+    client = Client(broken)
+    answer = b"".join(client.call())
+    assert client.status.startswith("500")
+    assert b"secret" not in answer
+    failure, access = lines()
+    assert "KeyError" in failure["exception"]
+    assert failure["request_id"] == access["request_id"]
+    assert access["status"] == 500
+
+
+def test_a_streamed_answer_without_a_length_is_never_sent(
+    lines: Callable[[], list[dict[str, Any]]],
+) -> None:
+    def endless(environ: WSGIEnvironment, start: StartResponse) -> Iterator[bytes]:
+        start("200 OK", [("Content-Type", "text/plain")])
+        return iter([b"half"])
+
+    client = Client(endless)
+    assert b"half" not in b"".join(client.call())
+    assert client.status.startswith("500")
+    assert "needs a Content-Length" in lines()[0]["exception"]
+
+
+def test_an_answer_that_raises_is_logged(lines: Callable[[], list[dict[str, Any]]]) -> None:
+    def broken(environ: WSGIEnvironment, start: StartResponse) -> Iterator[bytes]:
+        start("200 OK", [("Content-Length", "6")])
+        return (bytes(6 // number) for number in (2, 0))
+
+    client = Client(broken)
+    answer = iter(client.call())
+    assert next(answer) == bytes(3)
+    with pytest.raises(ZeroDivisionError):
+        next(answer)
+    (line,) = lines()
+    assert line["message"] == "an answer broke off"
+    assert line["request_id"] == client.headers["X-Request-ID"]
+
+
+def test_a_request_without_an_operation_is_counted_as_such() -> None:
+    def lost(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        start("404 Not Found", [])
+        return [b""]
+
+    before = counted(metrics.NO_OPERATION, 404)
+    Client(lost).call("/any/path")
+    assert counted(metrics.NO_OPERATION, 404) == before + 1
+
+
+def test_text_logs_do_not_move_the_cursor() -> None:
+    record = logging.LogRecord("x", logging.INFO, "f", 1, "GET %s", ("/\x1b[2J\r\nfoo",), None)
+    line = logs.TextFormatter().format(record)
+    assert line.endswith(r"GET /\x1b[2J\r\nfoo")
+
+
+def test_metrics_are_those_of_the_process_without_a_folder() -> None:
+    Client(plain).call()
+    assert b'lakebed_http_requests_total{operation="plainly",status="200"}' in metrics.render()
+
+
+def a_trace() -> Trace:
+    return Trace("id", "GET", "/", 0.0)
+
+
+def test_slots_are_given_until_there_are_none_and_come_back() -> None:
+    admission = Admission(LimitSettings(work_slots=2, transfer_slots=1))
+    traces = [a_trace() for _ in range(2)]
+    for trace in traces:
+        admission.admit_work(trace)
+    with pytest.raises(Overloaded, match="slots for work"):
+        admission.admit_work(a_trace())
+    admission.admit_transfer(a_trace())  # these have slots of their own
+    with pytest.raises(Overloaded, match="slots for transfers"):
+        admission.admit_transfer(a_trace())
+    traces[0].end()
+    traces[0].end()  # once more does nothing
+    admission.admit_work(a_trace())
+    with pytest.raises(Overloaded):
+        admission.admit_work(a_trace())
+
+
+def test_a_request_may_wait_for_a_slot() -> None:
+    admission = Admission(LimitSettings(work_slots=1, queue_seconds=0.01))
+    admission.admit_work(a_trace())
+    with pytest.raises(Overloaded):
+        admission.admit_work(a_trace())

@@ -1,0 +1,95 @@
+"""Presigned URLs of a server whose storage signs none."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.auth import AuthenticationFailed
+from lakebed.block import Address
+from lakebed.server.http.url_signer import PATH, URLSigner
+from tests.server.kit import REPOSITORY, Server, server
+
+ADDRESS = Address.parse("local://lakes/a/b")
+BACKING = f"/repositories/{REPOSITORY}/branches/main/staging/backing"
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[Server]:
+    with server() as found:
+        yield found
+
+
+def token_of(signer: URLSigner, method: str = "GET", expires: int = 100) -> str:
+    return signer.sign(method, ADDRESS, expires).removeprefix(PATH)
+
+
+def test_a_token_opens_what_it_was_signed_for() -> None:
+    signer = URLSigner(b"key")
+    assert signer.opened("GET", token_of(signer), 99) == ADDRESS
+    for method, now in (("PUT", 99), ("GET", 100)):
+        with pytest.raises(AuthenticationFailed):
+            signer.opened(method, token_of(signer), now)
+    with pytest.raises(AuthenticationFailed):
+        URLSigner(b"other").opened("GET", token_of(signer), 0)
+
+
+@given(st.data())
+def test_a_changed_token_opens_nothing(data: st.DataObject) -> None:
+    signer = URLSigner(b"key")
+    token = token_of(signer)
+    place = data.draw(st.integers(0, len(token) - 1))
+    letter = data.draw(st.characters(codec="ascii"))
+    changed = token[:place] + letter + token[place + 1 :]
+    try:
+        opened = signer.opened("GET", changed, 0)
+    except AuthenticationFailed:
+        return
+    assert opened == ADDRESS  # the last bits of base64 mean nothing
+
+
+@given(st.text(max_size=60))
+def test_nonsense_opens_nothing(token: str) -> None:
+    with pytest.raises(AuthenticationFailed):
+        URLSigner(b"key").opened("GET", token, 0)
+
+
+def test_an_object_by_presigned_url(world: Server) -> None:
+    given_out = world.call("GET", BACKING, params={"path": "x", "presign": "true"}).json
+    url = urlsplit(given_out["presigned_url"]).path
+    put = world.request("PUT", url, body=b"0123456789")
+    assert put.status_code == 200
+    assert put.headers["etag"] == '"781e5e245d69b566979b86e28d23f2c7"'
+    assert world.request("PUT", url, body=b"again").status_code == 412
+    assert world.request("GET", url).status_code == 401
+    linked = world.call(
+        "PUT",
+        BACKING,
+        params={"path": "x"},
+        json={
+            "staging": given_out,
+            "checksum": "781e5e245d69b566979b86e28d23f2c7",
+            "size_bytes": 10,
+        },
+    )
+    assert linked.status_code == 200, linked.text
+    stat = world.call(
+        "GET",
+        f"/repositories/{REPOSITORY}/refs/main/objects/stat",
+        params={"path": "x", "presign": "true"},
+    ).json
+    url = urlsplit(stat["physical_address"]).path
+    assert world.request("GET", url).content == b"0123456789"
+    part = world.request("GET", url, headers={"Range": "bytes=2-3"})
+    assert (part.status_code, part.content) == (206, b"23")
+    assert part.headers["content-range"] == "bytes 2-3/10"
+    assert world.request("GET", url, headers={"Range": "bytes=10-"}).status_code == 416
+
+
+def test_a_presigned_upload_without_a_length_is_refused(world: Server) -> None:
+    given_out = world.call("GET", BACKING, params={"path": "y", "presign": "true"}).json
+    url = urlsplit(given_out["presigned_url"]).path
+    answer = world.request("PUT", url, headers={"Transfer-Encoding": "chunked"})
+    assert answer.status_code == 411

@@ -1,0 +1,86 @@
+from lakebed.server.http.logs import Trace
+from lakebed.server.http.slow_clients import Connection, Untaken, stalled
+
+
+def trace(*, begun: float, received_at: float, waits: bool, peer: str = "a") -> Trace:
+    return Trace("id", "PUT", "/", begun, peer=peer, received_at=received_at, is_receiving=waits)
+
+
+NOW = 1000.0
+BEFORE = NOW - 60
+STOPPED = trace(begun=500, received_at=900, waits=True)
+
+
+def closed(traces: list[Trace], *connections: Connection) -> list[Connection]:
+    return stalled(traces, list(connections), before=BEFORE)
+
+
+def test_the_connection_of_a_request_that_stands_still_is_closed() -> None:
+    its_own = Connection("a", 899.9)
+    assert closed([STOPPED], its_own) == [its_own]
+
+
+def test_others_are_left_alone() -> None:
+    assert closed([STOPPED], Connection("b", 899.9)) == []  # of another client
+    assert closed([STOPPED], Connection("a", 950.0)) == []  # something came a moment ago
+    assert closed([STOPPED], Connection("a", 910.0)) == []  # after all that the request got
+    assert closed([STOPPED], Connection("a", 860.0)) == []  # long before
+
+
+def test_a_request_that_waits_for_nothing_has_not_stopped() -> None:
+    working = trace(begun=899, received_at=900, waits=False)
+    assert closed([working], Connection("a", 899.9)) == []
+
+
+def test_a_request_that_received_something_of_late_has_not_stopped() -> None:
+    assert closed([trace(begun=1, received_at=999, waits=True)], Connection("a", 900.0)) == []
+
+
+def test_a_connection_that_may_be_that_of_a_request_at_work_waits_for_its_end() -> None:
+    working = trace(begun=898, received_at=898, waits=False)
+    its_own = Connection("a", 899.0)
+    assert closed([STOPPED, working], its_own) == []
+    assert closed([STOPPED], its_own) == [its_own]
+    elsewhere = trace(begun=898, received_at=898, waits=False, peer="b")
+    assert closed([STOPPED, elsewhere], its_own) == [its_own]
+
+
+def test_a_long_upload_that_goes_on_does_not_protect_those_that_stopped() -> None:
+    going_on = trace(begun=1, received_at=NOW, waits=True)
+    its_own = Connection("a", 899.9)
+    assert closed([STOPPED, going_on], its_own, Connection("a", NOW)) == [its_own]
+
+
+def untaken(cookie: bytes, *, acknowledged: int, queued: int) -> Connection:
+    return Connection("a", 0.0, cookie=cookie, acknowledged=acknowledged, queued=queued)
+
+
+def test_an_answer_that_nobody_takes_is_cut_off_when_a_stall_has_passed() -> None:
+    answer = untaken(b"1", acknowledged=5, queued=100)
+    known = Untaken()
+    known.look([answer], 0.0)
+    assert known.stalled([answer], before=0.0) == []
+    known.look([answer], 4.0)
+    assert known.stalled([answer], before=0.1) == [answer]
+
+
+def test_an_answer_of_which_something_is_taken_goes_on() -> None:
+    known = Untaken()
+    known.look([untaken(b"1", acknowledged=5, queued=100)], 0.0)
+    moved = untaken(b"1", acknowledged=6, queued=100)
+    known.look([moved], 4.0)
+    assert known.stalled([moved], before=0.1) == []
+    known.look([moved], 8.0)
+    assert known.stalled([moved], before=4.1) == [moved]
+
+
+def test_a_connection_with_nothing_to_take_has_not_stopped() -> None:
+    known = Untaken()
+    idle = untaken(b"1", acknowledged=5, queued=0)
+    known.look([untaken(b"1", acknowledged=5, queued=1)], 0.0)
+    known.look([idle], 4.0)
+    assert known.stalled([idle], before=10.0) == []
+    # It waits from now on, not since it waited last.
+    again = untaken(b"1", acknowledged=5, queued=1)
+    known.look([again], 9.0)
+    assert known.stalled([again], before=8.0) == []

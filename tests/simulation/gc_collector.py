@@ -1,0 +1,317 @@
+"""Garbage collection in the model: the server's preparation and the job, both step by step.
+
+At every run both kinds of run are worked out from the same preparation and the same listing, and
+must agree; one of them is carried out.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+
+from lakebed.block import Namespace
+from lakebed.formats import AddressType
+from lakebed.gc import rules
+from lakebed.gc.paths import ObjectPath, canonical
+from lakebed.gc.rules import Judged, Look, State, StoredObject, Verdict
+from tests.simulation.gc_world import (
+    GAP,
+    MIN_AGE,
+    PARTITION_OPEN,
+    SKEW,
+    Entry,
+    Pause,
+    Process,
+    Steps,
+    World,
+)
+
+NAMESPACE = Namespace.parse("s3://bucket/lake")
+
+LAG = 60
+"""For how long a listing may miss an object that was just written, as that of a network file system
+may; or one that somebody lost and brought back."""
+MISSED = 0.2
+
+
+class DisagreementError(AssertionError):
+    """Clean and optimized runs found different garbage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    repository_uid: str
+    repository_uids: frozenset[str]
+    look: Look
+    held: frozenset[str]
+    commits: dict[int, frozenset[str]]
+
+
+def path_of(entry: Entry) -> str | None:
+    """The path of an entry's address as the job makes it canonical."""
+    if entry.path is None:
+        return None
+    if entry.whole:
+        return canonical(str(NAMESPACE.address(entry.path)), AddressType.FULL, NAMESPACE)
+    return canonical(entry.path, AddressType.RELATIVE, NAMESPACE)
+
+
+def prepare(world: World, process: Process) -> Generator[Pause, None, Preparation | None]:
+    """Read in the direction of flow; None if the repository went away."""
+    uid, adopted = world.repository_uid, world.adopted
+    began = world.now + process.offset
+    yield
+    held = set((yield from read_uploads(world)))
+    held |= yield from read_staging(world)
+    commits = yield from read_commits(world)
+    if uid is None or not is_active(world, uid):
+        return None
+    cutoff = began - MIN_AGE - SKEW
+    look = Look(
+        began_us=began,
+        ended_us=world.now + process.offset,
+        cutoff_us=cutoff,
+        closed_before_us=cutoff - PARTITION_OPEN,
+        gap_us=GAP,
+    )
+    return Preparation(uid, frozenset({uid, *adopted}), look, frozenset(held), commits)
+
+
+def is_active(world: World, repository_uid: str) -> bool:
+    return world.repository_uid == repository_uid
+
+
+def read_uploads(world: World) -> Generator[Pause, None, set[str]]:
+    paths = set(world.multiparts)
+    yield
+    paths |= set(world.links)
+    yield
+    return paths
+
+
+def read_staging(world: World) -> Generator[Pause, None, set[str]]:
+    held: set[str] = set()
+    for name in sorted(world.branches):
+        branch = world.branches.get(name)
+        yield
+        for token in branch.tokens if branch is not None else ():
+            held |= staged_paths(world, token)
+            yield
+    return held
+
+
+def staged_paths(world: World, token: int) -> set[str]:
+    entries = list(world.staged.get(token, {}).values())
+    paths = {*map(path_of, entries), *(entry.replaced for entry in entries)}
+    return {path for path in paths if path is not None}
+
+
+def read_commits(world: World) -> Generator[Pause, None, dict[int, frozenset[str]]]:
+    found: dict[int, frozenset[str]] = {}
+    numbers = sorted(world.commits)
+    for chunk in (numbers[::2], numbers[1::2]):
+        for number in chunk:
+            if number in world.commits:
+                paths = map(path_of, world.commits[number].entries.values())
+                found[number] = frozenset(filter(None, paths))
+        yield
+    return found
+
+
+@dataclass
+class Collector:
+    """The job, with what it keeps between runs: a state for each kind of run."""
+
+    world: World
+    clean_state: State | None = None
+    optimized_state: State | None = None
+    state_uid: str | None = None
+    deletions: int = 0
+    trouble: float = 0.05
+    """How often a run is killed or a dry one, and how often the storage refuses."""
+
+    def run(self, process: Process) -> Steps:
+        self.forget_state_of_others()
+        states = self.clean_state, self.optimized_state
+        yield
+        prepared = yield from prepare(self.world, process)
+        if prepared is None or not self.owns(prepared) or not self.is_latest(states):
+            return False
+        prepared = self.sparing_more(prepared)
+        listed = yield from self.list_objects(prepared)
+        clean = self.judge_clean(states[0], prepared, listed)
+        optimized = self.judge_optimized(states[1], prepared, listed)
+        self.compare(candidates(clean), candidates(optimized))
+        if self.meets_trouble() or not self.is_latest(states):
+            return True  # a dry run, or one that others overtook
+        deleted = yield from self.sweep(prepared, rules.due(clean, prepared.look))
+        if self.meets_trouble() or not self.owns(prepared) or not self.is_latest(states):
+            return False
+        self.clean_state = self.advance(None, prepared, clean, deleted)
+        known = states[1] if may_optimize(states[1], prepared) else None
+        self.optimized_state = self.advance(known, prepared, optimized, deleted)
+        return True
+
+    def run_quiet(self, process: Process) -> Steps:
+        """A run for a repository that nobody writes to: both looks at once, whatever the age."""
+        self.forget_state_of_others()
+        state = self.clean_state
+        prepared = yield from prepare(self.world, process)
+        if prepared is None or not self.owns(prepared) or self.world.links or self.world.multiparts:
+            return False
+        listed = yield from self.list_objects(prepared)
+        look = replace(prepared.look, cutoff_us=1 << 62)
+        judged = self.judge_clean(state, replace(prepared, look=look), listed)
+        again = yield from prepare(self.world, process)
+        if again is None or (again.held, again.commits) != (prepared.held, prepared.commits):
+            return False
+        found = candidates(judged)
+        deleted = yield from self.sweep(prepared, found)
+        # As after a run that deleted what it had found before: no state remembers what is gone.
+        left = [one for one in judged if one.stored.path not in deleted]
+        self.clean_state = self.advance(None, prepared, left, deleted)
+        self.optimized_state = self.advance(None, prepared, left, deleted)
+        return True
+
+    def sparing_more(self, prepared: Preparation) -> Preparation:
+        """Sometimes the operator asks for a higher age than the server does."""
+        if self.world.random.random() < 0.8:
+            return prepared
+        more = self.world.random.randint(0, MIN_AGE)
+        look = prepared.look
+        look = replace(
+            look,
+            cutoff_us=look.cutoff_us - more,
+            closed_before_us=look.closed_before_us - more,
+        )
+        return replace(prepared, look=look)
+
+    def forget_state_of_others(self) -> None:
+        if self.state_uid != self.world.repository_uid:
+            self.clean_state = self.optimized_state = None
+            self.state_uid = self.world.repository_uid
+
+    def is_latest(self, states: tuple[State | None, State | None]) -> bool:
+        """Whether no other run was faster."""
+        return states[0] is self.clean_state and states[1] is self.optimized_state
+
+    def owns(self, prepared: Preparation) -> bool:
+        return self.world.owner == prepared.repository_uid
+
+    def sweep(self, prepared: Preparation, due: list[Judged]) -> Generator[Pause, None, set[str]]:
+        deleted: set[str] = set()
+        for judged in due:
+            if not self.owns(prepared):
+                break
+            if self.meets_trouble():
+                continue  # the storage refuses: it stays a candidate
+            self.world.delete_object(judged.stored.path)
+            deleted.add(judged.stored.path)
+            self.deletions += 1
+            yield
+        return deleted
+
+    def meets_trouble(self) -> bool:
+        return self.world.random.random() < self.trouble
+
+    def list_objects(
+        self, prepared: Preparation
+    ) -> Generator[Pause, None, dict[str, StoredObject]]:
+        listed: dict[str, StoredObject] = {}
+        folders = sorted({path.rpartition("/")[0] for path in self.world.objects})
+        for folder in folders:
+            for path, mtime in self.world.objects.items():
+                if not path.startswith(folder + "/") or self.misses(mtime):
+                    continue
+                if one := self.stored(prepared, path, mtime):
+                    listed[path] = one
+            yield
+        return listed
+
+    def misses(self, mtime: int) -> bool:
+        return self.world.now - mtime < LAG and self.world.random.random() < MISSED
+
+    @staticmethod
+    def stored(prepared: Preparation, path: str, mtime: int) -> StoredObject | None:
+        parts = ObjectPath.parse(path)
+        if parts is None or parts.repository_uid not in prepared.repository_uids:
+            return None
+        return rules.stored_object(path, size=1, mtime_us=mtime)
+
+    @staticmethod
+    def judge_clean(
+        state: State | None, prepared: Preparation, listed: dict[str, StoredObject]
+    ) -> list[Judged]:
+        judged = rules.judge(
+            listed.values(),
+            committed=all_named(prepared),
+            held=prepared.held,
+            state=state,
+            look=prepared.look,
+        )
+        return list(judged)
+
+    @staticmethod
+    def judge_optimized(
+        state: State | None, prepared: Preparation, listed: dict[str, StoredObject]
+    ) -> list[Judged]:
+        looked = list(listed.values())
+        if state is not None and may_optimize(state, prepared):
+            in_open = [one for one in looked if not rules.is_closed(one, state)]
+            looked = list(rules.looked_at(state, in_open))
+        judged = rules.judge(
+            looked,
+            committed=optimized_named(state, prepared),
+            held=prepared.held,
+            state=state,
+            look=prepared.look,
+        )
+        return list(judged)
+
+    @staticmethod
+    def advance(
+        state: State | None, prepared: Preparation, judged: list[Judged], deleted: set[str]
+    ) -> State:
+        return rules.next_state(
+            judged,
+            deleted=deleted,
+            repository_uids=prepared.repository_uids,
+            commits={str(number) for number in prepared.commits},
+            state=state,
+            look=prepared.look,
+        )
+
+    def compare(self, clean: list[Judged], optimized: list[Judged]) -> None:
+        """Both kinds agree on what is there, but for what came into closed partitions too late.
+
+        Of closed partitions, optimized runs may remember what a run that died has deleted.
+        """
+        mine, others = (
+            {
+                (one.stored.path, one.found_us)
+                for one in judged
+                if one.stored.path in self.world.objects
+                and one.stored.path not in self.world.late_objects
+            }
+            for judged in (clean, optimized)
+        )
+        if mine != others:
+            raise DisagreementError(f"clean only {mine - others}, optimized only {others - mine}")
+
+
+def may_optimize(state: State | None, prepared: Preparation) -> bool:
+    known = None if state is None else state.repository_uids
+    return rules.may_optimize(known, prepared.repository_uids)
+
+
+def all_named(prepared: Preparation) -> set[str]:
+    return set().union(*prepared.commits.values())
+
+
+def optimized_named(state: State | None, prepared: Preparation) -> set[str]:
+    if state is None or not may_optimize(state, prepared):
+        return all_named(prepared)
+    new = [paths for number, paths in prepared.commits.items() if str(number) not in state.commits]
+    return set().union(*new) | rules.saved_commit_named(state)
+
+
+def candidates(judged: list[Judged]) -> list[Judged]:
+    return [one for one in judged if one.verdict is Verdict.CANDIDATE]

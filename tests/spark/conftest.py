@@ -1,0 +1,38 @@
+"""What runs that others start have in common; what is too slow for every day is left out."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakebed.testing.servers.lakebed import LakebedServer
+from tests.spark.clients import Client, sign_in
+from tests.spark.submitting import PROGRAM
+
+# They are run by `make test-long`.
+collect_ignore = [] if os.environ.get("LAKEBED_TEST_LONG") else ["test_cluster.py", "test_azure.py"]
+
+
+@pytest.fixture
+def client(
+    sqlite_lakebed: LakebedServer, repository_name: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Client]:
+    """A client with a repository in which 15 of 21 objects are garbage."""
+    sign_in(sqlite_lakebed, monkeypatch)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    client = Client(sqlite_lakebed, repository_name)
+    for number in range(20):
+        client.upload(f"a/{number % 5}", str(number))
+    client.commit()
+    client.upload("b", "staged")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    """The file that spark-submit is given."""
+    file = tmp_path / "collect.py"
+    file.write_text(PROGRAM)
+    return str(file)

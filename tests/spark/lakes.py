@@ -1,0 +1,125 @@
+"""Repositories on a real storage, a server's preparation, and a clock that tests can turn.
+
+Preparation runs in this process, by the same code that a server calls; `test_server` has it done by
+a real server.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from lakebed.block import BlockSettings, BlockStore, LocalSettings, Namespace, open_block
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, UniqueID
+from lakebed.formats.gc_files import GCMark, GCRunID
+from lakebed.gc.job import Job, Options
+from lakebed.gc.report import Summary
+from lakebed.gc.server import Server
+from lakebed.gc.storage import open_storage
+from lakebed.kv import Store, open_store
+from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake, TurnableClock
+
+HOUR = 3600.0
+
+
+class LocalServer(Server):
+    """A server's part, without HTTP in between."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    def close(self) -> None:
+        pass
+
+    def mark(self) -> tuple[GCMark, Path | None]:
+        return self._lake.catalog.gc_marks.leave(self._lake.name), None
+
+    def min_age_seconds(self) -> int:
+        return int(self._lake.settings.min_age_seconds)
+
+    def prepare(self, unique_id: str) -> GCRunID:
+        gc = self._lake.catalog.gc
+        prepared = gc.prepare_uncommitted(self._lake.name, unique_id=UniqueID(unique_id))
+        while prepared.continuation_token is not None:
+            prepared = gc.prepare_uncommitted(
+                self._lake.name, unique_id=UniqueID(unique_id), token=prepared.continuation_token
+            )
+        self.finish(unique_id, prepared.run_id)
+        return prepared.run_id
+
+    def finish(self, unique_id: str, run_id: GCRunID) -> None:
+        gc = self._lake.catalog.gc
+        gc.prepare_commits(self._lake.name, unique_id=UniqueID(unique_id), run_id=run_id)
+
+
+@dataclass
+class GCLake:
+    """A repository, and runs of garbage collection over it."""
+
+    lake: Lake
+    settings: BlockSettings
+    spark: SparkSession
+
+    def run(self, options: Options | None = None) -> Summary:
+        server = LocalServer(self.lake)
+        storage = open_storage(server, self.settings)
+        return Job(self.spark, server, storage).run(options or Options())
+
+    def later(self, hours: float = 2.0) -> None:
+        """Let time pass on the server."""
+        self.lake.clock.ahead_seconds += hours * HOUR
+
+    def collect(self) -> tuple[Summary, Summary]:
+        """Let everything grow old, and make two runs."""
+        self.later(24 * 9)
+        first = self.run()
+        self.later()
+        return first, self.run()
+
+    def upload(self, path: str, text: str = "text", branch: BranchID = MAIN) -> str:
+        """Upload an object; return its address."""
+        before = set(self.lake.stored())
+        self.lake.upload(path.encode(), text, branch)
+        (address,) = set(self.lake.stored()) - before
+        return address
+
+    def delete(self, path: str, branch: BranchID = MAIN) -> None:
+        self.lake.engine.delete(REPOSITORY, branch, path.encode())
+
+    def commit(self, branch: BranchID = MAIN) -> str:
+        request = CommitRequest(committer="ann", message="m")
+        return self.lake.engine.commit(REPOSITORY, branch, request).commit.id
+
+    def stored(self) -> set[str]:
+        """The addresses of all objects below ``repos/``."""
+        return set(self.lake.stored())
+
+
+def gc_lake(
+    store: Store, block: BlockStore, settings: BlockSettings, spark: SparkSession, *, namespace: str
+) -> GCLake:
+    """A new repository with the branches main and dev."""
+    clock, times = TurnableClock(), CatalogSettings()
+    engine = Engine(store, block, runtime=clock)
+    catalog = Catalog(engine, store, block, clock, times)
+    engine.repositories.create(REPOSITORY, Namespace.parse(namespace), committer="ann")
+    engine.create_branch(REPOSITORY, DEV, MAIN)
+    lake = Lake(store, block, clock, times, engine, catalog, REPOSITORY)
+    return GCLake(lake, settings, spark)
+
+
+@contextmanager
+def local_lake(folder: Path, spark: SparkSession) -> Iterator[GCLake]:
+    """A repository on the local disk."""
+    settings = LocalSettings(folder / "objects")
+    with open_store(f"sqlite:///{folder}/lake.db") as store, open_block(settings) as block:
+        yield gc_lake(store, block, settings, spark, namespace="local://lake/data")
+
+
+__all__ = ["DEV", "HOUR", "MAIN", "REPOSITORY", "GCLake", "LocalServer", "gc_lake", "local_lake"]

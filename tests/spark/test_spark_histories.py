@@ -1,0 +1,102 @@
+"""Random histories through the engine, a real storage and Spark itself: few, for they take long."""
+
+import os
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.errors import EngineError
+from lakebed.engine.model import BranchID
+from lakebed.gc.job import Options
+from tests.spark.lakes import DEV, MAIN, REPOSITORY, GCLake, local_lake
+
+pytestmark = pytest.mark.timeout(3600)
+
+SEEDS = 12 if os.environ.get("LAKEBED_TEST_LONG") else 1
+RUNS = 3
+STEPS = 25
+BRANCHES = (MAIN, DEV, BranchID("dev-2"))
+KEYS = ("a", "b", "c")
+MERGE = MergeRequest(committer="ann", message="m")
+
+
+class History:
+    """What people do to a repository, drawn by chance."""
+
+    def __init__(self, lake: GCLake, seed: int) -> None:
+        self.lake = lake
+        self.random = random.Random(seed)
+        self.commits: list[str] = []
+
+    def step(self) -> None:
+        """Do something; what cannot be done now is refused, and changes nothing."""
+        lake, engine, draw = self.lake, self.lake.lake.engine, self.random.choice
+        copies = lake.lake.catalog.copies
+        branch, other, key, target = draw(BRANCHES), draw(BRANCHES), draw(KEYS), draw(KEYS)
+        text = str(self.random.randint(0, 3))  # some are what is there already
+        refs = [*BRANCHES, *self.commits]
+        steps: list[tuple[int, Callable[[], object]]] = [
+            (8, lambda: lake.lake.upload(key.encode(), text, branch)),
+            (2, lambda: lake.delete(key, branch)),
+            (
+                3,
+                lambda: copies.copy(
+                    REPOSITORY,
+                    branch,
+                    target.encode(),
+                    source_ref=draw((branch, other)),
+                    source_path=key.encode(),
+                ),
+            ),
+            (6, lambda: self.commits.append(lake.commit(branch))),
+            (2, lambda: engine.merge(REPOSITORY, other, branch, MERGE)),
+            (1, lambda: engine.hard_reset(REPOSITORY, branch, draw(refs))),
+            (1, lambda: engine.reset(REPOSITORY, branch)),
+            (1, lambda: engine.reset_key(REPOSITORY, branch, key.encode())),
+            (1, lambda: engine.delete_branch(REPOSITORY, draw(BRANCHES[1:]))),
+            (2, lambda: engine.create_branch(REPOSITORY, draw(BRANCHES[1:]), draw(refs))),
+            (2, lambda: lake.later(self.random.random() * 30)),
+        ]
+        with suppress(EngineError):
+            self.random.choices([do for _, do in steps], [weight for weight, _ in steps])[0]()
+
+    def seen(self) -> dict[tuple[str, str], str]:
+        """All that can be read, at every branch and commit."""
+        found = {}
+        for ref in (*BRANCHES, *self.commits):
+            for key in KEYS:
+                with suppress(EngineError):
+                    found[ref, key] = self.lake.lake.text(ref, key.encode())
+        return found
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_nothing_that_can_be_read_is_deleted(
+    seed: int, tmp_path: Path, spark: SparkSession
+) -> None:
+    with local_lake(tmp_path, spark) as lake:
+        history = History(lake, seed)
+        lake.lake.engine.create_branch(REPOSITORY, BRANCHES[2], MAIN)
+        for branch in BRANCHES:
+            lake.upload("a", branch, branch)
+            history.commits.append(lake.commit(branch))
+        garbage = lake.upload("garbage")
+        lake.delete("garbage")
+        for _ in range(RUNS):
+            for _ in range(STEPS):
+                history.step()
+            before = history.seen()
+            lake.run(Options(clean=history.random.random() < 0.3))
+            assert history.seen() == before
+        before = history.seen()
+        lake.collect()
+        assert history.seen() == before
+        assert garbage not in lake.stored()
+        # Nothing is left to do, whoever looks.
+        last = lake.run(Options(clean=True))
+        assert (last.waiting, last.young, last.due) == (0, 0, 0)

@@ -1,0 +1,58 @@
+"""Programs catch these errors by class and read their kinds: both are part of the interface."""
+
+import importlib
+import pickle
+import pkgutil
+
+import pytest
+
+import lakebed
+from lakebed.engine.errors import MissingFile, UnsortedEntries
+from lakebed.errors import LakebedError, MissingExtraError
+from lakebed.kv import errors as kv
+
+
+def every_error() -> list[type[LakebedError]]:
+    for module in pkgutil.walk_packages(lakebed.__path__, "lakebed."):
+        if module.name.endswith(".errors"):
+            importlib.import_module(module.name)
+
+    def below(root: type[LakebedError]) -> list[type[LakebedError]]:
+        return [root] + [error for child in root.__subclasses__() for error in below(child)]
+
+    return below(LakebedError)
+
+
+def test_every_error_has_a_kind_of_its_own() -> None:
+    kinds = [error.kind for error in every_error()]
+    assert len(kinds) == len(set(kinds))
+
+
+def test_the_tree_of_the_store() -> None:
+    assert issubclass(kv.KeyNotFound, KeyError)
+    assert issubclass(kv.InvalidArgument, ValueError)
+    assert issubclass(kv.StoreClosed, ValueError)
+    # Whoever handles the three outcomes handles a store that is down or full.
+    assert issubclass(kv.StoreFull, kv.StoreUnavailable)
+    assert issubclass(kv.StoreUnavailable, kv.OutcomeUnknown)
+    assert not issubclass(kv.PredicateFailed, kv.OutcomeUnknown)
+    assert str(kv.KeyNotFound(b"p", b"k")) == "no key b'k' in partition b'p'"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        kv.KeyNotFound(b"p", b"k"),
+        kv.PredicateFailed(b"p", b"k"),
+        kv.StoreUnavailable("gone"),
+        MissingFile("local://lake/range"),
+        UnsortedEntries(b"b", b"a"),
+        MissingExtraError("a store", "postgres"),
+    ],
+    ids=lambda error: error.kind,
+)
+def test_an_error_survives_the_way_to_another_process(error: LakebedError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)

@@ -1,0 +1,76 @@
+"""Adding a public name is a visible change."""
+
+import lakebed.block
+import lakebed.kv
+
+
+def test_the_public_names_of_the_store() -> None:
+    assert sorted(lakebed.kv.__all__) == [
+        "ABSENT",
+        "CorruptRecord",
+        "EXISTS",
+        "ForeignStore",
+        "InvalidArgument",
+        "Item",
+        "KVError",
+        "KeyNotFound",
+        "LimitExceeded",
+        "OutcomeUnknown",
+        "Predicate",
+        "PredicateFailed",
+        "SchemaTooNew",
+        "Store",
+        "StoreClosed",
+        "StoreFull",
+        "StoreUnavailable",
+        "Version",
+        "open_store",
+    ]
+    for name in lakebed.kv.__all__:
+        assert hasattr(lakebed.kv, name)
+
+
+def test_the_public_names_of_block_storage() -> None:
+    assert sorted(lakebed.block.__all__) == [
+        "Address",
+        "AlreadyExists",
+        "AzureSettings",
+        "Between",
+        "BlockError",
+        "BlockSettings",
+        "BlockStore",
+        "ByteRange",
+        "ByteStream",
+        "DeleteResult",
+        "ETag",
+        "Forbidden",
+        "FromOffset",
+        "GCSSettings",
+        "InvalidAddress",
+        "InvalidArgument",
+        "InvalidPart",
+        "LIST_SCHEMA",
+        "LocalSettings",
+        "MemorySettings",
+        "Namespace",
+        "NotSupported",
+        "ObjectInfo",
+        "ObjectNotFound",
+        "PART_NUMBER_MAX",
+        "Part",
+        "PartInfo",
+        "PreconditionFailed",
+        "PutResult",
+        "RangeNotSatisfiable",
+        "S3Settings",
+        "StorageClosed",
+        "StorageFull",
+        "StorageUnavailable",
+        "Suffix",
+        "Upload",
+        "UploadId",
+        "UploadNotFound",
+        "open_block",
+    ]
+    for name in lakebed.block.__all__:
+        assert hasattr(lakebed.block, name)
