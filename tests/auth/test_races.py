@@ -22,9 +22,9 @@ from lakebed.auth import records_pb2 as pb
 from lakebed.auth.cache import Cache
 from lakebed.auth.entities.credentials import Credentials
 from lakebed.auth.entities.keys import AUTH, SETUP_NAME, pairs_of, parted
-from lakebed.auth.entities.named import new_unique_id
 from lakebed.auth.secrets import SecretBox
 from lakebed.auth.setup import Setup, _Attempt
+from lakebed.ids import new_unique_id
 from lakebed.kv import Store
 from lakebed.kv.records import Kind, Record, Records
 from lakebed.runtime import Runtime

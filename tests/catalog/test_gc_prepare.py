@@ -20,7 +20,7 @@ from lakebed.catalog.keys import MULTIPARTS
 from lakebed.engine import records_pb2 as engine_pb
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.errors import RepositoryNotFound, Stale
-from lakebed.engine.model import BranchID, RepositoryID, UniqueID
+from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.repositories.owner import installation_id
 from lakebed.formats import DamagedFile, Entry, ForeignFile, FormatTooNew
 from lakebed.formats.gc_files import (
@@ -33,6 +33,7 @@ from lakebed.formats.gc_files import (
     decode_gc_table,
     encode_gc_manifest,
 )
+from lakebed.ids import UniqueID
 from lakebed.kv.records import Records
 from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake, open_lake
 

@@ -8,8 +8,9 @@ from lakebed.block import Namespace
 from lakebed.catalog.addresses import Addresses, ObjectAddress, PartitionID, partition_made
 from lakebed.catalog.errors import InvalidSettings
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.model import BranchID, Repository, RepositoryID, UniqueID
+from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.settings import EngineSettings
+from lakebed.ids import UniqueID
 from tests.catalog.lakes import TurnableClock
 
 ENGINE = EngineSettings()

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from lakebed.block import BlockStore, MemorySettings, Namespace, open_block
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import Breaks, Cache, Committed
-from lakebed.engine.ids import new_unique_id
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
-from lakebed.engine.model import BranchID, Commit, CommitID, Repository, RepositoryID, UniqueID
+from lakebed.engine.model import BranchID, Commit, CommitID, Repository, RepositoryID
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.tags import Tags
+from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Records
 from lakebed.runtime import ThreadRuntime

@@ -9,9 +9,10 @@ from typing import Final
 from lakebed.block import Address, ETag, Namespace, ObjectNotFound, PutResult
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.keys import CLAIMS, GRAVELER, REPOSITORIES
-from lakebed.engine.model import RepositoryID, UniqueID, repository_partition
+from lakebed.engine.model import RepositoryID, repository_partition
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, RepositoryRecord
 from lakebed.formats import OWNER_PATH, decode_owner
+from lakebed.ids import UniqueID
 from lakebed.kv import Predicate, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records

@@ -6,15 +6,16 @@ from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.cleaner.cleaner import Cleaner, CleanerCounts
 from lakebed.engine.errors import NotUnique
-from lakebed.engine.ids import new_unique_id
-from lakebed.engine.model import Repository, RepositoryID, UniqueID, repository_partition
+from lakebed.engine.model import Repository, RepositoryID, repository_partition
 from lakebed.engine.repositories.claims import Claimant, Claims, Lives, _refuse_if_alive
 from lakebed.engine.repositories.owner import Owners, installation_id
 from lakebed.engine.repositories.removal import ACTIVE, Removal, RepositoryRecord
 from lakebed.engine.repositories.repositories import Repositories, _repository
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
+from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import ABSENT, PredicateFailed
 from lakebed.kv.records import MessageT, Record, Records
+from lakebed.times import now_us
 
 
 class ClaimsBeforeRecord(Repositories):
@@ -29,7 +30,7 @@ class ClaimsBeforeRecord(Repositories):
         if self._removal.settle(repository) is not None:
             raise NotUnique(repository)
         message.unique_id = new_unique_id(self._runtime)
-        message.created_us = int(self._runtime.now() * 1e6)
+        message.created_us = now_us(self._runtime)
         claimant = Claimant(repository, UniqueID(message.unique_id))
         namespace = Namespace.parse(message.storage_namespace)
         self._claims.take(namespace, claimant, self._removal.lives)

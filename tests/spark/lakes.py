@@ -16,12 +16,13 @@ from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.engine import Engine
-from lakebed.engine.model import BranchID, UniqueID
+from lakebed.engine.model import BranchID
 from lakebed.formats.gc_files import GCMark, GCRunID
 from lakebed.gc.job import Job, Options
 from lakebed.gc.report import Summary
 from lakebed.gc.server import Server
 from lakebed.gc.storage import open_storage
+from lakebed.ids import UniqueID
 from lakebed.kv import Store, open_store
 from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake, TurnableClock
 

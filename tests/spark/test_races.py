@@ -10,10 +10,10 @@ from lakebed.block import Address, LocalSettings
 from lakebed.catalog.gc.walk import PageLimits
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.engine.errors import Stale
-from lakebed.engine.model import UniqueID
 from lakebed.formats.gc_files import GCRunID
 from lakebed.gc.job import Job, Options
 from lakebed.gc.storage import open_storage
+from lakebed.ids import UniqueID
 from tests.spark.lakes import MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
 pytestmark = pytest.mark.timeout(600)

@@ -30,7 +30,6 @@ from lakebed.auth.model import (
     Policy,
     PolicyID,
     Statement,
-    UniqueID,
     User,
     UserID,
 )
@@ -39,6 +38,7 @@ from lakebed.auth.policy.rules import AllOf, AnyOf, Context, Permission, Require
 from lakebed.auth.secrets import ServerKeys
 from lakebed.auth.service import AuthService
 from lakebed.auth.tokens import Token
+from lakebed.ids import UniqueID
 
 __all__ = [
     "AccessKeyID",

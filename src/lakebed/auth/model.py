@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, NamedTuple, NewType, TypeVar
 
+from lakebed.ids import UniqueID
+
 ItemT_co = TypeVar("ItemT_co", covariant=True)
 
 UserID = NewType("UserID", str)
@@ -18,9 +20,6 @@ PolicyID = NewType("PolicyID", str)
 
 AccessKeyID = NewType("AccessKeyID", str)
 """The public half of a credential."""
-
-UniqueID = NewType("UniqueID", str)
-"""What tells two creations under one name apart."""
 
 
 class Page(NamedTuple, Generic[ItemT_co]):

@@ -18,7 +18,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from lakebed.auth.errors import AuthenticationFailed, AuthInvalid
-from lakebed.auth.model import AccessKeyID, UniqueID
+from lakebed.auth.model import AccessKeyID
+from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
 
 _SALT: Final = b"lakebed.auth.keys.1"

@@ -20,21 +20,12 @@ from lakebed.auth.entities.policies import Policies
 from lakebed.auth.entities.relations import Relations
 from lakebed.auth.entities.users import Users
 from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, AuthTooManyTries, Denied
-from lakebed.auth.model import (
-    Group,
-    Identity,
-    KeyPair,
-    NewCredential,
-    Page,
-    Policy,
-    UniqueID,
-    User,
-    UserID,
-)
+from lakebed.auth.model import Group, Identity, KeyPair, NewCredential, Page, Policy, User, UserID
 from lakebed.auth.policy.rules import NO_CONTEXT, Context, Requirement, Rules
 from lakebed.auth.secrets import SecretBox, ServerKeys, same_secret
 from lakebed.auth.setup import Setup
 from lakebed.auth.tokens import Token, Tokens
+from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
 

@@ -49,13 +49,14 @@ from lakebed.auth.entities.keys import (
     USERS,
     pair,
 )
-from lakebed.auth.entities.named import TRIES, new_unique_id
+from lakebed.auth.entities.named import TRIES
 from lakebed.auth.entities.names import check_name
 from lakebed.auth.entities.policies import statement_messages
 from lakebed.auth.entities.users import Users
 from lakebed.auth.errors import AlreadySetUp, AuthTooManyTries
-from lakebed.auth.model import KeyPair, NewCredential, UniqueID, UserID
+from lakebed.auth.model import KeyPair, NewCredential, UserID
 from lakebed.auth.policy.defaults import ADMINS, BASE_GROUPS, BASE_POLICIES
+from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store, Version
 from lakebed.kv.records import Kind, Record, Records
 from lakebed.runtime import Runtime

@@ -11,8 +11,9 @@ from typing import Any, Final, NewType
 import jwt
 
 from lakebed.auth.errors import AuthenticationFailed
-from lakebed.auth.model import UniqueID, UserID
+from lakebed.auth.model import UserID
 from lakebed.auth.secrets import ServerKeys
+from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
 
 Token = NewType("Token", str)

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Final, NewType
 
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.model import BranchID, Repository, UniqueID
+from lakebed.engine.model import BranchID, Repository
+from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
 
 ObjectUID = NewType("ObjectUID", str)

@@ -23,6 +23,7 @@ from lakebed.formats import DumpID
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 TaskID = NewType("TaskID", str)
 """Names a task within its repository."""
@@ -201,7 +202,7 @@ class Tasks:
         )
 
     def _now_us(self) -> int:
-        return int(self._runtime.now() * 1e6)
+        return now_us(self._runtime)
 
     def _records(self, repository: Repository) -> Records[pb.Task]:
         return Records(self._store, TASKS, repository.partition)

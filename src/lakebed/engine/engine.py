@@ -28,7 +28,6 @@ from lakebed.engine.model import (
     RepositoryID,
     Tag,
     TagID,
-    UniqueID,
 )
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.parts import assemble
@@ -44,6 +43,7 @@ from lakebed.engine.staging.codec import decode
 from lakebed.engine.staging.fast_read import QuickReader
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
+from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.runtime import Runtime, ThreadRuntime
 

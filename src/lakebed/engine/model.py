@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from typing import NewType
 
 from lakebed.block import Namespace
+from lakebed.ids import UniqueID
 from lakebed.kv import Version
+from lakebed.runtime import Runtime
 
 RepositoryID = NewType("RepositoryID", str)
 """The name of a repository."""
@@ -20,9 +22,6 @@ CommitID = NewType("CommitID", str)
 
 StagingToken = NewType("StagingToken", str)
 """The name of a partition that writers write to; unique for ever."""
-
-UniqueID = NewType("UniqueID", str)
-"""What tells two creations under one name apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +40,11 @@ class Repository:
     def partition(self) -> bytes:
         """The partition of its branches, tags and commits."""
         return repository_partition(self.id, self.unique_id)
+
+
+def new_staging_token(runtime: Runtime, repository: RepositoryID, branch: BranchID) -> StagingToken:
+    """Return the name of a new partition for what writers stage; it says whose it is, to people."""
+    return StagingToken(f"{repository}-{branch}:{runtime.random_bytes(16).hex()}")
 
 
 def repository_partition(repository: RepositoryID, unique_id: UniqueID) -> bytes:

@@ -32,13 +32,14 @@ from lakebed.auth.model import (
     KeyPair,
     NewCredential,
     Page,
-    UniqueID,
     UserID,
 )
 from lakebed.auth.secrets import SecretBox, check_secret, new_access_key_id, new_secret
+from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 
 class Credentials:
@@ -162,7 +163,7 @@ class Credentials:
         return NewCredential(
             access_key_id=access_key_id,
             secret_access_key=secret,
-            created_us=int(self._runtime.now() * 1e6),
+            created_us=now_us(self._runtime),
             user_id=user,
         )
 

@@ -1,9 +1,10 @@
 """Groups: users who share policies."""
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.entities.named import Entities, new_unique_id
+from lakebed.auth.entities.named import Entities
 from lakebed.auth.errors import GroupNotFound
-from lakebed.auth.model import Group, GroupID, UniqueID
+from lakebed.auth.model import Group, GroupID
+from lakebed.ids import UniqueID, new_unique_id
 
 
 class Groups(Entities[pb.Group, Group]):

@@ -28,10 +28,12 @@ from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.keys import AUTH, behind
 from lakebed.auth.entities.names import check_name, is_name
 from lakebed.auth.errors import AlreadyExists, AuthNotFound, AuthTooManyTries
-from lakebed.auth.model import Page, UniqueID
+from lakebed.auth.model import Page
+from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, CorruptRecord, Item, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Kind, Record, Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 MessageT = TypeVar("MessageT", pb.User, pb.Group, pb.Policy)
 EntityT = TypeVar("EntityT")
@@ -43,11 +45,6 @@ Changed = Callable[[], None]
 """Called after every write that may take something from someone."""
 
 TRIES: Final = 100
-
-
-def new_unique_id(runtime: Runtime) -> UniqueID:
-    """What tells this creation apart from every other under the same name."""
-    return UniqueID(runtime.random_bytes(10).hex())
 
 
 class Entities(ABC, Generic[MessageT, EntityT]):
@@ -194,7 +191,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         return message
 
     def _now_us(self) -> int:
-        return int(self._runtime.now() * 1e6)
+        return now_us(self._runtime)
 
     def _find(self, name: str) -> Record[MessageT] | None:
         """The record, being deleted or not; what cannot be a name is never there."""

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.entities.named import TRIES, Entities, new_unique_id
+from lakebed.auth.entities.named import TRIES, Entities
 from lakebed.auth.errors import AuthTooManyTries, PolicyNotFound
-from lakebed.auth.model import Effect, Policy, PolicyID, Statement, UniqueID
+from lakebed.auth.model import Effect, Policy, PolicyID, Statement
 from lakebed.auth.policy.statements import check_statements
+from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import PredicateFailed
 
 _EFFECTS = {

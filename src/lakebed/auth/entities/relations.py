@@ -19,7 +19,8 @@ from lakebed.auth.entities.keys import AUTH, behind, pair, pairs_of, parted
 from lakebed.auth.entities.named import TRIES, Changed, Entities, MessageT, page_of
 from lakebed.auth.entities.names import is_name
 from lakebed.auth.errors import AuthTooManyTries
-from lakebed.auth.model import Page, UniqueID
+from lakebed.auth.model import Page
+from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Kind, Record, Records
 

@@ -42,6 +42,7 @@ from lakebed.block.streams import (
     moment,
 )
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 _Key = tuple[str, str]  # store and path: ordered as addresses are, and cheaper to make
 
@@ -262,7 +263,7 @@ class MemoryBlockStore(BlockStore):
         return _Object(data, self._now_us(), ETag(self._runtime.random_bytes(16).hex()))
 
     def _now_us(self) -> int:
-        return int(self._runtime.now() * 1_000_000)
+        return now_us(self._runtime)
 
 
 def _key(address: Address) -> _Key:

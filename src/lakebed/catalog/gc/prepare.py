@@ -35,13 +35,15 @@ from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.keys import COMMITS
-from lakebed.engine.model import Repository, RepositoryID, UniqueID
+from lakebed.engine.model import Repository, RepositoryID
 from lakebed.engine.refs.dump import active_record
 from lakebed.engine.repositories.owner import installation_id
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCPage, GCRun, GCRunID
+from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
 _TOKEN: Final = re.compile(r"([0-9a-f]{36})\.([1-9][0-9]{0,8})")
@@ -234,4 +236,4 @@ class GCPreparation:
         return writer.written
 
     def _now_us(self) -> int:
-        return int(self._runtime.now() * 1e6)
+        return now_us(self._runtime)

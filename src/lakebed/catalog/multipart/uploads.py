@@ -30,6 +30,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Multiparts:
             branch=branch,
             path=path,
             address=str(issued),
-            created_us=int(self._runtime.now() * 1e6),
+            created_us=now_us(self._runtime),
             storage_upload_id=self._block.create_upload(address),
             content_type=content_type,
             metadata=metadata or {},
@@ -150,7 +151,7 @@ class Multiparts:
             md5=meter.md5,
             storage_etag=part.etag,
             size=size,
-            modified_us=int(self._runtime.now() * 1e6),
+            modified_us=now_us(self._runtime),
             checksum=_checksum_text(upload, digest, proof),
         )
         return records.set_part(target.upload_id, number, stored)

@@ -44,13 +44,7 @@ from lakebed.engine.keys import (
     GRAVELER,
     REPOSITORIES,
 )
-from lakebed.engine.model import (
-    BranchID,
-    Repository,
-    RepositoryID,
-    UniqueID,
-    repository_partition,
-)
+from lakebed.engine.model import BranchID, Repository, RepositoryID, repository_partition
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.repositories.claims import Claimant, Claims
 from lakebed.engine.repositories.removal import (
@@ -61,6 +55,7 @@ from lakebed.engine.repositories.removal import (
     claimant_named,
     claimant_of,
 )
+from lakebed.ids import UniqueID
 from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import MessageT, Record, Records
 from lakebed.runtime import Runtime

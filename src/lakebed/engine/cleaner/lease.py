@@ -17,6 +17,7 @@ from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 FORGOTTEN_SECONDS: Final = 3600.0
 """A lease that was not renewed for so long, by the wall clock, is anyone's."""
@@ -61,7 +62,7 @@ class Lease:
     def _write(self, predicate: Predicate) -> bool:
         self._held = None
         self._renewed_at = self._runtime.monotonic()
-        message = pb.Lease(holder=self._holder, renewed_us=int(self._runtime.now() * 1e6))
+        message = pb.Lease(holder=self._holder, renewed_us=now_us(self._runtime))
         # If nobody knows, and it was applied, the next `acquire` finds it.
         with suppress(PredicateFailed, OutcomeUnknown):
             self._held = self._records.set_if(self._name, message, predicate)

@@ -3,8 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from lakebed.engine.errors import BranchNotFound, TooManyTries
-from lakebed.engine.ids import new_staging_token
-from lakebed.engine.model import Branch, Commit, CommitID, Repository, StagingToken
+from lakebed.engine.model import (
+    Branch,
+    Commit,
+    CommitID,
+    Repository,
+    StagingToken,
+    new_staging_token,
+)
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings

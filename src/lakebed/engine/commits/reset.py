@@ -12,9 +12,8 @@ from typing import Final
 
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.errors import BranchNotFound, TooManyTries
-from lakebed.engine.ids import new_staging_token
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.engine.model import Branch, BranchID, Repository
+from lakebed.engine.model import Branch, BranchID, Repository, new_staging_token
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging import empty_runs

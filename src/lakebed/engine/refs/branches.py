@@ -5,7 +5,6 @@ from typing import Final
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import BranchNotFound, NotUnique
-from lakebed.engine.ids import new_staging_token, new_unique_id
 from lakebed.engine.keys import BRANCHES, DROPPED_PARTITION, EMPTIED
 from lakebed.engine.model import (
     Branch,
@@ -13,12 +12,14 @@ from lakebed.engine.model import (
     CommitID,
     Repository,
     StagingToken,
-    UniqueID,
+    new_staging_token,
 )
 from lakebed.engine.refs.shared_reads import SharedReads
+from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import ABSENT, Item, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 CACHE_SECONDS: Final = 0.5
 CACHE_ENTRIES: Final = 10_000
@@ -100,7 +101,7 @@ class Branches:
             commit_id=commit_id,
             staging_token=new_staging_token(self._runtime, repository.id, branch),
             hidden=hidden,
-            created_us=int(self._runtime.now() * 1e6),
+            created_us=now_us(self._runtime),
         )
         records = self._records(repository.partition)
         name = branch.encode()
@@ -185,7 +186,7 @@ class Branches:
             repository=repository.id,
             unique_id=repository.unique_id,
             branch=branch,
-            dropped_us=int(self._runtime.now() * 1e6),
+            dropped_us=now_us(self._runtime),
         )
         value = message.SerializeToString()
         self._store.set_many(DROPPED_PARTITION, [(token.encode(), value) for token in tokens])

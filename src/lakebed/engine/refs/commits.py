@@ -11,6 +11,7 @@ from lakebed.engine.model import Commit, CommitID, Repository, StagingToken
 from lakebed.kv import Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 COMMIT_VERSION: Final = 1
 """How ids are computed: SHA-256 over the fields, each with its length, and a nonce."""
@@ -68,13 +69,12 @@ class Commits:
             OutcomeUnknown: It may have been stored; it does no harm.
         """
         generation = max((parent.generation + 1 for parent in parents), default=FIRST_GENERATION)
-        now_us = int(self._runtime.now() * 1e6)
         record = pb.Commit(
             version=COMMIT_VERSION,
             committer=committer,
             message=message,
             metarange_id=metarange_id,
-            created_us=now_us if created_us is None else created_us,
+            created_us=now_us(self._runtime) if created_us is None else created_us,
             parents=[parent.id for parent in parents],
             metadata=metadata,
             generation=generation,

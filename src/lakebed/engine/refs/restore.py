@@ -24,7 +24,6 @@ from google.protobuf.message import Message
 from lakebed.block import BlockStore, ObjectNotFound
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import Invalid, InvalidName, MissingFile
-from lakebed.engine.ids import new_staging_token, new_unique_id
 from lakebed.engine.keys import (
     BRANCHES,
     COMMITS,
@@ -34,7 +33,7 @@ from lakebed.engine.keys import (
     RESTORED_NAME,
     TAGS,
 )
-from lakebed.engine.model import BranchID, Repository
+from lakebed.engine.model import BranchID, Repository, new_staging_token
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.refs.commits import FIRST_GENERATION, compute_id
 from lakebed.engine.refs.dump import Row, active_record
@@ -51,6 +50,7 @@ from lakebed.formats import (
     dump_path,
     metarange_path,
 )
+from lakebed.ids import new_unique_id
 from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime

@@ -9,6 +9,7 @@ from lakebed.engine.model import CommitID, Repository, Tag, TagID
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 
 class Tags:
@@ -36,7 +37,7 @@ class Tags:
             NotUnique: There is a tag of this name.
             OutcomeUnknown: It may have been made.
         """
-        message = pb.Tag(commit_id=commit_id, created_us=int(self._runtime.now() * 1e6))
+        message = pb.Tag(commit_id=commit_id, created_us=now_us(self._runtime))
         records = self._records(repository)
         try:
             records.set_if(tag.encode(), message, ABSENT)

@@ -24,7 +24,8 @@ from lakebed.block import Address, Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NamespaceTaken, TooManyTries
 from lakebed.engine.keys import CLAIMS, GRAVELER
-from lakebed.engine.model import RepositoryID, UniqueID
+from lakebed.engine.model import RepositoryID
+from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 

@@ -27,7 +27,7 @@ from lakebed.block import (
 )
 from lakebed.engine.errors import NamespaceTaken, TooManyTries
 from lakebed.engine.keys import INSTALLATION_KEY
-from lakebed.engine.model import RepositoryID, UniqueID
+from lakebed.engine.model import RepositoryID
 from lakebed.engine.repositories.claims import Claimant, Lives
 from lakebed.formats import (
     OWNER_PATH,
@@ -37,6 +37,7 @@ from lakebed.formats import (
     decode_owner,
     encode_owner,
 )
+from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, KeyNotFound, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.runtime import Runtime

@@ -29,11 +29,13 @@ from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.keys import DELETED, DELETED_PARTITION, GRAVELER, REPOSITORIES
-from lakebed.engine.model import RepositoryID, UniqueID
+from lakebed.engine.model import RepositoryID
 from lakebed.engine.repositories.claims import Claimant, Claims
+from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 INITIAL: Final = pb.REPOSITORY_STATE_INITIAL
 ACTIVE: Final = pb.REPOSITORY_STATE_ACTIVE
@@ -118,7 +120,7 @@ class Removal:
         """Step 2."""
         message = pb.DeletedRepository(
             storage_namespace=record.message.storage_namespace,
-            deleted_us=int(self._runtime.now() * 1e6),
+            deleted_us=now_us(self._runtime),
         )
         name = deleted_name(claimant_of(record))
         for _ in range(_TRIES):

@@ -50,9 +50,8 @@ from lakebed.engine.errors import (
     RepositoryNotFound,
     TooManyTries,
 )
-from lakebed.engine.ids import new_unique_id
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
-from lakebed.engine.model import BranchID, Repository, RepositoryID, UniqueID
+from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.names import check_branch_name, check_repository_name
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
@@ -61,9 +60,11 @@ from lakebed.engine.repositories.claims import Claims
 from lakebed.engine.repositories.owner import Owners
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, Removal, claimant_of
 from lakebed.errors import LakebedError
+from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable, Version
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 FIRST_COMMIT_MESSAGE: Final = "Repository created"
 _TRIES: Final = 10
@@ -239,7 +240,7 @@ class Repositories:
                 raise _not_unique(found)
             # Drawn again each time: a write that was lost and ended must not be taken for this one.
             message.unique_id = new_unique_id(self._runtime)
-            message.created_us = int(self._runtime.now() * 1e6)
+            message.created_us = now_us(self._runtime)
             try:
                 version = self._records.set_if(repository.encode(), message, ABSENT)
             except PredicateFailed:

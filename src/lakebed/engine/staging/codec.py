@@ -1,7 +1,6 @@
 """A staged value: an entry with its identity, or a tombstone, as bytes of a record."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -9,12 +8,11 @@ from google.protobuf.message import DecodeError
 from lakebed.engine import records_pb2 as pb
 from lakebed.formats import AddressType, Entry
 from lakebed.kv import CorruptRecord, Item
+from lakebed.times import from_datetime, to_datetime
 
 TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
 """Says that the key is not there; it has no identity."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 # Many entries are decoded at a time, and to call the type would take as long as to parse them.
 _ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
@@ -29,7 +27,7 @@ def encode(entry: Entry, *, replaced_address: str = "") -> bytes:
             address_type=pb.AddressType.Name(entry.address_type),
             size=entry.size,
             checksum=entry.checksum,
-            modified_us=(entry.mtime - _EPOCH) // _MICROSECOND,
+            modified_us=from_datetime(entry.mtime),
             content_type=entry.content_type,
             metadata=entry.metadata,
         ),
@@ -54,7 +52,7 @@ def decode(key: bytes, value: bytes) -> Entry | None:
         address_type=_ADDRESS_TYPES[entry.address_type],
         size=entry.size,
         checksum=entry.checksum,
-        mtime=_EPOCH + entry.modified_us * _MICROSECOND,
+        mtime=to_datetime(entry.modified_us),
         content_type=entry.content_type,
         metadata=dict(entry.metadata) if entry.metadata else {},
     )

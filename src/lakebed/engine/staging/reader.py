@@ -24,6 +24,7 @@ from lakebed.engine.staging.listing import Noting, list_changes, list_entries
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 ResultT = TypeVar("ResultT")
 
@@ -89,7 +90,7 @@ class Reader:
         Raises:
             BranchNotFound: There is no such branch.
         """
-        noting = Noting(int(self._runtime.now() * 1e6), self._noted_min)
+        noting = Noting(now_us(self._runtime), self._noted_min)
         list_page = partial(list_entries, noting=noting)
         return self._page(repository, branch, query, list_page, record)
 

@@ -59,6 +59,7 @@ from lakebed.block.settings import AzureSettings
 from lakebed.block.store import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId
 from lakebed.block.streams import ListedObject, exactly, list_batch
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, RetryConfig
@@ -330,7 +331,7 @@ class AzureBlockStore(CloudBlockStore):
         return UploadId(self._runtime.random_bytes(16).hex())
 
     def _new_block(self, upload_id: UploadId, kind: Kind, number: int) -> Block:
-        time_us = int(self._runtime.now() * 1_000_000)
+        time_us = now_us(self._runtime)
         return Block(upload_id, kind, number, time_us, self._runtime.random_bytes(8))
 
     def _check(self, place: Place) -> None:

@@ -11,8 +11,9 @@ from typing import Final
 from lakebed.block import LocalSettings
 from lakebed.catalog.gc.prepare import Prepared
 from lakebed.catalog.tasks import TaskID
-from lakebed.engine.model import RepositoryID, UniqueID
+from lakebed.engine.model import RepositoryID
 from lakebed.formats.gc_files import GCRunID
+from lakebed.ids import UniqueID
 from lakebed.server.api.call import Call
 from lakebed.server.api.models import Error, TaskInfo, Wire
 from lakebed.server.api.routes import Need, Routes
