@@ -36,7 +36,7 @@ def test_the_tree_of_the_store() -> None:
     assert issubclass(kv.StoreFull, kv.StoreUnavailable)
     assert issubclass(kv.StoreUnavailable, kv.OutcomeUnknown)
     assert not issubclass(kv.PredicateFailed, kv.OutcomeUnknown)
-    assert str(kv.KeyNotFound(b"p", b"k")) == "no key b'k' in partition b'p'"
+    assert str(kv.KeyNotFound(b"p", b"k")) == "there is no key 'k' in partition 'p'"
 
 
 @pytest.mark.parametrize(

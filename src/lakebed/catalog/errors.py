@@ -19,7 +19,7 @@ LakebedError
 
 from typing import ClassVar
 
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, NotFoundMixin
 
 # The names say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -80,17 +80,13 @@ class AddressTaken(CatalogError):
         )
 
 
-class MultipartNotFound(CatalogError, KeyError):
+class MultipartNotFound(CatalogError, NotFoundMixin):
     """There is no such multipart upload: never begun, completed, aborted or expired."""
 
     kind = "multipart_not_found"
 
     def __init__(self, upload_id: str) -> None:
         super().__init__(f"multipart upload not found: {upload_id}")
-
-    def __str__(self) -> str:
-        # KeyError shows the repr of its argument, which would quote the sentence.
-        return str(self.args[0])
 
 
 class InvalidParts(CatalogError, ValueError):
@@ -129,17 +125,13 @@ class ChecksumUnknown(InvalidParts):
         )
 
 
-class TaskNotFound(CatalogError, KeyError):
+class TaskNotFound(CatalogError, NotFoundMixin):
     """There is no such task: never begun, or forgotten since."""
 
     kind = "task_not_found"
 
     def __init__(self, task: str) -> None:
         super().__init__(f"task not found: {task}")
-
-    def __str__(self) -> str:
-        # KeyError shows the repr of its argument, which would quote the sentence.
-        return str(self.args[0])
 
 
 class InvalidRun(CatalogError, ValueError):

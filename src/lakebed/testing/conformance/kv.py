@@ -136,7 +136,7 @@ class StoreConformance:
 
     def test_a_missing_key_is_named(self, store: Store, partition: bytes) -> None:
         store.set(partition, b"other", b"value")
-        with pytest.raises(KeyNotFound, match="no key b'missing' in partition") as caught:
+        with pytest.raises(KeyNotFound, match="no key 'missing' in partition") as caught:
             store.get(partition, b"missing")
         assert (caught.value.partition, caught.value.key) == (partition, b"missing")
 
