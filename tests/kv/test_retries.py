@@ -24,7 +24,7 @@ from lakebed.kv.wrappers.retries import (
     RetryingStore,
 )
 from lakebed.runtime import Runtime, ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore, Interceptor
+from lakebed.testing.faults import FaultyStore, Interceptor, StoreCall
 from lakebed.testing.simulation.simulator import Simulation
 
 ResultT = TypeVar("ResultT")
@@ -38,7 +38,7 @@ class Script:
         self.calls: list[str] = []
         self.applied = applied
 
-    def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         self.calls.append(call.operation)
         error = self.errors.pop(0) if self.errors else None
         if error is None:
@@ -133,7 +133,7 @@ def test_a_store_out_of_reach_is_not_tried_again_after_a_long_try() -> None:
     actor = simulation.actor("ann")
     tries: list[float] = []
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         tries.append(actor.runtime.monotonic())
         actor.runtime.sleep(UNREACHABLE_SECONDS)
         raise StoreUnreachable("no way there")
@@ -275,7 +275,7 @@ def test_the_default_bulk_calls_do_not_claim_that_nothing_happened() -> None:
 def test_a_store_closed_before_the_read_back_leaves_the_outcome_unknown() -> None:
     store: Store
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         apply()
         store.close()
         raise OutcomeUnknown("lost")

@@ -136,10 +136,10 @@ class PostgreSQLStore(Store):
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
             self._check(partition, key)
-        entries: list[Item | None] = []
+        items: list[Item | None] = []
         for begin in range(0, len(keys), CHUNK_KEYS):
-            entries += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
-        return entries
+            items += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
+        return items
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         """Write many keys of one partition, in chunks that are each applied whole or not at all."""
@@ -173,11 +173,11 @@ class PostgreSQLStore(Store):
         self.limits.check(partition, key, value)
 
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        entries: list[Item | None] = [None] * len(keys)
+        items: list[Item | None] = [None] * len(keys)
         partitions, names = [list(column) for column in zip(*keys, strict=True)]
         for number, value, version in self._read(statements.GET_MANY, partitions, names):
-            entries[number - 1] = Item(names[number - 1], value, version)
-        return entries
+            items[number - 1] = Item(names[number - 1], value, version)
+        return items
 
     def _chunks(
         self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
