@@ -10,7 +10,7 @@ import falcon
 
 from lakebed.auth import AuthService, AuthSettings, ServerKeys
 from lakebed.block import open_block
-from lakebed.builders import BuildWorkers
+from lakebed.builders import Builders
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.tasks import RunInBackground
 from lakebed.engine.engine import Engine
@@ -50,11 +50,19 @@ def open_services(
     store = open_store(url, runtime=runtime)
     block = open_block(storage, runtime=runtime)
     # Another process would not see what is in the memory of this one.
-    build_large = None if settings.in_memory else BuildWorkers(url, storage).build
+    build_large = None
+    if not settings.in_memory:
+        processes = settings.processes.builders
+        build_large = Builders(url, storage, processes=processes, cache=settings.cache).build
     keys = ServerKeys.derive(settings.auth.key())
     signer = URLSigner(keys.signing)
     engine = Engine(
-        store, block, runtime=runtime, settings=settings.engine, build_large=build_large
+        store,
+        block,
+        runtime=runtime,
+        settings=settings.engine,
+        cache=settings.cache,
+        build_large=build_large,
     )
     return Services(
         settings=settings,
