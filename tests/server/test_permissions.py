@@ -29,7 +29,7 @@ def world() -> Iterator[Server]:
         )
         assert commit.status_code == 201, commit.text
         found.put("folder/staged")
-        found.services.engine.create_tag(RepositoryID(REPOSITORY), "v1", BRANCH)
+        found.services.catalog.refs.create_tag(RepositoryID(REPOSITORY), "v1", BRANCH)
         found.services.auth.users.create("someone")
         yield found
 
@@ -69,11 +69,11 @@ def test_every_operation_has_a_request() -> None:
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.operation)
 def test_without_the_permission_nothing_happens(world: Server, route: Route) -> None:
     pair = newcomer(world)
-    before = everything(world.services.store)
+    before = everything(world.services.foundation.store)
     method, path, kwargs = request(route)
     answer = world.call(method, path, pair=pair, **kwargs)
     assert answer.status_code == 401
-    assert everything(world.services.store) == before
+    assert everything(world.services.foundation.store) == before
 
 
 def resources(route: Route, need: Need, kwargs: dict[str, Any]) -> list[str]:

@@ -15,14 +15,49 @@ LakebedError
     ├── TaskNotFound        there is no such task                       (also a KeyError)
     ├── InvalidRun          a preparation that there is not, or not so far (also a ValueError)
     └── InvalidSettings     settings that contradict each other         (also a ValueError)
+
+The errors of the layers below that the doors raise or catch by name are here as well.
 """
 
 from typing import ClassVar
 
+from lakebed.block.errors import RangeNotSatisfiable
+from lakebed.engine.errors import (
+    Deleting,
+    EntryNotFound,
+    MergeConflict,
+    ParentNumberMissing,
+    RepositoryNotFound,
+)
 from lakebed.errors import LakebedError
 
 # The names say what happened, not that they are errors.
 # ruff: noqa: N818
+
+__all__ = [
+    "AddressTaken",
+    "BadDigest",
+    "CatalogError",
+    "ChecksumUnknown",
+    "Deleting",
+    "EntryNotFound",
+    "InvalidLink",
+    "InvalidParts",
+    "InvalidPath",
+    "InvalidRun",
+    "InvalidSettings",
+    "LinkExpired",
+    "MergeConflict",
+    "MissingBytes",
+    "MultipartNotFound",
+    "ParentNumberMissing",
+    "PartMissing",
+    "PartTooSmall",
+    "PartsOutOfOrder",
+    "RangeNotSatisfiable",
+    "RepositoryNotFound",
+    "TaskNotFound",
+]
 
 
 class CatalogError(LakebedError):

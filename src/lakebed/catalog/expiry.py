@@ -36,7 +36,7 @@ def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
         CorruptRecord: A record is not what its key says.
     """
     counts = ExpiredCounts()
-    for repository in catalog.engine.repositories.list():
+    for repository in catalog.repositories.list():
         counts.repositories += 1
         try:
             counts.links += catalog.links.clean(repository)

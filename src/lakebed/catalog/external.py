@@ -24,7 +24,7 @@ from lakebed.formats import AddressType
 from lakebed.runtime import Runtime
 
 
-class ForeignObjects:
+class ExternalObjects:
     """Stages objects that lie elsewhere."""
 
     def __init__(self, engine: Engine, block: BlockStore, runtime: Runtime) -> None:

@@ -17,7 +17,6 @@ from lakebed.block import Address, BlockError, BlockStore, PutResult
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.checksums import Proof
 from lakebed.catalog.entry_metadata import for_checksum
-from lakebed.catalog.errors import BadDigest
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_path
 from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
@@ -47,7 +46,6 @@ class Uploads:
         content_type: str = DEFAULT_CONTENT_TYPE,
         metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
-        expected_md5: str | None = None,
         proof: Proof | None = None,
     ) -> ObjectStats:
         """Store an object and stage it; when this returns, every later read sees it or newer.
@@ -60,13 +58,11 @@ class Uploads:
             content_type: What kind of data it is.
             metadata: The user's own.
             condition: Whether to write, given what is there.
-            expected_md5: In hexadecimal; other bytes are refused.
             proof: Of the bytes; the checksum that it finds is kept with them.
 
         Raises:
             InvalidPath: No object can have this path.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
-            BadDigest: The bytes are not those announced.
             PreconditionFailed: The condition does not hold.
             Stale: The bytes took too long to come.
             TooManyTries, OutcomeUnknown: The object may be visible.
@@ -78,7 +74,7 @@ class Uploads:
             self._check_condition(repository, branch, path, condition)
         issued = self._addresses.issue(repository, branch)
         address = repository.namespace.address(str(issued))
-        stored = self._store(address, chunks, expected_md5)
+        stored = self._store(address, chunks)
         return self._stager.stage(
             repository,
             branch,
@@ -101,15 +97,9 @@ class Uploads:
             found = None
         check_condition(condition, path, found)
 
-    def _store(
-        self, address: Address, chunks: Iterable[bytes], expected_md5: str | None
-    ) -> PutResult:
+    def _store(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         try:
-            stored = self._block.put(address, chunks)
+            return self._block.put(address, chunks)
         except BlockError:
             self._stager.discard(address)  # it may have been stored
             raise
-        if expected_md5 is not None and stored.md5 != expected_md5.lower():
-            self._stager.discard(address)
-            raise BadDigest(expected_md5, stored.md5)
-        return stored

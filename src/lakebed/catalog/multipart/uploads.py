@@ -55,7 +55,7 @@ class UploadedParts:
     """By ascending number."""
 
 
-class Multiparts:
+class MultipartUploads:
     """The multipart uploads of all repositories."""
 
     def __init__(
