@@ -34,6 +34,7 @@ class Objects:
         self._runtime = runtime
         self._presigning = presigning
 
+    @traced("catalog.stat")
     def stat(self, repository_id: RepositoryID, ref: str, path: bytes) -> ObjectStats:
         """Return what is known of an object; `address` is where its bytes are.
 
@@ -44,6 +45,7 @@ class Objects:
         repository, entry = self._engine.find(repository_id, ref, path)
         return stats_of(repository.namespace, entry)
 
+    @traced("catalog.read")
     def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:
         """Return the bytes of an object that was asked for by `stat`, or some of them.
 
@@ -65,6 +67,7 @@ class Objects:
         """
         return self._presigning.to_read(stats.address)
 
+    @traced("catalog.list_objects")
     def list_objects(
         self, repository_id: RepositoryID, ref: str, query: Query
     ) -> Page[ObjectStats]:
@@ -91,6 +94,7 @@ class Objects:
         """
         self._engine.check_writable(repository_id, branch)
 
+    @traced("catalog.delete")
     def delete(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
         """Stage that an object is not there; it need not be there now.
 
@@ -102,6 +106,7 @@ class Objects:
         check_path(path)
         self._engine.delete(repository_id, branch, path)
 
+    @traced("catalog.delete_many")
     def delete_many(
         self, repository_id: RepositoryID, branch: BranchID, paths: Sequence[bytes]
     ) -> list[NotDeleted]:
