@@ -36,7 +36,7 @@ class Objects:
 
     @traced("catalog.stat")
     def stat(self, repository_id: RepositoryID, ref: str, path: bytes) -> ObjectStats:
-        """Return what is known of an object; `address` is where its bytes are.
+        """Return what is known of an object.
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.

@@ -138,7 +138,7 @@ class Completions:
             ReadOnly, BranchNotFound, Protected: The branch cannot be written to.
             PreconditionFailed: The condition does not hold.
             Stale: Meanwhile the upload was dropped, for its age, or its parts were replaced.
-            TooManyTries, OutcomeUnknown: The object may be visible; repeating it tells.
+            TooManyTries, OutcomeUnknown: The object may be visible; repeat the request to find out.
             BlockError: The storage refused or failed; repeating it may help.
         """
         _check_order(named)
