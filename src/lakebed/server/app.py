@@ -24,7 +24,7 @@ from lakebed.server.http.paths import CheckedPaths
 from lakebed.server.http.presigned import PresignedDoor
 from lakebed.server.http.url_signer import PATH, URLSigner
 from lakebed.server.s3.gateway import Gateway
-from lakebed.server.services import Services
+from lakebed.server.services import Foundation, Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
 from lakebed.server.ui import pages
 
@@ -67,9 +67,6 @@ def open_services(
     return Services(
         settings=settings,
         runtime=runtime,
-        store=store,
-        block=block,
-        engine=engine,
         catalog=Catalog(
             engine,
             store,
@@ -88,6 +85,7 @@ def open_services(
             ),
         ),
         signer=signer,
+        foundation=Foundation(store=store, block=block, engine=engine),
     )
 
 
