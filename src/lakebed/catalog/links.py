@@ -41,7 +41,7 @@ from typing import Final
 
 from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.addresses import Addresses, ObjectAddress
+from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.errors import InvalidLink, LinkExpired
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.keys import LINKS
@@ -62,6 +62,7 @@ from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.codec import decode, encode
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import Entry
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
@@ -92,7 +93,7 @@ class _Request:
     repository: Repository
     branch: BranchID
     path: bytes
-    issued: ObjectAddress
+    issued: ObjectPath
     checksum: str
     size: int | None
     content_type: str
@@ -146,7 +147,7 @@ class Links:
         check_path(path)
         repository = self._engine.check_writable(repository_id, branch)
         issued = self._addresses.issue(repository, branch)
-        expires = issued.issued + self._settings.link_life_seconds
+        expires = issued.issued_us / 1e6 + self._settings.link_life_seconds
         link = pb.Link(
             branch=branch,
             path=path,
@@ -323,9 +324,9 @@ class Links:
         return Records(self._store, LINKS, repository.partition)
 
 
-def _issued(repository: Repository, address: Address) -> ObjectAddress:
+def _issued(repository: Repository, address: Address) -> ObjectPath:
     if address in repository.namespace:
-        issued = ObjectAddress.parse(repository.namespace.relative(address))
+        issued = ObjectPath.parse(repository.namespace.relative(address))
         if issued is not None and issued.repository_uid == repository.unique_id:
             return issued
     raise InvalidLink(f"{address} is no address that repository {repository.id} gives out")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.errors import LakebedError
-from lakebed.gc.paths import branches_folder
+from lakebed.formats.object_paths import branches_folder
 from lakebed.gc.server import Server
 from lakebed.gc.storage import Storage
 from lakebed.runtime import Runtime

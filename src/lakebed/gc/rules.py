@@ -25,8 +25,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from lakebed.block import Address, InvalidAddress, Namespace
+from lakebed.formats import AddressType
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.gc.errors import TooMuchGarbage
-from lakebed.gc.paths import ObjectPath
 
 BRAKE_OBJECTS_MIN: Final = 1000
 """Up to so many objects are deleted whatever their share is."""
@@ -104,6 +106,24 @@ class State:
     """The commit records whose addresses the run knew."""
     objects: Mapping[str, Judged]
     """By path; see `remembered`."""
+
+
+def canonical_path(address: str, address_type: AddressType, namespace: Namespace) -> str | None:
+    """Return the path of an entry's address in a namespace; None if it is elsewhere.
+
+    Entries name the same object by its path or by its whole address. Garbage collection compares
+    paths only: compared as they are, a live object would look like garbage.
+
+    Raises:
+        InvalidAddress: The address cannot be read, so nobody knows which object it names.
+    """
+    if address_type is AddressType.RELATIVE:
+        return address
+    try:
+        whole = Address.parse(address)
+    except InvalidAddress as error:
+        raise InvalidAddress(f"an entry names '{address}': {error}") from error
+    return namespace.relative(whole) if whole in namespace else None
 
 
 def stored_object(path: str, *, size: int, mtime_us: int) -> StoredObject | None:

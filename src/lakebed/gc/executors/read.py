@@ -22,7 +22,8 @@ from lakebed.formats import (
 )
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID, decode_gc_table
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind, decode_result
-from lakebed.gc.paths import REPOSITORIES, canonical
+from lakebed.formats.object_paths import REPOSITORIES
+from lakebed.gc.rules import canonical_path
 from lakebed.gc.storage import Storage
 
 Batches = Iterator[pa.RecordBatch]
@@ -123,7 +124,7 @@ def relative(addresses: pa.ChunkedArray, namespace: Namespace) -> pa.ChunkedArra
     inside = pc.utf8_slice_codeunits(addresses.filter(is_inside), len(prefix))
     others = pc.unique(addresses.filter(pc.invert(is_inside))).to_pylist()
     # Another spelling of an address inside would look like a foreign one.
-    respelled = [canonical(each, AddressType.FULL, namespace) for each in others]
+    respelled = [canonical_path(each, AddressType.FULL, namespace) for each in others]
     more = pa.array([path for path in respelled if path is not None], pa.string())
     return pa.chunked_array([*inside.chunks, more], pa.string())
 
