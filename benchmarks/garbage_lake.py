@@ -206,5 +206,5 @@ class PreparedServer(Server):
         assert unique_id == UID
         return self._run_id
 
-    def finish(self, unique_id: str, run_id: GCRunID) -> None:
+    def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
         assert (unique_id, run_id) == (UID, self._run_id)

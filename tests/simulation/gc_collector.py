@@ -298,8 +298,9 @@ class Collector:
 
 
 def may_optimize(state: State | None, prepared: Preparation) -> bool:
-    known = None if state is None else state.repository_uids
-    return rules.may_optimize(known, prepared.repository_uids)
+    return rules.may_optimize(
+        state, began_us=prepared.look.began_us, repository_uids=prepared.repository_uids
+    )
 
 
 def all_named(prepared: Preparation) -> set[str]:

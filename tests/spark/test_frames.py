@@ -32,6 +32,7 @@ def state_of(draw: random.Random, objects: list[StoredObject]) -> State:
     judged = [_judged(draw, one) for one in chosen]
     return State(
         repository_uids=frozenset({"a0"}),
+        began_us=0,
         closed_before_us=draw.randint(0, 400),
         commits=frozenset(),
         objects={one.stored.path: one for one in judged},

@@ -40,7 +40,7 @@ _ALL_ONES: Final = np.uint64((1 << 64) - 1)
 _LETTER_A: Final = 97
 
 
-def branches(storage: Storage) -> Transform:
+def list_branches(storage: Storage) -> Transform:
     """From unique ids of repositories to the folders of their branches."""
 
     def read(batches: Batches) -> Batches:
@@ -53,7 +53,7 @@ def branches(storage: Storage) -> Transform:
     return read
 
 
-def partitions(storage: Storage, closed_before_us: int) -> Transform:
+def list_partitions(storage: Storage, closed_before_us: int) -> Transform:
     """From folders of branches to those of their partitions that are not closed."""
 
     def read(batches: Batches) -> Batches:
@@ -81,7 +81,7 @@ def _as_batches(folders: Iterator[str]) -> Batches:
         yield texts("folder", some)
 
 
-def objects(storage: Storage) -> Transform:
+def list_objects(storage: Storage) -> Transform:
     """From folders of partitions to their objects."""
 
     def read(batches: Batches) -> Batches:

@@ -39,7 +39,7 @@ _PATHS: Final = pa.schema([pa.field("path", pa.string())])
 _ROWS_MAX: Final = 10_000
 
 
-def prepared_paths(storage: Storage, run_id: GCRunID) -> Transform:
+def read_prepared_paths(storage: Storage, run_id: GCRunID) -> Transform:
     """From files of uploads and staged entries to the paths that they name."""
 
     def read(batches: Batches) -> Batches:
@@ -49,7 +49,7 @@ def prepared_paths(storage: Storage, run_id: GCRunID) -> Transform:
     return read
 
 
-def prepared_rows(storage: Storage, run_id: GCRunID) -> Transform:
+def read_prepared_rows(storage: Storage, run_id: GCRunID) -> Transform:
     """From files of one kind that the server wrote to what they hold."""
 
     def read(batches: Batches) -> Batches:
@@ -66,7 +66,7 @@ def _prepared(storage: Storage, run_id: GCRunID, batches: Batches) -> Iterator[p
         yield decode_gc_table(storage.block.read(address), file, file=str(address))
 
 
-def results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transform:
+def read_results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transform:
     """From files that a run wrote to what they hold."""
 
     def read(batches: Batches) -> Batches:
@@ -80,7 +80,7 @@ def results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transform:
     return read
 
 
-def ranges_of(storage: Storage) -> Transform:
+def read_ranges_of(storage: Storage) -> Transform:
     """From ids of metaranges to the ids of their ranges."""
 
     def read(batches: Batches) -> Batches:
@@ -94,7 +94,7 @@ def ranges_of(storage: Storage) -> Transform:
     return read
 
 
-def paths_of_ranges(storage: Storage, count: Callable[[int], None]) -> Transform:
+def read_paths_of(storage: Storage, count: Callable[[int], None]) -> Transform:
     """From ids of ranges to the paths that their entries name; `count` is told how many it read."""
 
     def read(batches: Batches) -> Batches:
