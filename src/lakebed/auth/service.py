@@ -21,7 +21,7 @@ from lakebed.auth.entities.relations import Relations
 from lakebed.auth.entities.users import Users
 from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, AuthTooManyTries, Denied
 from lakebed.auth.model import Group, Identity, KeyPair, NewCredential, Page, Policy, User, UserID
-from lakebed.auth.policy.rules import NO_CONTEXT, Context, Requirement, Rules
+from lakebed.auth.policy.rules import Context, Permission, Rules
 from lakebed.auth.secrets import SecretBox, ServerKeys, same_secret
 from lakebed.auth.setup import Setup
 from lakebed.auth.tokens import Token, Tokens
@@ -147,17 +147,17 @@ class AuthService:
     # May it?
 
     def authorize(
-        self, identity: Identity, requirement: Requirement, context: Context = NO_CONTEXT
+        self, identity: Identity, context: Context, first: Permission, *rest: Permission
     ) -> None:
-        """Let a user do something, or not.
+        """Make sure that a user has all of the permissions that a request needs.
 
         Raises:
-            Denied: Its policies do not allow it.
+            Denied: The policies of the user do not grant one of them.
         """
         rules = self._rules.get((identity.user_id, identity.unique_id))
-        missing = rules.missing(requirement, context)
-        if missing is not None:
-            raise Denied(identity.user_id, missing.action, missing.resource)
+        for permission in (first, *rest):
+            if not rules.is_granted(permission, context):
+                raise Denied(identity.user_id, permission.action, permission.resource)
 
     def effective_policies(
         self, user: str, *, prefix: str = "", after: str = "", amount: int = 100

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from lakebed.auth import Action, Identity, Permission
+from lakebed.auth import Action, Context, Identity, Permission
 from lakebed.auth.policy.actions import object_arn, repository_arn
 from lakebed.block import ByteStream
 from lakebed.catalog.model import PATH_BYTES_MAX
@@ -47,6 +47,8 @@ class Call:
     environ: Environ
     route: Route
     verified: Verified[Identity]
+    client: str
+    """The address that the request comes from."""
 
     @property
     def identity(self) -> Identity:
@@ -125,7 +127,8 @@ class Call:
         Raises:
             Denied: The sender's policies do not allow it.
         """
-        self.services.auth.authorize(self.identity, Permission(action, resource))
+        context = Context(source_ip=self.client)
+        self.services.auth.authorize(self.identity, context, Permission(action, resource))
 
     def authorize_repository(self, action: Action) -> None:
         """As `authorize`, of the repository."""
