@@ -1,4 +1,4 @@
-"""Users, groups, policies and credentials, in the key-value store."""
+"""Users, groups, policies and access keys, in the key-value store: who may do what."""
 
 from lakebed.auth.cache import AuthSettings
 from lakebed.auth.errors import (
