@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import lakebed
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.errors import LakebedError
-from lakebed.server.s3.call import Call
 from lakebed.server.s3.errors import ErrorCode
 from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.s3.operations import OPERATIONS
+from lakebed.server.s3.request import S3Request
 from lakebed.server.s3.router import Operation
 from lakebed.server.s3.translation import as_s3_error
 from tests.server.kit import REPOSITORY
@@ -71,7 +71,7 @@ def test_errors_that_a_request_can_cause_have_a_code() -> None:
 def test_a_bug_is_told_without_its_details(
     gate: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_call: Call) -> None:
+    def fail(_call: S3Request) -> None:
         raise RuntimeError("the secret is hunter2")
 
     broken = {**OPERATIONS, Operation.LIST_BUCKETS: _with(OPERATIONS[Operation.LIST_BUCKETS], fail)}

@@ -7,9 +7,9 @@ from lakebed.catalog.model import ObjectStats
 from lakebed.engine.model import RepositoryID
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import Entry
-from lakebed.server.s3.call import Call, place_of
-from lakebed.server.s3.conditions import Verdict, judge
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.read_conditions import Verdict, judge
+from lakebed.server.s3.request import S3Request, place_of
 
 
 class CopySource(NamedTuple):
@@ -20,7 +20,7 @@ class CopySource(NamedTuple):
     path: bytes
 
 
-def copy_source(call: Call) -> CopySource:
+def copy_source(call: S3Request) -> CopySource:
     """Return what a request asks to copy.
 
     Raises:
@@ -42,7 +42,7 @@ def copy_source(call: Call) -> CopySource:
     return CopySource(RepositoryID(bucket), ref, path)
 
 
-def source_condition(call: Call) -> Condition:
+def source_condition(call: S3Request) -> Condition:
     """Return the conditions that a request has on the object to copy."""
 
     def header(name: str) -> str | None:
@@ -54,7 +54,7 @@ def source_condition(call: Call) -> Condition:
     return holds
 
 
-def check_source(call: Call, stats: ObjectStats) -> None:
+def check_source(call: S3Request, stats: ObjectStats) -> None:
     """Refuse to copy from an object that does not meet the conditions.
 
     Raises:

@@ -12,9 +12,9 @@ from lakebed.server.http.admission import Admission
 from lakebed.server.http.errors import RETRY_SECONDS
 from lakebed.server.http.logs import Trace, current_trace
 from lakebed.server.s3 import sigv2, sigv4
-from lakebed.server.s3.call import XML_TYPE, Call, Reply
 from lakebed.server.s3.errors import ErrorCode, error_body
 from lakebed.server.s3.operations import OPERATIONS
+from lakebed.server.s3.request import XML_TYPE, S3Reply, S3Request
 from lakebed.server.s3.router import Route, is_s3_request, route
 from lakebed.server.s3.sigv4 import Verified
 from lakebed.server.s3.translation import as_s3_error
@@ -45,7 +45,7 @@ class Gateway:
             reply = _refusal(error, environ, trace)
         return _send(reply, environ, trace, start_response)
 
-    def _reply(self, environ: WSGIEnvironment, trace: Trace) -> Reply:
+    def _reply(self, environ: WSGIEnvironment, trace: Trace) -> S3Reply:
         asked = route(environ, domain=self._domain)
         operation = OPERATIONS[asked.operation]
         trace.operation = operation.name
@@ -55,7 +55,7 @@ class Gateway:
             self._admission.admit_work(trace)
         verified = self._verify(environ, asked)
         trace.user = verified.identity.user_id
-        return operation.handle(Call(self._services, environ, asked, verified))
+        return operation.handle(S3Request(self._services, environ, asked, verified))
 
     def _verify(self, environ: WSGIEnvironment, asked: Route) -> Verified[Identity]:
         now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
@@ -65,7 +65,7 @@ class Gateway:
         return sigv4.verify(environ, secret_for, now=now)
 
 
-def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> Reply:
+def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> S3Reply:
     told = as_s3_error(error)
     if told.code is ErrorCode.INTERNAL_ERROR:
         _LOGGER.error("an operation failed", exc_info=error)
@@ -78,11 +78,11 @@ def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> Reply:
         headers["Retry-After"] = str(RETRY_SECONDS)
     resource = quote(environ["PATH_INFO"], safe="/", encoding="latin-1")
     body = error_body(told, resource=resource, request_id=trace.request_id)
-    return Reply(told.code.status, headers, body)
+    return S3Reply(told.code.status, headers, body)
 
 
 def _send(
-    reply: Reply, environ: WSGIEnvironment, trace: Trace, start_response: StartResponse
+    reply: S3Reply, environ: WSGIEnvironment, trace: Trace, start_response: StartResponse
 ) -> Iterable[bytes]:
     headers = {"x-amz-request-id": trace.request_id, **reply.headers}
     body = reply.body

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from lakebed.catalog.entry_metadata import HEADERS, for_headers
-from lakebed.server.s3.call import Call
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.request import S3Request
 
 METADATA_BYTES_MAX: Final = 2048
 _HEADER_PREFIX: Final = "x-amz-meta-"
@@ -26,7 +26,7 @@ _CHUNKED: Final = "aws-chunked"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
-def metadata_of(call: Call) -> dict[str, str]:
+def metadata_of(call: S3Request) -> dict[str, str]:
     """Return the metadata that a request brings along: the user's, and headers that are kept.
 
     Raises:
@@ -35,7 +35,7 @@ def metadata_of(call: Call) -> dict[str, str]:
     return _user_metadata(call) | for_headers(_kept_headers(call))
 
 
-def _user_metadata(call: Call) -> dict[str, str]:
+def _user_metadata(call: S3Request) -> dict[str, str]:
     found = {name: _text(value) for name, value in call.headers(_HEADER_PREFIX)}
     size = sum(len(name) + len(value.encode()) for name, value in found.items())
     if size > METADATA_BYTES_MAX:
@@ -43,7 +43,7 @@ def _user_metadata(call: Call) -> dict[str, str]:
     return {_KEPT_PREFIX + name: value for name, value in found.items()}
 
 
-def _kept_headers(call: Call) -> dict[str, str]:
+def _kept_headers(call: S3Request) -> dict[str, str]:
     found = {name: _text(value) for name in HEADERS if (value := call.header(name))}
     encoding = found.pop("Content-Encoding", "")
     # How the body came over the wire is not how the object is encoded.

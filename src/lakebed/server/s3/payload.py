@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.catalog.checksums import Checksum, Digest, fed
-from lakebed.server.s3.checksums import (
+from lakebed.server.s3.body_checksums import (
     HEADER_PREFIX,
     Expected,
     algorithm,

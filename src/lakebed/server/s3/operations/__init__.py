@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.operations import (
     abort_multipart_upload,
     complete_multipart_upload,
@@ -25,6 +24,7 @@ from lakebed.server.s3.operations import (
     upload_part,
     upload_part_copy,
 )
+from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.router import Operation
 
 
@@ -34,7 +34,7 @@ class Handler:
 
     name: str
     """For logs and metrics."""
-    handle: Callable[[Call], Reply]
+    handle: Callable[[S3Request], S3Reply]
     is_transfer: bool = False
     """Whether it moves the bytes of objects."""
 

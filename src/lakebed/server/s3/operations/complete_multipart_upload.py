@@ -7,20 +7,20 @@ from lakebed.auth import Action
 from lakebed.catalog.entry_metadata import checksum_of
 from lakebed.catalog.multipart.records import NamedPart
 from lakebed.server.http.conditions import etag, write_condition
-from lakebed.server.s3.call import Call, Reply, xml
-from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.object_checksums import (
+from lakebed.server.s3.checksum_fields import (
     checksum_elements,
     requested_checksum,
     requested_type,
 )
+from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_complete
 from lakebed.server.s3.xml_writer import document, element
 
 _DIGITS_MAX: Final = 15
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     target = call.upload
     call.authorize_object(Action.WRITE_OBJECT, target.path)
@@ -46,7 +46,7 @@ def handle(call: Call) -> Reply:
     )
 
 
-def _size(call: Call) -> int | None:
+def _size(call: S3Request) -> int | None:
     """How large the sender takes the object to be; None: it does not say."""
     size = call.header("x-amz-mp-object-size")
     if size is None:

@@ -5,15 +5,15 @@ from lakebed.auth.policy.actions import object_arn
 from lakebed.catalog.entry_metadata import checksum_of
 from lakebed.engine.model import BranchID
 from lakebed.server.http.conditions import etag, write_condition
-from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.checksum_fields import checksum_elements
 from lakebed.server.s3.copy_source import copy_source, source_condition
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_of
-from lakebed.server.s3.object_checksums import checksum_elements
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import document, element, timestamp
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     branch, path = call.place
     source = copy_source(call)
@@ -42,7 +42,7 @@ def handle(call: Call) -> Reply:
     )
 
 
-def _replaces_metadata(call: Call) -> bool:
+def _replaces_metadata(call: S3Request) -> bool:
     directive = (call.header("x-amz-metadata-directive") or "COPY").upper()
     if directive not in {"COPY", "REPLACE"}:
         raise S3Error(

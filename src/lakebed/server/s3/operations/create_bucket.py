@@ -4,12 +4,12 @@ from lakebed.auth import Action
 from lakebed.auth.policy.actions import namespace_arn
 from lakebed.block import Namespace
 from lakebed.engine.errors import Deleting, RepositoryNotFound
-from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_create_bucket
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     read_create_bucket(call.body().read(XML_BYTES_MAX) if call.header("Content-Length") else b"")
     call.authorize_repository(Action.CREATE_REPOSITORY)
@@ -21,10 +21,10 @@ def handle(call: Call) -> Reply:
     call.services.engine.repositories.create(
         call.repository, Namespace.parse(name), committer=call.identity.committer
     )
-    return Reply(headers={"Location": f"/{call.repository}"})
+    return S3Reply(headers={"Location": f"/{call.repository}"})
 
 
-def _no_place(call: Call) -> S3Error:
+def _no_place(call: S3Request) -> S3Error:
     """What to say where the server has no place for new repositories."""
     try:
         call.services.engine.repositories.get(call.repository)

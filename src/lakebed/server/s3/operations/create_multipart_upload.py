@@ -3,13 +3,13 @@
 from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.engine.model import BranchID
-from lakebed.server.s3.call import XML_TYPE, Call, Reply
+from lakebed.server.s3.checksum_fields import requested_scheme, scheme_headers
 from lakebed.server.s3.metadata import metadata_of
-from lakebed.server.s3.object_checksums import requested_scheme, scheme_headers
+from lakebed.server.s3.request import XML_TYPE, S3Reply, S3Request
 from lakebed.server.s3.xml_writer import document, element
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     branch, path = call.place
     call.authorize_object(Action.WRITE_OBJECT, path)
@@ -28,4 +28,4 @@ def handle(call: Call) -> Reply:
         element("Key", call.route.key),
         element("UploadId", upload_id),
     )
-    return Reply(headers={"Content-Type": XML_TYPE, **scheme_headers(scheme)}, body=body)
+    return S3Reply(headers={"Content-Type": XML_TYPE, **scheme_headers(scheme)}, body=body)

@@ -5,13 +5,13 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.engine.model import BranchID
-from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.request import S3Reply, S3Request
 
 _CONDITIONS: Final = ("If-Match", "x-amz-if-match-last-modified-time", "x-amz-if-match-size")
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     if any(call.header(name) is not None for name in _CONDITIONS):
         raise S3Error(ErrorCode.NOT_IMPLEMENTED, "objects are deleted without conditions")
@@ -19,6 +19,6 @@ def handle(call: Call) -> Reply:
     call.authorize_object(Action.DELETE_OBJECT, path)
     if call.is_branch_itself:  # see PutObject
         call.services.engine.check_writable(call.repository, BranchID(branch))
-        return Reply(HTTPStatus.NO_CONTENT)
+        return S3Reply(HTTPStatus.NO_CONTENT)
     call.services.catalog.objects.delete(call.repository, BranchID(branch), path)
-    return Reply(HTTPStatus.NO_CONTENT)
+    return S3Reply(HTTPStatus.NO_CONTENT)

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from lakebed.auth import Action
 from lakebed.engine.model import BranchID
 from lakebed.errors import LakebedError
-from lakebed.server.s3.call import Call, Reply, place_of, xml
 from lakebed.server.s3.errors import S3Error
+from lakebed.server.s3.request import S3Reply, S3Request, place_of, xml
 from lakebed.server.s3.translation import as_s3_error
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_delete
 from lakebed.server.s3.xml_writer import Markup, document, element
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     asked = read_delete(call.body().read(XML_BYTES_MAX))
     call.services.engine.repositories.get(call.repository)
@@ -21,7 +21,7 @@ def handle(call: Call) -> Reply:
     return xml(document("DeleteResult", *_results(asked.keys, failed, quiet=asked.quiet)))
 
 
-def _delete(call: Call, keys: list[str]) -> dict[str, S3Error]:
+def _delete(call: S3Request, keys: list[str]) -> dict[str, S3Error]:
     """Delete what may be deleted; return what could not be, and why."""
     failed: dict[str, S3Error] = {}
     by_branch: dict[str, list[bytes]] = defaultdict(list)
@@ -40,7 +40,7 @@ def _delete(call: Call, keys: list[str]) -> dict[str, S3Error]:
 
 
 def _delete_on_branch(
-    call: Call, branch: str, paths: list[bytes]
+    call: S3Request, branch: str, paths: list[bytes]
 ) -> Iterator[tuple[bytes, LakebedError]]:
     objects = call.services.catalog.objects
     try:

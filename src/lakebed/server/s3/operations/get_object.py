@@ -10,12 +10,12 @@ from lakebed.catalog.entry_metadata import PartRange, checksum_of, headers_of, p
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
 from lakebed.engine.errors import EntryNotFound
 from lakebed.server.http.conditions import etag, http_date, requested_range
-from lakebed.server.s3.call import Call, Reply
-from lakebed.server.s3.conditions import Verdict, is_unchanged, judge
+from lakebed.server.s3.checksum_fields import checksum_headers
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
-from lakebed.server.s3.object_checksums import checksum_headers
 from lakebed.server.s3.operations.upload_part import part_number
+from lakebed.server.s3.read_conditions import Verdict, is_unchanged, judge
+from lakebed.server.s3.request import S3Reply, S3Request
 
 AT_ONCE_BYTES_MAX: Final = 1 << 16
 """Small answers go out in one piece, which takes the server less than to ask for piece by piece."""
@@ -31,7 +31,7 @@ _OVERRIDES: Final = {
 """Parameters by which the sender chooses headers of the answer, as for a link in a page."""
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer a GetObject."""
     stats = find(call)
     reply, wanted = _head(call, stats)
@@ -39,17 +39,17 @@ def handle(call: Call) -> Reply:
         return reply
     stream = call.services.catalog.objects.read(stats, byte_range=wanted)
     if int(reply.headers["Content-Length"]) > AT_ONCE_BYTES_MAX:
-        return Reply(reply.status, reply.headers, stream)
+        return S3Reply(reply.status, reply.headers, stream)
     with stream:
-        return Reply(reply.status, reply.headers, b"".join(stream))
+        return S3Reply(reply.status, reply.headers, b"".join(stream))
 
 
-def handle_head(call: Call) -> Reply:
+def handle_head(call: S3Request) -> S3Reply:
     """Answer a HeadObject."""
     return _head(call, find(call))[0]
 
 
-def find(call: Call) -> ObjectStats:
+def find(call: S3Request) -> ObjectStats:
     """Return the object that a request asks for.
 
     Raises:
@@ -63,14 +63,14 @@ def find(call: Call) -> ObjectStats:
     return call.services.catalog.objects.stat(call.repository, ref, path)
 
 
-def _head(call: Call, stats: ObjectStats) -> tuple[Reply, ByteRange | None]:
+def _head(call: S3Request, stats: ObjectStats) -> tuple[S3Reply, ByteRange | None]:
     """Return all of an answer but the bytes, and which bytes they are."""
     verdict = judge(stats, call.header)
     if verdict is Verdict.FAILED:
         raise S3Error(ErrorCode.PRECONDITION_FAILED)
     headers = _headers(call, stats)
     if verdict is Verdict.NOT_MODIFIED:
-        return Reply(HTTPStatus.NOT_MODIFIED, headers), None
+        return S3Reply(HTTPStatus.NOT_MODIFIED, headers), None
     if "partNumber" in call.route.query:
         wanted = _part(call, stats, headers)
     else:
@@ -84,12 +84,12 @@ def _head(call: Call, stats: ObjectStats) -> tuple[Reply, ByteRange | None]:
     if wanted is None:
         if call.header("x-amz-checksum-mode") == "ENABLED":
             headers |= checksum_headers(checksum_of(stats.reserved))
-        return Reply(HTTPStatus.OK, headers), None
+        return S3Reply(HTTPStatus.OK, headers), None
     headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{stats.size}"
-    return Reply(HTTPStatus.PARTIAL_CONTENT, headers), wanted
+    return S3Reply(HTTPStatus.PARTIAL_CONTENT, headers), wanted
 
 
-def _range(call: Call, stats: ObjectStats) -> ByteRange | None:
+def _range(call: S3Request, stats: ObjectStats) -> ByteRange | None:
     """The bytes that the headers ask for; None: all of them."""
     only_if = call.header("If-Range")
     if only_if is not None and not is_unchanged(stats, only_if):
@@ -97,7 +97,7 @@ def _range(call: Call, stats: ObjectStats) -> ByteRange | None:
     return requested_range(call.header("Range"))
 
 
-def _part(call: Call, stats: ObjectStats, headers: dict[str, str]) -> ByteRange | None:
+def _part(call: S3Request, stats: ObjectStats, headers: dict[str, str]) -> ByteRange | None:
     """The bytes of the part that is asked for; notes in the headers how many parts there are."""
     if call.header("Range") is not None:
         raise S3Error(ErrorCode.INVALID_REQUEST, "a request asks for a range or for a part")
@@ -117,7 +117,7 @@ def _part(call: Call, stats: ObjectStats, headers: dict[str, str]) -> ByteRange 
     return Between(part.offset, part.offset + part.size) if part.size else None
 
 
-def _headers(call: Call, stats: ObjectStats) -> dict[str, str]:
+def _headers(call: S3Request, stats: ObjectStats) -> dict[str, str]:
     headers = {
         "Accept-Ranges": "bytes",
         "Content-Type": _sane(stats.content_type) or DEFAULT_CONTENT_TYPE,

@@ -6,23 +6,23 @@ from typing import Final
 from lakebed.catalog.entry_metadata import checksum_of, parts_of
 from lakebed.catalog.model import ObjectStats
 from lakebed.server.http.conditions import http_date
-from lakebed.server.s3.call import XML_TYPE, Call, Reply
+from lakebed.server.s3.checksum_fields import checksum_elements
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.object_checksums import checksum_elements
 from lakebed.server.s3.operations.get_object import find
+from lakebed.server.s3.request import XML_TYPE, S3Reply, S3Request
 from lakebed.server.s3.xml_writer import Markup, document, element
 
 _HEADER: Final = "x-amz-object-attributes"
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     names = {name.strip() for name in (call.header(_HEADER) or "").split(",")}
     if not names <= _ATTRIBUTES.keys():
         raise S3Error(ErrorCode.INVALID_ARGUMENT, f"{_HEADER} must be of {', '.join(_ATTRIBUTES)}")
     stats = find(call)
     found = [show(stats) for name, show in _ATTRIBUTES.items() if name in names]
-    return Reply(
+    return S3Reply(
         headers={
             "Content-Type": XML_TYPE,
             "Last-Modified": http_date(stats.mtime),

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import ALL
 from lakebed.engine.model import Repository
-from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, document, element, owner, timestamp
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     call.authorize(Action.LIST_REPOSITORIES, ALL)
     found = call.services.engine.repositories.list(prefix=call.route.query.get("prefix", ""))

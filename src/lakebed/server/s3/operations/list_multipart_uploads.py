@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from lakebed.auth import Action
 from lakebed.catalog.multipart.uploads import OpenUpload
-from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.checksum_fields import scheme_elements
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.object_checksums import scheme_elements
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import (
     Markup,
     boolean,
@@ -45,7 +45,7 @@ class _Asked:
         return url_encoded(key) if self.is_encoded else key
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     call.authorize_repository(Action.LIST_OBJECTS)
     asked = _asked(call)
@@ -72,7 +72,7 @@ def handle(call: Call) -> Reply:
     )
 
 
-def _asked(call: Call) -> _Asked:
+def _asked(call: S3Request) -> _Asked:
     query = call.route.query
     encoding = query.get("encoding-type")
     if encoding not in {None, "url"}:

@@ -13,8 +13,8 @@ from lakebed.auth import Action
 from lakebed.catalog.model import ObjectStats
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.server.http.conditions import etag
-from lakebed.server.s3.call import Call, Reply, place_of, xml
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.request import S3Reply, S3Request, place_of, xml
 from lakebed.server.s3.xml_writer import (
     Markup,
     boolean,
@@ -66,7 +66,7 @@ class _Asked:
         return url_encoded(key) if self.is_encoded else key
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the first version."""
     asked = _asked(call)
     marker = call.route.query.get("marker", "")
@@ -78,7 +78,7 @@ def handle(call: Call) -> Reply:
     return xml(document("ListBucketResult", *content))
 
 
-def handle_v2(call: Call) -> Reply:
+def handle_v2(call: S3Request) -> S3Reply:
     """Answer the second version."""
     asked = _asked(call)
     query = call.route.query
@@ -96,7 +96,7 @@ def handle_v2(call: Call) -> Reply:
     return xml(document("ListBucketResult", *content))
 
 
-def _asked(call: Call) -> _Asked:
+def _asked(call: S3Request) -> _Asked:
     query = call.route.query
     encoding = query.get("encoding-type")
     if encoding not in {None, "url"}:
@@ -109,7 +109,7 @@ def _asked(call: Call) -> _Asked:
     )
 
 
-def _list(call: Call, asked: _Asked, after: str) -> _Listing:
+def _list(call: S3Request, asked: _Asked, after: str) -> _Listing:
     if "/" not in asked.prefix:
         return _list_branches(call, asked, after)
     call.authorize_repository(Action.LIST_OBJECTS)
@@ -134,7 +134,7 @@ def _item(folder: str, item: ObjectStats | CommonPrefix) -> _Object | str:
     return _Object(folder + item.path.decode(errors="replace"), item)
 
 
-def _list_branches(call: Call, asked: _Asked, after: str) -> _Listing:
+def _list_branches(call: S3Request, asked: _Asked, after: str) -> _Listing:
     call.authorize_repository(Action.LIST_BRANCHES)
     engine = call.services.engine
     repository = engine.repositories.get(call.repository)
@@ -145,7 +145,7 @@ def _list_branches(call: Call, asked: _Asked, after: str) -> _Listing:
     return _Listing(items, has_more=len(found) > asked.amount and bool(items))
 
 
-def _echo(call: Call, asked: _Asked, listing: _Listing) -> list[Markup]:
+def _echo(call: S3Request, asked: _Asked, listing: _Listing) -> list[Markup]:
     """What both versions answer before the items."""
     content = [
         element("Name", call.route.bucket),

@@ -5,14 +5,14 @@ from typing import Final
 from lakebed.auth import Action
 from lakebed.catalog.multipart.records import StoredPart
 from lakebed.server.http.conditions import etag
-from lakebed.server.s3.call import Call, Reply, xml
-from lakebed.server.s3.object_checksums import scheme_elements, value_elements
+from lakebed.server.s3.checksum_fields import scheme_elements, value_elements
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, boolean, document, element, timestamp
 
 _PARTS_MAX: Final = 1000
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     target = call.upload
     call.authorize_object(Action.WRITE_OBJECT, target.path)

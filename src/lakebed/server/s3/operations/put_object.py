@@ -7,14 +7,14 @@ from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.engine.model import BranchID
 from lakebed.server.http.conditions import etag, write_condition
-from lakebed.server.s3.call import Call, Reply
+from lakebed.server.s3.checksum_fields import checksum_headers
 from lakebed.server.s3.metadata import metadata_of
-from lakebed.server.s3.object_checksums import checksum_headers
+from lakebed.server.s3.request import S3Reply, S3Request
 
 _MD5_OF_NOTHING: Final = md5(usedforsecurity=False).hexdigest()
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     branch, path = call.place
     call.authorize_object(Action.WRITE_OBJECT, path)
@@ -31,11 +31,11 @@ def handle(call: Call) -> Reply:
         condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
         proof=body,
     )
-    return Reply(headers={"ETag": etag(stored.checksum), **checksum_headers(body.proved())})
+    return S3Reply(headers={"ETag": etag(stored.checksum), **checksum_headers(body.proved())})
 
 
-def _mark_branch(call: Call, branch: BranchID) -> Reply:
+def _mark_branch(call: S3Request, branch: BranchID) -> S3Reply:
     """Some clients make a folder before they write to it; that of a branch is always there."""
     call.services.engine.check_writable(call.repository, branch)
     call.body().read(size_max=0)
-    return Reply(headers={"ETag": etag(_MD5_OF_NOTHING)})
+    return S3Reply(headers={"ETag": etag(_MD5_OF_NOTHING)})

@@ -2,12 +2,12 @@
 
 from lakebed.auth import Action
 from lakebed.server.http.conditions import etag
-from lakebed.server.s3.call import Call, Reply
+from lakebed.server.s3.checksum_fields import value_headers
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.object_checksums import value_headers
+from lakebed.server.s3.request import S3Reply, S3Request
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     target = call.upload
     call.authorize_object(Action.WRITE_OBJECT, target.path)
@@ -16,10 +16,10 @@ def handle(call: Call) -> Reply:
         target, part_number(call), body, size=body.size, proof=body
     )
     found = body.checksums or value_headers(part.checksum)
-    return Reply(headers={"ETag": etag(part.md5), **found})
+    return S3Reply(headers={"ETag": etag(part.md5), **found})
 
 
-def part_number(call: Call) -> int:
+def part_number(call: S3Request) -> int:
     """Return which part a request is about.
 
     Raises:

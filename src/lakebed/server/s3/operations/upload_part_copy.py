@@ -8,17 +8,17 @@ from lakebed.auth.policy.actions import object_arn
 from lakebed.block import Between, ByteRange
 from lakebed.block.ranges import resolve
 from lakebed.server.http.conditions import etag
-from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.checksum_fields import value_elements
 from lakebed.server.s3.copy_source import check_source, copy_source
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.object_checksums import value_elements
 from lakebed.server.s3.operations.upload_part import part_number
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import document, element, timestamp
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{1,19})-([0-9]{1,19})", re.ASCII)
 
 
-def handle(call: Call) -> Reply:
+def handle(call: S3Request) -> S3Reply:
     """Answer the request."""
     target, source, number = call.upload, copy_source(call), part_number(call)
     call.authorize_object(Action.WRITE_OBJECT, target.path)
@@ -40,7 +40,7 @@ def handle(call: Call) -> Reply:
     )
 
 
-def _range(call: Call, size: int) -> ByteRange | None:
+def _range(call: S3Request, size: int) -> ByteRange | None:
     """The bytes to copy; unlike in a read, all of them must be there."""
     header = call.header("x-amz-copy-source-range")
     if header is None:

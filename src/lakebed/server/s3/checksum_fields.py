@@ -3,10 +3,10 @@
 from typing import Final
 
 from lakebed.catalog.checksums import SCHEMES, Checksum, ChecksumType, Scheme
-from lakebed.server.s3.call import Call
-from lakebed.server.s3.checksums import HEADER_PREFIX
+from lakebed.server.s3.body_checksums import HEADER_PREFIX
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import given_checksums
+from lakebed.server.s3.request import S3Request
 from lakebed.server.s3.xml_writer import Markup, element
 
 ALGORITHM_HEADER: Final = "x-amz-checksum-algorithm"
@@ -56,7 +56,7 @@ def scheme_elements(scheme: Scheme | None) -> list[Markup]:
     ]
 
 
-def requested_scheme(call: Call) -> Scheme | None:
+def requested_scheme(call: S3Request) -> Scheme | None:
     """Return how the checksum of an object in parts is to be made; None: it is to have none.
 
     Raises:
@@ -76,7 +76,7 @@ def requested_scheme(call: Call) -> Scheme | None:
     )
 
 
-def requested_type(call: Call) -> ChecksumType | None:
+def requested_type(call: S3Request) -> ChecksumType | None:
     """Return the type of checksums that a request names; None: it names none.
 
     Raises:
@@ -92,7 +92,7 @@ def requested_type(call: Call) -> ChecksumType | None:
         raise S3Error(ErrorCode.INVALID_REQUEST, f"{TYPE_HEADER} must be {types}") from None
 
 
-def requested_checksum(call: Call) -> Checksum | None:
+def requested_checksum(call: S3Request) -> Checksum | None:
     """Return the checksum of the whole object that a request names; None: it names none.
 
     Raises:

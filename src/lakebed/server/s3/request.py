@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class S3Reply:
     """What is answered."""
 
     status: HTTPStatus = HTTPStatus.OK
@@ -40,7 +40,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class S3Request:
     """A request whose sender is known; its body proves itself as it is read."""
 
     services: Services
@@ -151,6 +151,6 @@ def place_of(key: str) -> Place:
     return Place(ref, encoded)
 
 
-def xml(body: bytes) -> Reply:
+def xml(body: bytes) -> S3Reply:
     """Return a document as an answer."""
-    return Reply(headers={"Content-Type": XML_TYPE}, body=body)
+    return S3Reply(headers={"Content-Type": XML_TYPE}, body=body)
