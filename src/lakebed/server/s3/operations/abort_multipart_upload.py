@@ -7,7 +7,7 @@ from lakebed.server.s3.request import S3Reply, S3Request
 
 
 def handle(call: S3Request) -> S3Reply:
-    """Answer the request."""
+    """Carry the operation out."""
     target = call.upload
     call.authorize_object(Action.WRITE_OBJECT, target.path)
     call.services.catalog.multiparts.abort(target)

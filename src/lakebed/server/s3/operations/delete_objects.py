@@ -1,4 +1,4 @@
-"""DeleteObjects: up to a thousand keys, with an answer for each."""
+"""DeleteObjects: up to a thousand keys, with a result for each."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from lakebed.server.s3.xml_writer import Markup, document, element
 
 
 def handle(call: S3Request) -> S3Reply:
-    """Answer the request."""
+    """Carry the operation out."""
     asked = read_delete(call.body().read(XML_BYTES_MAX))
     call.services.engine.repositories.get(call.repository)
     failed = _delete(call, asked.keys)
@@ -22,7 +22,7 @@ def handle(call: S3Request) -> S3Reply:
 
 
 def _delete(call: S3Request, keys: list[str]) -> dict[str, S3Error]:
-    """Delete what may be deleted; return what could not be, and why."""
+    """Delete what the sender may delete; return the keys that were not deleted, and why."""
     failed: dict[str, S3Error] = {}
     by_branch: dict[str, list[bytes]] = defaultdict(list)
     for key in keys:
@@ -45,7 +45,7 @@ def _delete_on_branch(
     objects = call.services.catalog.objects
     try:
         failed = objects.delete_many(call.repository, BranchID(branch), paths)
-    except LakebedError as error:  # none of them could be
+    except LakebedError as error:  # none of them was deleted
         yield from ((path, error) for path in paths)
     else:
         yield from ((each.path, each.error) for each in failed)

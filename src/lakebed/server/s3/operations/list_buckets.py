@@ -10,7 +10,7 @@ from lakebed.server.s3.xml_writer import Markup, document, element, owner, times
 
 
 def handle(call: S3Request) -> S3Reply:
-    """Answer the request."""
+    """Carry the operation out."""
     call.authorize(Action.LIST_REPOSITORIES, ALL)
     found = call.services.engine.repositories.list(prefix=call.route.query.get("prefix", ""))
     buckets = [_bucket(repository) for repository in found]
