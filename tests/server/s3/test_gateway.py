@@ -19,6 +19,7 @@ from lakebed.errors import LakebedError
 from lakebed.server.s3.errors import ErrorCode
 from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.s3.operations import OPERATIONS, Handler
+from lakebed.server.s3.operations.get_object import AT_ONCE_BYTES_MAX
 from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.router import Operation
 from lakebed.server.s3.translation import as_s3_error
@@ -109,6 +110,17 @@ def test_a_broken_body_is_logged(gate: Door, caplog: pytest.LogCaptureFixture) -
         headers = {"x-amz-checksum-crc32": "AAAAAA=="}
         assert gate.ask("PUT", KEY, b"body", headers=headers).code == "BadDigest"
     assert "a body was refused: BadDigest" in caplog.text
+
+
+def test_missing_bytes_of_an_object_are_logged(
+    gate: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = f"{BUCKET}/main/lost"
+    assert gate.ask("PUT", target, b"x" * (AT_ONCE_BYTES_MAX + 1)).status == 200
+    stats = gate.services.catalog.objects.stat(RepositoryID(REPOSITORY), "main", b"lost")
+    gate.services.block.delete(stats.address)
+    assert gate.ask("GET", target).code == "NoSuchVersion"
+    assert "the bytes of an object are missing" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,8 @@ def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> S3Repl
     told = as_s3_error(error)
     if told.code is ErrorCode.INTERNAL_ERROR:
         _LOGGER.error("an operation failed", exc_info=error)
+    elif told.code is ErrorCode.NO_SUCH_VERSION:
+        _LOGGER.warning("the bytes of an object are missing: %s", error)
     elif told.code in _BODY_CODES:
         _LOGGER.info("a body was refused: %s: %s", told.code.code, told)
     headers = {"Content-Type": XML_TYPE, **told.headers}
