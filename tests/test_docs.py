@@ -19,6 +19,8 @@ _LINK: Final = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 _FILE: Final = re.compile(r"([\w.-]+/)*[\w-]+\.(py|md|proto)")
 _FOLDER: Final = re.compile(r"([\w-]+)(/[\w-]+)+/?")
 _MODULE: Final = re.compile(r"lakebed(\.\w+)+")
+_NOT_MODULES: Final = {"lakebed.access", "lakebed.log"}
+"""The logger of requests, and a file."""
 
 
 @cache
@@ -36,7 +38,8 @@ def is_missing(name: str) -> bool:
     if folder := _FOLDER.fullmatch(name):
         parents = [parent for parent in (ROOT, PACKAGE) if (parent / folder[1]).is_dir()]
         return bool(parents) and not any((parent / name).exists() for parent in parents)
-    return bool(_MODULE.fullmatch(name)) and not can_import(name)
+    is_module = _MODULE.fullmatch(name) is not None and name not in _NOT_MODULES
+    return is_module and not can_import(name)
 
 
 def can_import(name: str) -> bool:

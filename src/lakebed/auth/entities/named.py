@@ -31,6 +31,7 @@ from lakebed.auth.entities.keys import AUTH, behind
 from lakebed.auth.entities.names import check_name, is_name
 from lakebed.auth.errors import AlreadyExists, AuthNotFound, AuthTooManyTries
 from lakebed.auth.model import Page
+from lakebed.errors import quoted
 from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, CorruptRecord, Item, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Kind, Record, Records
@@ -194,8 +195,9 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         try:
             message.ParseFromString(entry.value)
         except DecodeError as error:
-            key = entry.key.decode(errors="backslashreplace")
-            raise CorruptRecord(f"key '{key}' does not hold a {self.noun}: {error}") from error
+            raise CorruptRecord(
+                f"key {quoted(entry.key)} does not hold a {self.noun}: {error}"
+            ) from error
         return message
 
     def _now_us(self) -> int:
