@@ -118,7 +118,7 @@ def test_missing_bytes_of_an_object_are_logged(
     target = f"{BUCKET}/main/lost"
     assert gate.ask("PUT", target, b"x" * (AT_ONCE_BYTES_MAX + 1)).status == 200
     stats = gate.services.catalog.objects.stat(RepositoryID(REPOSITORY), "main", b"lost")
-    gate.services.block.delete(stats.address)
+    gate.services.foundation.block.delete(stats.address)
     assert gate.ask("GET", target).code == "NoSuchVersion"
     assert "the bytes of an object are missing" in caplog.text
 
