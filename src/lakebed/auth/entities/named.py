@@ -118,7 +118,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
                 self._take_over(name, record)
                 raise self.missing(name)
             with suppress(PredicateFailed):
-                self._mark(record)
+                self._delete(record)
                 _LOGGER.info("%s %s was deleted", self.noun, name)
                 return
         raise AuthTooManyTries(f"deleting {self.noun} {name}", TRIES)
@@ -132,7 +132,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         record = self._find(name)
         if record is not None and record.message.unique_id == unique_id:
             with suppress(PredicateFailed):  # it was changed: another one has the name, or none
-                self._mark(record)
+                self._delete(record)
 
     def live(self, name: str) -> Record[MessageT]:
         """Return the record of an entity.
@@ -207,7 +207,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         """Return the record, also one that is being deleted; None for what cannot be a name."""
         return self._records.find(name.encode()) if is_name(name) else None
 
-    def _mark(self, record: Record[MessageT]) -> None:
+    def _delete(self, record: Record[MessageT]) -> None:
         """Delete an entity: all three steps.
 
         Raises:
