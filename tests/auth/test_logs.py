@@ -93,7 +93,7 @@ def test_what_others_left_is_logged(store: Store, log: pytest.LogCaptureFixture)
     assert lines(log)[0] == ("warning", "a setup did not finish in 5 seconds: starting over")
     auth.users.create("jane")
     assert lines(log) == [
-        ("warning", "user jane was left half deleted: deleting the rest"),
+        ("warning", "user jane is half deleted: finishing its deletion"),
         ("info", "user jane was created"),
     ]
 

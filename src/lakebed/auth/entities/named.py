@@ -222,7 +222,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
 
     def _take_over(self, name: str, marked: Record[MessageT]) -> None:
         """Finish a deletion that another process began."""
-        _LOGGER.warning("%s %s was left half deleted: deleting the rest", self.noun, name)
+        _LOGGER.warning("%s %s is half deleted: finishing its deletion", self.noun, name)
         self._finish(name, marked)
 
     def _finish(self, name: str, marked: Record[MessageT]) -> None:
