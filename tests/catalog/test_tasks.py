@@ -84,12 +84,12 @@ def test_what_nobody_expected_is_noted_and_raised(
 def test_what_is_not_for_strangers_is_in_the_log_only(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Hidden(LakebedError):
+    class HiddenError(LakebedError):
         kind = "hidden"
         public_message = "the database does not answer"
 
     def break_down(_repository: RepositoryID) -> None:
-        raise Hidden("no answer from 10.0.0.7")
+        raise HiddenError("no answer from 10.0.0.7")
 
     monkeypatch.setattr(lake.engine, "dump_refs", break_down)
     waiting: list[Work] = []
