@@ -90,7 +90,7 @@ def address(lake: Lake, ref: str, path: bytes) -> str:
 def seal(lake: Lake, branch: BranchID) -> None:
     """Seal the staging token of a branch, as a commit that dies then would."""
     current = lake.engine.branches.get(lake.repository, branch)
-    lake.engine._engine.committer._publisher.seal(lake.repository, current)
+    lake.engine._parts.committer._publisher.seal(lake.repository, current)
     # Or the next writer would begin with the old token, from a cache, and write there too.
     lake.engine.branches.get(lake.repository, branch)
 

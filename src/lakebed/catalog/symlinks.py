@@ -14,9 +14,9 @@ from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.formats import Entry
+from lakebed.formats.layout import symlinks_folder
 from lakebed.tracing import traced
 
-_FOLDER: Final = "_lakebed/symlinks"
 _FILE: Final = "symlink.txt"
 _PAGE: Final = 1000
 
@@ -38,7 +38,7 @@ class Symlinks:
         """
         repository = self._engine.repositories.get(repository_id)
         self._engine.branches.get(repository, branch)
-        target = repository.namespace.folder(f"{_FOLDER}/{branch}")
+        target = repository.namespace.folder(symlinks_folder(branch))
         open_folders: dict[str, list[str]] = {}
         for entry in self._entries(repository, branch, prefix):
             path = entry.key.decode(errors="replace")

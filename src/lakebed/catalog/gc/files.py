@@ -26,9 +26,9 @@ from lakebed.formats.gc_files import (
     encode_gc_table,
     encode_page,
     encode_run,
-    gc_path,
     page_name,
 )
+from lakebed.formats.layout import gc_path, gc_run_folder
 from lakebed.runtime import Runtime
 
 FILE_ROWS: Final = 100_000
@@ -53,7 +53,7 @@ class RunFiles:
     @property
     def location(self) -> str:
         """The folder of the run, as a URL."""
-        path = gc_path(self._repository.unique_id, self.run_id, "x").removesuffix("x")
+        path = gc_run_folder(self._repository.unique_id, self.run_id)
         return str(self._repository.namespace.folder(path))
 
     def create_run(self, run: GCRun) -> None:

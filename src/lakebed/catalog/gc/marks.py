@@ -8,7 +8,8 @@ nor has an older copy.
 from lakebed.block import BlockStore
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import RepositoryID
-from lakebed.formats.gc_files import GCMark, mark_path
+from lakebed.formats.gc_files import GCMark
+from lakebed.formats.layout import mark_path
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
 
