@@ -152,12 +152,10 @@ class GCPreparation:
             pages = files.pages() if run.with_uploads else ()
             before = [file for page in pages for file in page.files]
             tables = (*before, *self._write_commits(repository, files))
-            _LOGGER.info(
-                "run %s of garbage collection is prepared: %d files of records",
-                run.run_id,
-                len(tables),
-            )
             files.create_manifest(GCManifest(run=run, ended_us=now_us(self._runtime), files=tables))
+            _LOGGER.info(
+                "run %s of garbage collection is prepared: %d files", run.run_id, len(tables)
+            )
         return Prepared(run.run_id, files.location)
 
     def _repository(self, repository_id: RepositoryID, unique_id: UniqueID | None) -> Repository:

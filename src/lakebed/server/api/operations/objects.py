@@ -44,7 +44,7 @@ PATHS_MAX: Final = 1000
 METADATA_PREFIX: Final = "X-LAKEFS-META-"
 INTERNAL_PREFIX: Final = "X-LAKEFS-INTERNAL-"
 INTERNAL_KEY: Final = "::lakefs::"
-"""What internal metadata is kept under, so that it cannot be taken for a user's."""
+"""The prefix of internal metadata, so that it cannot be taken for a user's."""
 
 
 class PathQuery(Wire):
@@ -179,7 +179,7 @@ def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: 
 def stat_object(
     request: ApiRequest, repository: RepositoryID, ref: str, query: StatQuery
 ) -> ObjectStats:
-    """Return what is known of an object."""
+    """Return what is known about an object."""
     objects = request.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
     return wire(request, found, user_metadata=query.user_metadata, presign=query.presign)
@@ -194,7 +194,7 @@ def stat_object(
 def get_underlying(
     request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery
 ) -> UnderlyingObjectProperties:
-    """Return what the storage knows of an object."""
+    """Return what the storage knows about an object."""
     request.catalog.objects.stat(repository, ref, as_key(query.path))
     return UnderlyingObjectProperties()
 
@@ -203,7 +203,7 @@ def get_underlying(
 def list_objects(
     request: ApiRequest, repository: RepositoryID, ref: str, query: ListQuery
 ) -> Page[ObjectStats]:
-    """List the objects of a ref, with those below a delimiter as one."""
+    """List the objects of a ref; paths that are alike up to a delimiter can be shown as one."""
     page = request.catalog.objects.list_objects(repository, ref, query.listing())
     results = [
         _prefix(item)
@@ -241,7 +241,7 @@ def _prefix(item: CommonPrefix) -> ObjectStats:
 def upload_object(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
 ) -> ObjectStats:
-    """Take an object in: the field `content` of a form, or the body as it is."""
+    """Upload an object: the field `content` of a form, or the body as it is."""
     body = Body(request.http.env, seconds_max=request.services.settings.limits.transfer_seconds)
     kind = request.header("Content-Type") or ""
     if kind.lower().startswith("multipart/form-data"):
@@ -282,7 +282,7 @@ def _user_metadata(request: ApiRequest) -> dict[str, str]:
 def may_upload(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
 ) -> None:
-    """Say whether an upload would be taken."""
+    """Answer whether an upload would be accepted."""
     as_key(query.path)
     request.catalog.objects.check_writable(repository, branch)
 
@@ -374,5 +374,5 @@ def update_metadata(
     query: PathQuery,
     body: UpdateObjectUserMetadata,
 ) -> None:
-    """Replace the metadata of an object."""
+    """Replace the user's metadata of an object."""
     request.catalog.copies.set_metadata(repository, branch, as_key(query.path), body.set)
