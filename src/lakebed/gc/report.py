@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from lakebed.block import Address, ObjectNotFound
-from lakebed.formats.gc_files import GCRunID, gc_path
+from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import (
     GC_RESULT_SCHEMAS,
     SUMMARY_NAME,
@@ -15,6 +15,7 @@ from lakebed.formats.gc_state import (
     GCResultKind,
     decode_result,
 )
+from lakebed.formats.layout import gc_run_folder, gc_runs_folder
 from lakebed.gc.executors.write import add_up
 from lakebed.gc.storage import Storage
 
@@ -83,7 +84,7 @@ def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
 
 def run_ids(storage: Storage) -> Iterator[GCRunID]:
     """Iterate over the runs of a repository, the oldest first."""
-    parent = storage.namespace.folder(f"_lakebed/gc/{storage.repository_uid}/runs")
+    parent = storage.namespace.folder(gc_runs_folder(storage.repository_uid))
     for name in storage.block.list_folders(parent):
         yield GCRunID(name)
 
@@ -125,7 +126,7 @@ def remove_files(storage: Storage, run_id: GCRunID) -> None:
     Raises:
         BlockError: The storage refused or failed; some may be left.
     """
-    folder = gc_path(storage.repository_uid, run_id, "x").removesuffix("/x")
+    folder = gc_run_folder(storage.repository_uid, run_id)
     for batch in storage.block.list_objects(storage.namespace.folder(folder)):
         addresses = [Address.parse(each) for each in batch.column("address").to_pylist()]
         for result in storage.block.delete_many(addresses):
