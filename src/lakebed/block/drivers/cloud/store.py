@@ -9,6 +9,7 @@ meet the object that the first had made, and "already exists" would be a lie. So
 the outcome is `StorageUnavailable`, which says that the write may have been applied.
 """
 
+import logging
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,6 +59,8 @@ PARTS_AT_A_TIME: Final = 4
 _STREAM_BYTES_MAX: Final = 10_000 * PART_BYTES
 _DELETES_AT_A_TIME: Final = 16
 _ENDPOINT: Final = re.compile(r"https?://[\w.:\[\]-]+(/\S*)?")
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class CloudBlockStore(BlockStore):
@@ -177,6 +180,7 @@ class CloudBlockStore(BlockStore):
             # S3 answers a create that raced with a delete as if there were an object.
             if self.exists(address):
                 raise
+            _LOGGER.warning("%s was deleted while it was created", address)
             raise StorageUnavailable(f"{address} was deleted while it was created") from error
 
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
@@ -249,8 +253,11 @@ class CloudBlockStore(BlockStore):
                 try:
                     client = self._connect(place.parts, NO_RETRIES if once else RETRIES)
                 except BaseError as error:
-                    raise InvalidArgument(f"the settings do not lead to {place.store}") from error
+                    raise InvalidArgument(
+                        f"no client can be made for {place.store} with these settings"
+                    ) from error
                 self._clients[place.store, once] = client
+                _LOGGER.debug("made a client for %s", place.store)
         return client
 
     def _resolved(self, address: Address, byte_range: ByteRange) -> "GetOptions":
