@@ -12,7 +12,7 @@ from lakebed.engine.keys import EMPTIED
 from lakebed.engine.model import StagingToken
 from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging import listing
-from lakebed.engine.staging.empty_runs import Emptied, Stretch, fill
+from lakebed.engine.staging.empty_runs import EmptyRunNotes, Stretch, fill
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Item, OutcomeUnknown, Store
@@ -36,8 +36,8 @@ FILLERS: dict[str, Callable[[EngineParts], None]] = {
     "fresh put": lambda engine: engine.writer.put_fresh(
         REPOSITORY, MAIN, entry(KEYS[5], "new"), lambda: True
     ),
-    "reset of a key": lambda engine: engine.resets.reset_key(REPOSITORY, MAIN, KEYS[5]),
-    "reset of a prefix": lambda engine: engine.resets.reset_prefix(REPOSITORY, MAIN, KEYS[5]),
+    "reset of a key": lambda engine: engine.resetter.reset_key(REPOSITORY, MAIN, KEYS[5]),
+    "reset of a prefix": lambda engine: engine.resetter.reset_prefix(REPOSITORY, MAIN, KEYS[5]),
 }
 
 
@@ -180,7 +180,7 @@ def test_a_note_that_cannot_be_read_is_none() -> None:
 def test_where_others_always_change_the_note_it_is_given_up() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
-    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
 
     def seek_before(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if call.operation in {"set_if", "delete_if"}:
@@ -205,22 +205,22 @@ def test_a_tombstone_leaves_the_note_as_it_is() -> None:
 def test_a_note_is_about_one_state_of_a_branch() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new"), StagingToken("old")]
-    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
     search = notes.seek(Stretch(b"a", None))
     assert search is not None
     assert notes.stretches() == []
     notes.found(search, b"c")
     assert notes.stretches() == [Stretch(b"a", b"c")]
-    assert Emptied(store, tokens[:1], MetaRangeID("m"), now_us=0).stretches() == []
-    assert Emptied(store, tokens, MetaRangeID("n"), now_us=0).stretches() == []
+    assert EmptyRunNotes(store, tokens[:1], MetaRangeID("m"), now_us=0).stretches() == []
+    assert EmptyRunNotes(store, tokens, MetaRangeID("n"), now_us=0).stretches() == []
     for other_us in (600_000_000, -600_000_000):  # by a clock that is far ahead, too
-        assert Emptied(store, tokens, MetaRangeID("m"), now_us=other_us).stretches() == []
+        assert EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=other_us).stretches() == []
 
 
 def test_filling_cuts_stretches_off_before_the_key() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
-    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
     for start in (b"a", b"c", b"e"):
         search = notes.seek(Stretch(start, None))
         assert search is not None
@@ -238,7 +238,7 @@ def test_filling_cuts_stretches_off_before_the_key() -> None:
 def test_a_lost_reply_to_a_filling_is_looked_into() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
-    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
     search = notes.seek(Stretch(b"a", None))
     assert search is not None
     notes.found(search, None)
