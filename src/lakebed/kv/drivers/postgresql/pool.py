@@ -76,8 +76,8 @@ class Pool:
     def close(self) -> None:
         """Close the idle connections now, the others when they come back.
 
-        Not in a child of the process that opened them: the server would take that for the parent's
-        farewell.
+        Not in a child of the process that opened them: that would end the connections of the
+        parent.
         """
         if os.getpid() != self._process:
             return
