@@ -38,8 +38,8 @@ from lakebed.formats.gc_files import (
     GCRunID,
     encode_gc_manifest,
     encode_gc_table,
-    gc_path,
 )
+from lakebed.formats.layout import gc_path
 from lakebed.gc.server import Server
 
 NAMESPACE: Final = "local://lake/data"

@@ -30,7 +30,7 @@ from lakebed.auth.policy.actions import repository_arn
 from lakebed.kv import OutcomeUnknown, StoreUnavailable
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore, lost
+from lakebed.testing.faults import FaultyStore, StoreCall, lost
 from tests.auth.kit import allow, deny, service
 
 ResultT = TypeVar("ResultT")
@@ -48,7 +48,7 @@ class FaultPlan:
     at: int
     how: str
 
-    def intercept(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         self.at -= 1
         if self.how == "death" and self.at <= 0:
             raise StoreUnavailable("dead")
@@ -60,7 +60,7 @@ class FaultPlan:
         return result
 
 
-def without_faults(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+def without_faults(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
     return apply()
 
 

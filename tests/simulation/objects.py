@@ -182,7 +182,7 @@ def overwrite(race: Race, process: Process) -> None:
 
 def commit(process: Process) -> None:
     with suppress(LakebedError):
-        process.catalog.engine.commit(REPOSITORY, MAIN, REQUEST)
+        process.catalog.commits.commit(REPOSITORY, MAIN, REQUEST)
 
 
 LINK_FAULTS: Final = Faults(
@@ -288,13 +288,13 @@ class Writer:
         self.catalog.objects.delete(REPOSITORY, branch, self.random.choice(PATHS))
 
     def commit(self, branch: BranchID) -> None:
-        self.catalog.engine.commit(REPOSITORY, branch, REQUEST)
+        self.catalog.commits.commit(REPOSITORY, branch, REQUEST)
 
     def reset(self, branch: BranchID) -> None:
-        self.catalog.engine.reset(REPOSITORY, branch)
+        self.catalog.commits.reset(REPOSITORY, branch)
 
     def reset_key(self, branch: BranchID) -> None:
-        self.catalog.engine.reset_key(REPOSITORY, branch, self.random.choice(PATHS))
+        self.catalog.commits.reset_object(REPOSITORY, branch, self.random.choice(PATHS))
 
     def wait(self, _branch: BranchID) -> None:
         self.process.actor.runtime.sleep(self.random.random() * SETTINGS.min_age_seconds)

@@ -8,7 +8,7 @@ import pytest
 from lakebed.block import Address, LocalSettings, Namespace, open_block
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.gc_files import GCRunID
-from lakebed.formats.gc_state import state_path
+from lakebed.formats.layout import state_path
 from lakebed.gc.errors import NotTheOwner
 from lakebed.gc.prune import KEPT_US, prune
 from lakebed.gc.report import run_ids

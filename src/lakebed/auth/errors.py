@@ -15,7 +15,7 @@ LakebedError
 
 from typing import ClassVar
 
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, NotFoundMixin
 
 # The names say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -49,14 +49,10 @@ class Denied(AuthError):
         self.resource = resource
 
 
-class AuthNotFound(AuthError, KeyError):
+class AuthNotFound(AuthError, NotFoundMixin):
     """There is no such thing."""
 
     kind = "auth_not_found"
-
-    def __str__(self) -> str:
-        # KeyError shows the repr of its argument, which would quote the sentence.
-        return str(self.args[0])
 
 
 class UserNotFound(AuthNotFound):

@@ -1,8 +1,8 @@
 """The age of objects: the rule that keeps writers and garbage collection out of each other's way.
 
 Garbage collection leaves objects alone that are younger than `min_age_seconds`. A writer stages an
-object only while it is younger than half of that, and looks again when it acknowledges. So when a
-collection that has not seen the entry fixed its cutoff, the object was too young for it.
+object only while it is younger than half of that, and checks the age again before it acknowledges.
+So if a collection has not seen the entry, the object was too young for it when it set its cutoff.
 """
 
 from lakebed.catalog.addresses import ObjectAddress
@@ -12,7 +12,7 @@ from lakebed.runtime import Runtime
 
 
 class Freshness:
-    """Tells the age of objects by this process's clock."""
+    """Judges the age of objects by the clock of this process."""
 
     def __init__(self, runtime: Runtime, settings: CatalogSettings) -> None:
         self._runtime = runtime

@@ -4,7 +4,8 @@ import re
 from typing import Final
 
 from lakebed.block import Address
-from lakebed.formats.gc_files import GCRunID, gc_path
+from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.layout import gc_run_folder
 from lakebed.gc.report import run_ids
 from lakebed.gc.storage import Storage
 
@@ -39,7 +40,7 @@ def remove_files(storage: Storage, run_id: GCRunID) -> None:
     Raises:
         BlockError: The storage refused or failed; some may be left.
     """
-    folder = gc_path(storage.repository_uid, run_id, "x").removesuffix("/x")
+    folder = gc_run_folder(storage.repository_uid, run_id)
     for batch in storage.block.list_objects(storage.namespace.folder(folder)):
         addresses = [Address.parse(each) for each in batch.column("address").to_pylist()]
         for result in storage.block.delete_many(addresses):

@@ -14,6 +14,7 @@ from lakebed.formats.gc_state import (
     GCResultKind,
     decode_result,
 )
+from lakebed.formats.layout import gc_runs_folder
 from lakebed.gc.executors.write import add_up
 from lakebed.gc.storage import Storage
 
@@ -76,7 +77,7 @@ def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
 
 def run_ids(storage: Storage) -> Iterator[GCRunID]:
     """Iterate over the runs of a repository, the oldest first."""
-    parent = storage.namespace.folder(f"_lakebed/gc/{storage.repository_uid}/runs")
+    parent = storage.namespace.folder(gc_runs_folder(storage.repository_uid))
     for name in storage.block.list_folders(parent):
         yield GCRunID(name)
 

@@ -14,7 +14,8 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.formats import OWNER_PATH, decode_owner
-from lakebed.formats.gc_files import GCRunID, gc_path, mark_path
+from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.layout import gc_path, mark_path
 from lakebed.gc.errors import NotTheOwner, WrongStorage
 from lakebed.gc.places import block_settings
 from lakebed.gc.server import Server

@@ -24,7 +24,7 @@ from lakebed.block.settings import (
 )
 from lakebed.catalog.errors import InvalidSettings
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.settings import EngineSettings
+from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
 
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
@@ -69,6 +69,8 @@ class ProcessSettings:
     workers: int = 2
     threads: int = 128
     """Threads of each worker. A slow client holds one, so there are many."""
+    builders: int = 1
+    """Processes of each worker that build large commits (`engine.large_commit_keys`)."""
     shutdown_seconds: int = 30
     """How long requests under way may take to finish when the server is told to stop."""
 
@@ -213,6 +215,7 @@ class ServerSettings:
     logging: LoggingSettings = LoggingSettings()
     gc: CatalogSettings = field(default_factory=CatalogSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
     limits: LimitSettings = LimitSettings()
     cleaner: CleanerSettings = CleanerSettings()
     gateways: GatewaySettings = GatewaySettings()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.auth import KeyPair
-from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.server.s3.errors import ErrorCode
 from lakebed.server.s3.metadata import metadata_headers
@@ -118,7 +118,7 @@ def test_missing_bytes_of_an_object_are_logged(
     target = f"{BUCKET}/main/lost"
     assert gate.ask("PUT", target, b"x" * (AT_ONCE_BYTES_MAX + 1)).status == 200
     stats = gate.services.catalog.objects.stat(RepositoryID(REPOSITORY), "main", b"lost")
-    gate.services.block.delete(stats.address)
+    gate.services.foundation.block.delete(stats.address)
     assert gate.ask("GET", target).code == "NoSuchVersion"
     assert "the bytes of an object are missing" in caplog.text
 
@@ -238,21 +238,20 @@ def test_texts_that_cannot_be_headers_are_left_out(gate: Door) -> None:
 
 
 def test_keys_that_cannot_be_written(gate: Door) -> None:
-    engine = gate.services.engine
-    repository = engine.repositories.get(RepositoryID(REPOSITORY))
-    head = engine.branches.get(repository, repository.default_branch).commit_id
+    refs, repository = gate.services.catalog.refs, RepositoryID(REPOSITORY)
+    head = refs.get_branch(repository, BranchID("main")).commit_id
     for target, code in [
         (f"{BUCKET}/{head}/key", "NoSuchBucket"),
         (f"{BUCKET}/main", "InvalidArgument"),
         ("/nowhere/main/key", "NoSuchBucket"),
     ]:
         assert gate.ask("PUT", target, b"x").code == code
-    engine.protection.set(repository, ["main"])
+    refs.set_protection(repository, ["main"])
     try:
         assert gate.ask("PUT", KEY, b"x").code == "ErrWriteToProtectedBranch"
         assert gate.ask("DELETE", KEY).code == "ErrWriteToProtectedBranch"
     finally:
-        engine.protection.set(repository, [])
+        refs.set_protection(repository, [])
 
 
 def test_the_folder_of_a_branch_always_exists(gate: Door) -> None:

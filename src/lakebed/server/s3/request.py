@@ -7,10 +7,9 @@ from typing import Final, NamedTuple
 
 from lakebed.auth import Action, Identity, Permission
 from lakebed.auth.policy.actions import object_arn, repository_arn
-from lakebed.block import ByteStream
 from lakebed.catalog.model import PATH_BYTES_MAX
 from lakebed.catalog.multipart.records import MultipartID, Target
-from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.catalog.nouns import BranchID, ByteStream, RepositoryID
 from lakebed.server.http.bodies import Body as RawBody
 from lakebed.server.s3.environ import Environ, environ_key, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error

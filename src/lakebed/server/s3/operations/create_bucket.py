@@ -2,8 +2,7 @@
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import namespace_arn
-from lakebed.block import Namespace
-from lakebed.engine.errors import Deleting, RepositoryNotFound
+from lakebed.catalog.errors import Deleting, RepositoryNotFound
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_create_bucket
@@ -18,8 +17,8 @@ def handle(call: S3Request) -> S3Reply:
         raise _no_default_namespace(call)
     name = f"{prefix.rstrip('/')}/{call.repository}"
     call.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(name))
-    call.services.engine.repositories.create(
-        call.repository, Namespace.parse(name), committer=call.identity.committer
+    call.services.catalog.repositories.create(
+        call.repository, name, committer=call.identity.committer
     )
     return S3Reply(headers={"Location": f"/{call.repository}"})
 
@@ -27,7 +26,7 @@ def handle(call: S3Request) -> S3Reply:
 def _no_default_namespace(call: S3Request) -> S3Error:
     """Return the refusal of a server that does not know where to put new repositories."""
     try:
-        call.services.engine.repositories.get(call.repository)
+        call.services.catalog.repositories.get(call.repository)
     except (RepositoryNotFound, Deleting):
         return S3Error(
             ErrorCode.NOT_IMPLEMENTED,

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Final
 
 from lakebed.auth import Action
-from lakebed.engine.model import BranchID
+from lakebed.catalog.nouns import BranchID
 from lakebed.server.s3.errors import NO_CONDITIONAL_DELETES, ErrorCode, S3Error
 from lakebed.server.s3.request import S3Reply, S3Request
 
@@ -18,7 +18,7 @@ def handle(call: S3Request) -> S3Reply:
     branch, path = call.place
     call.authorize_object(Action.DELETE_OBJECT, path)
     if call.is_branch_itself:  # see put_object.py
-        call.services.engine.check_writable(call.repository, BranchID(branch))
+        call.services.catalog.objects.check_writable(call.repository, BranchID(branch))
         return S3Reply(HTTPStatus.NO_CONTENT)
     call.services.catalog.objects.delete(call.repository, BranchID(branch), path)
     return S3Reply(HTTPStatus.NO_CONTENT)

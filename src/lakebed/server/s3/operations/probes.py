@@ -43,7 +43,7 @@ def get_object_tagging(call: S3Request) -> S3Reply:
 
 def _check_repository(call: S3Request) -> None:
     call.authorize_repository(Action.READ_REPOSITORY)
-    call.services.engine.repositories.get(call.repository)
+    call.services.catalog.repositories.get(call.repository)
 
 
 def _check_object(call: S3Request) -> None:

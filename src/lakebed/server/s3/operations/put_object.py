@@ -5,7 +5,7 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
-from lakebed.engine.model import BranchID
+from lakebed.catalog.nouns import BranchID
 from lakebed.server.http.conditions import etag, write_condition
 from lakebed.server.s3.checksum_fields import object_headers
 from lakebed.server.s3.metadata import metadata_of
@@ -36,6 +36,6 @@ def handle(call: S3Request) -> S3Reply:
 
 def _accept_branch_folder(call: S3Request, branch: BranchID) -> S3Reply:
     """Accept the folder of a branch, which always exists: some clients create it first."""
-    call.services.engine.check_writable(call.repository, branch)
+    call.services.catalog.objects.check_writable(call.repository, branch)
     call.body().read(size_max=0)
     return S3Reply(headers={"ETag": etag(_MD5_OF_NOTHING)})

@@ -1,4 +1,4 @@
-"""One request to an operation, as its handler sees it."""
+"""A request to an operation of the API, as its handler sees it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,46 +6,54 @@ from dataclasses import dataclass
 import falcon
 
 from lakebed.auth import Identity
+from lakebed.catalog.catalog import Catalog
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.services import Services
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A request, and who makes it."""
+class ApiRequest:
+    """A request to the API, and who makes it."""
 
     services: Services
-    request: falcon.Request
+    http: falcon.Request
+    """As it came."""
     signed_in: Identity | None
-    """None where anyone may call."""
+    """None where anyone may ask."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """All that is kept, but users and their permissions."""
+        return self.services.catalog
 
     @property
     def identity(self) -> Identity:
         """Who is asking."""
-        assert self.signed_in is not None, "only where anyone may call, nobody is signed in"
+        assert self.signed_in is not None, "nobody is signed in: the operation is open to anyone"
         return self.signed_in
 
     def header(self, name: str) -> str | None:
         """Return a header of the request."""
-        value: str | None = self.request.get_header(name)
+        value: str | None = self.http.get_header(name)
         return value
 
     def absolute(self, url: str) -> str:
         """Return a URL of this server, given as a path, as the client can use it."""
         if not url.startswith("/"):
             return url
-        return f"{self.request.forwarded_scheme}://{self.request.forwarded_host}{url}"
+        return f"{self.http.forwarded_scheme}://{self.http.forwarded_host}{url}"
 
 
 def one_of(value: str, allowed: Iterable[str], what: str) -> str:
     """Return a value that must be one of a few.
 
     Raises:
-        BadRequest: It is none of them.
+        BadRequest: It is not one of them.
     """
     known = list(allowed)
     if value not in known:
-        raise BadRequest(f"{what} cannot be {value!r}: use {', '.join(map(repr, known))}")
+        choices = ", ".join(f"'{each}'" for each in known)
+        raise BadRequest(f"{what} is '{value}', and must be one of {choices}")
     return value
 
 
@@ -58,11 +66,11 @@ def as_key(path: str, what: str = "path") -> bytes:
     if not path:
         raise BadRequest(f"{what} must not be empty")
     if "\x00" in path:
-        raise BadRequest(f"{what} {path!r} holds a NUL")
+        raise BadRequest(f"{what} must not have a NUL character in it")
     try:
         return path.encode()
     except UnicodeEncodeError:
-        raise BadRequest(f"{what} {path!r} has no UTF-8 form") from None
+        raise BadRequest(f"{what} has characters that UTF-8 cannot encode") from None
 
 
 def as_text(key: bytes) -> str:
@@ -71,5 +79,5 @@ def as_text(key: bytes) -> str:
 
 
 def seconds(moment_us: int) -> int:
-    """Return a time in microseconds as the API tells it."""
+    """Return a time in microseconds as the API gives it."""
     return moment_us // 1_000_000
