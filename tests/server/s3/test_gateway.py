@@ -74,7 +74,7 @@ def test_errors_that_a_request_can_cause_have_a_code() -> None:
 def test_an_unexpected_error_is_answered_without_its_details(
     gate: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_call: S3Request) -> S3Reply:
+    def fail(_request: S3Request) -> S3Reply:
         raise RuntimeError("the secret is hunter2")
 
     broken = {**OPERATIONS, Operation.LIST_BUCKETS: Handler(fail)}
