@@ -25,7 +25,17 @@ from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
-from tests.auth.kit import QUICKSTART, READ, UNCACHED, Clockwork, allow, deny, may, service
+from tests.auth.kit import (
+    NO_ADDRESS,
+    QUICKSTART,
+    READ,
+    UNCACHED,
+    Clockwork,
+    allow,
+    deny,
+    may,
+    service,
+)
 
 ResultT = TypeVar("ResultT")
 
@@ -299,7 +309,7 @@ def check_next_setup(inner: Store, victims: list[str]) -> None:
         return
     assert [user.id for user in auth.users.list().items] == ["next"]
     identity = auth.authenticate(won.access_key_id, won.secret_access_key)
-    auth.authorize(identity, READ)
+    auth.authorize(identity, NO_ADDRESS, READ)
     assert [user.id for user in auth.memberships.sources_of("Admins").items] == ["next"]
     for victim in victims:
         with pytest.raises(UserNotFound):
@@ -342,7 +352,8 @@ def test_a_setup_survives_a_lost_reply(prefix: bytes) -> None:
     inner = MemoryStore(ThreadRuntime())
     won = losing_the_reply_to(inner, "set_if", prefix).setup("admin")
     auth = service(inner)
-    auth.authorize(auth.authenticate(won.access_key_id, won.secret_access_key), READ)
+    winner = auth.authenticate(won.access_key_id, won.secret_access_key)
+    auth.authorize(winner, NO_ADDRESS, READ)
 
 
 def test_a_setup_survives_a_lost_reply_to_its_last_word() -> None:

@@ -31,7 +31,7 @@ from lakebed.kv import OutcomeUnknown, StoreUnavailable
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
-from tests.auth.kit import allow, deny, service
+from tests.auth.kit import NO_ADDRESS, allow, deny, service
 
 ResultT = TypeVar("ResultT")
 
@@ -344,7 +344,8 @@ class AuthMachine(RuleBasedStateMachine):
         denied = any(self.policies[policy] for policy in policies)
         for policy in POLICIES:
             try:
-                self.auth.authorize(identity, Permission("fs:ReadObject", repository_arn(policy)))
+                read = Permission("fs:ReadObject", repository_arn(policy))
+                self.auth.authorize(identity, NO_ADDRESS, read)
             except Denied:
                 assert denied or policy not in policies
             else:

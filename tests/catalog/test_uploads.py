@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lakebed.block import Address, PutResult, StorageUnavailable
-from lakebed.catalog.addresses import ObjectAddress
 from lakebed.catalog.errors import InvalidPath
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.errors import (
@@ -22,6 +21,7 @@ from lakebed.engine.errors import (
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import Entry
+from lakebed.formats.object_paths import ObjectPath
 from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
@@ -45,11 +45,11 @@ def test_what_was_uploaded_is_read_back(lake: Lake) -> None:
 def test_an_address_tells_whose_it_is_and_how_old(lake: Lake) -> None:
     before = lake.clock.now()
     stats = lake.catalog.uploads.upload(REPOSITORY, DEV, b"a", [b"x"])
-    parts = ObjectAddress.parse(lake.repository.namespace.relative(stats.address))
+    parts = ObjectPath.parse(lake.repository.namespace.relative(stats.address))
     assert parts is not None
     assert parts.repository_uid == lake.repository.unique_id
     assert parts.branch == DEV
-    assert before - 0.001 <= parts.issued <= lake.clock.now()
+    assert before - 0.001 <= parts.issued_us / 1e6 <= lake.clock.now()
 
 
 def test_a_stream_that_breaks_leaves_nothing(lake: Lake) -> None:

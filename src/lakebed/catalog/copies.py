@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.block import BlockError, BlockStore, ObjectNotFound
-from lakebed.catalog.addresses import Addresses, ObjectAddress
+from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.entry_metadata import of_bytes, split
 from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.freshness import Freshness
@@ -27,6 +27,7 @@ from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.errors import quoted
 from lakebed.formats import AddressType, Entry
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
 
@@ -165,7 +166,7 @@ class Copies:
         raise TooManyTries(f"setting the metadata of {quoted(path)}", _TRIES)
 
     def _make(self, copy: _Copy, *, may_share: bool) -> ObjectStats:
-        issued = ObjectAddress.parse(copy.entry.address)
+        issued = ObjectPath.parse(copy.entry.address)
         if may_share and copy.entry.address_type is AddressType.FULL:
             return self._share(copy, None)
         if may_share and issued is not None and self._freshness.may_share(issued):

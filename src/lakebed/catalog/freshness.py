@@ -5,9 +5,9 @@ object only while it is younger than half of that, and checks the age again befo
 So if a collection has not seen the entry, the object was too young for it when it set its cutoff.
 """
 
-from lakebed.catalog.addresses import ObjectAddress
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.staging.writer import IsFresh
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.runtime import Runtime
 
 
@@ -19,13 +19,13 @@ class Freshness:
         self._hold_seconds = settings.longest_hold_seconds
         self._window_seconds = settings.copy_window_seconds
 
-    def test(self, address: ObjectAddress) -> IsFresh:
+    def test(self, address: ObjectPath) -> IsFresh:
         """Return a test of whether an object may still be staged."""
         return lambda: self._age(address) < self._hold_seconds
 
-    def may_share(self, address: ObjectAddress) -> bool:
+    def may_share(self, address: ObjectPath) -> bool:
         """Whether an object is so young that a copy may use its address."""
         return self._age(address) < self._window_seconds
 
-    def _age(self, address: ObjectAddress) -> float:
-        return self._runtime.now() - address.issued
+    def _age(self, address: ObjectPath) -> float:
+        return self._runtime.now() - address.issued_us / 1e6

@@ -42,7 +42,7 @@ from typing import Final
 
 from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.addresses import Addresses, ObjectAddress
+from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.errors import InvalidLink, LinkExpired
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.keys import LINKS, copy_of, remove_where
@@ -64,6 +64,7 @@ from lakebed.engine.staging.codec import decode, encode
 from lakebed.engine.staging.writer import Condition
 from lakebed.errors import quoted
 from lakebed.formats import Entry
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
@@ -98,7 +99,7 @@ class _Request:
     repository: Repository
     branch: BranchID
     path: bytes
-    issued: ObjectAddress
+    issued: ObjectPath
     checksum: str
     size: int | None
     content_type: str
@@ -153,7 +154,7 @@ class Links:
         check_path(path)
         repository = self._engine.check_writable(repository_id, branch)
         issued = self._addresses.issue(repository, branch)
-        expires = issued.issued + self._settings.link_life_seconds
+        expires = issued.issued_us / 1e6 + self._settings.link_life_seconds
         link = pb.Link(
             branch=branch,
             path=path,
@@ -309,9 +310,9 @@ class Links:
         return Records(self._store, LINKS, repository.partition)
 
 
-def _issued(repository: Repository, address: Address) -> ObjectAddress:
+def _issued(repository: Repository, address: Address) -> ObjectPath:
     if address in repository.namespace:
-        issued = ObjectAddress.parse(repository.namespace.relative(address))
+        issued = ObjectPath.parse(repository.namespace.relative(address))
         if issued is not None and issued.repository_uid == repository.unique_id:
             return issued
     raise InvalidLink(f"repository {repository.id} did not give out the address {address}")

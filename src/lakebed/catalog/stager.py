@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from lakebed.block import Address, BlockError, BlockStore
-from lakebed.catalog.addresses import ObjectAddress
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import ObjectStats, new_entry, stats_of
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, EntryNotFound, Protected, ReadOnly, RepositoryNotFound
 from lakebed.engine.model import BranchID, Repository
 from lakebed.engine.staging.writer import Condition, check_condition
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Stager:
         repository: Repository,
         branch: BranchID,
         path: bytes,
-        issued: ObjectAddress,
+        issued: ObjectPath,
         *,
         size: int,
         checksum: str,

@@ -6,7 +6,7 @@ from typing import Final
 
 from lakebed.errors import LakebedError
 from lakebed.formats.layout import gc_check_path
-from lakebed.gc.paths import branches_folder
+from lakebed.formats.object_paths import branches_folder
 from lakebed.gc.server import Server
 from lakebed.gc.storage import Storage
 from lakebed.runtime import Runtime

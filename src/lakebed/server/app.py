@@ -19,6 +19,7 @@ from lakebed.runtime import ThreadRuntime
 from lakebed.server.api.dispatch import responder
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.http.admission import Admission
+from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.paths import CheckedPaths
 from lakebed.server.http.presigned import PresignedDoor
@@ -103,4 +104,5 @@ def build(services: Services) -> WSGIApplication:
     app.add_route(PATH + "{token}", PresignedDoor(services, admission))
     pages.add_pages(app, ROUTES, base_path=BASE_PATH)
     app.set_error_serializer(pages.serialize_error)
-    return Envelope(Gateway(services, admission, CheckedPaths(app)))
+    proxies = TrustedProxies(services.settings.listen.trusted_proxies)
+    return Envelope(Gateway(services, admission, CheckedPaths(app)), proxies)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import falcon
 import msgspec
 
-from lakebed.auth import AllOf, Permission, Requirement
+from lakebed.auth import Context, Permission
 from lakebed.server.api.models import Error
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
@@ -53,7 +53,8 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
                 trace.user = identity.user_id
             given = bind(ApiRequest(services, request, identity), parts)
             if identity is not None and isinstance(route.needs, tuple):
-                services.auth.authorize(identity, requirement(route, parts, given))
+                context = Context(source_ip=trace.client)
+                services.auth.authorize(identity, context, *permissions(route, parts, given))
             _answer(route, response, route.handler(**given))
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
             answer_error(error, route.operation, response)
@@ -66,18 +67,20 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
 # May they
 
 
-def requirement(route: Route, parts: dict[str, str], given: dict[str, Any]) -> Requirement:
+def permissions(
+    route: Route, parts: dict[str, str], given: dict[str, Any]
+) -> tuple[Permission, ...]:
     """Return the permissions that a request needs."""
     assert isinstance(route.needs, tuple)
     fields = {**parts, "query": given.get("query"), "body": given.get("body")}
-    permissions = []
+    found: list[Permission] = []
     for need in route.needs:
         # Of no values at all, too, something must be allowed: else the answer tells what is there.
         values = [""] if need.each is None else getattr(fields["body"], need.each) or [""]
-        permissions += [
+        found += [
             Permission(need.action, need.resource.format(**fields, each=value)) for value in values
         ]
-    return permissions[0] if len(permissions) == 1 else AllOf(*permissions)
+    return tuple(found)
 
 
 # What they ask

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from lakebed.auth import Action, Identity, Permission
+from lakebed.auth import Action, Context, Identity, Permission
 from lakebed.auth.policy.actions import object_arn, repository_arn
 from lakebed.catalog.model import PATH_BYTES_MAX
 from lakebed.catalog.multipart.records import MultipartID, Target
@@ -47,6 +47,8 @@ class S3Request:
     environ: Environ
     route: Route
     verified: Verified[Identity]
+    client: str
+    """The address that the request comes from."""
 
     @property
     def identity(self) -> Identity:
@@ -142,7 +144,8 @@ class S3Request:
         Raises:
             Denied: The sender's policies do not allow it.
         """
-        self.services.auth.authorize(self.identity, Permission(action, resource))
+        context = Context(source_ip=self.client)
+        self.services.auth.authorize(self.identity, context, Permission(action, resource))
 
     def authorize_repository(self, action: Action) -> None:
         """Check that the sender may do something with the repository; see `authorize`."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from lakebed.client.http import Client
 from lakebed.client.settings import ClientSettings
+from lakebed.runtime import ThreadRuntime
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     cut: int | None = None
     """Break off after so many bytes of the body."""
+    drop: bool = False
+    """Close the connection without an answer."""
 
 
 def answer_json(value: Any, status: int = 200, **headers: str) -> Answer:
@@ -51,6 +55,9 @@ def scripted_server(script: Script) -> Iterator[str]:
                 self.command, self.path, dict(self.headers.items()), self.rfile.read(length)
             )
             answer = script(request)
+            if answer.drop:
+                self.close_connection = True
+                return
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)
@@ -77,16 +84,52 @@ def scripted_server(script: Script) -> Iterator[str]:
             thread.join()
 
 
+class Clock(ThreadRuntime):
+    """Time that passes only while somebody waits."""
+
+    def __init__(self, *, may_wait: bool = True) -> None:
+        self.seconds = 0.0
+        self.waited: list[float] = []
+        self._may_wait = may_wait
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        assert self._may_wait, f"waited for {seconds} s"
+        self.seconds += seconds
+        self.waited.append(seconds)
+
+
 @contextmanager
-def scripted_client(
-    script: Script, *, sleep: Callable[[float], None] | None = None
-) -> Iterator[Client]:
+def scripted_client(script: Script, *, runtime: Clock | None = None) -> Iterator[Client]:
     """A client of a scripted server; by default it must not wait."""
-
-    def refuse(seconds: float) -> None:
-        raise AssertionError(f"waited for {seconds} s")
-
     with scripted_server(script) as endpoint:
         settings = ClientSettings(endpoint, "AKIAIOSFOLQUICKSTART", "secret")
-        with closing(Client(settings, sleep=sleep or refuse)) as client:
+        runtime = runtime or Clock(may_wait=False)
+        with closing(Client(settings, runtime=runtime)) as client:
             yield client
+
+
+class Numbers:
+    """A list of numbers, in pages."""
+
+    def __init__(self, count: int, *, page_max: int = 1000) -> None:
+        self.asked: list[dict[str, list[str]]] = []
+        self._count = count
+        self._page_max = page_max
+
+    def __call__(self, request: Request) -> Answer:
+        query = parse_qs(urlsplit(request.target).query)
+        self.asked.append(query)
+        start = int(query.get("after", ["0"])[0])
+        end = min(self._count, start + min(int(query["amount"][0]), self._page_max))
+        return answer_json(
+            {
+                "results": [{"id": n} for n in range(start + 1, end + 1)],
+                "pagination": {
+                    "has_more": end < self._count,
+                    "next_offset": str(end) if end < self._count else "",
+                },
+            }
+        )

@@ -10,8 +10,7 @@ from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.layout import state_path
 from lakebed.gc.errors import NotTheOwner
-from lakebed.gc.prune import KEPT_US, prune
-from lakebed.gc.report import run_ids
+from lakebed.gc.report import KEPT_US, prune, run_ids
 from lakebed.gc.storage import Storage
 
 NOW_US = 1_800_000_000_000_000

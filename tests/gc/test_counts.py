@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind
-from lakebed.gc.executors import write as parts
+from lakebed.gc.executors import write
 from lakebed.gc.executors.write import Counts
 
 SCHEMA = GC_RESULT_SCHEMAS[GCResultKind.COUNTS]
@@ -15,7 +15,7 @@ SCHEMA = GC_RESULT_SCHEMAS[GCResultKind.COUNTS]
 
 @pytest.mark.parametrize("file_rows", [1, 7, 1000])
 def test_counts_are_added_up(file_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "FILE_ROWS", file_rows)
+    monkeypatch.setattr(write, "FILE_ROWS", file_rows)
     draw = random.Random(file_rows)
     counts = Counts()
     objects: Counter[tuple[str, str, str]] = Counter()
