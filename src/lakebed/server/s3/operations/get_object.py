@@ -7,8 +7,15 @@ from lakebed.auth import Action
 from lakebed.catalog.entry_metadata import PartRange, checksum_of, headers_of, parts_of
 from lakebed.catalog.errors import EntryNotFound, RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
-from lakebed.catalog.nouns import Between, ByteRange, resolve_range
-from lakebed.server.http.conditions import etag, http_date, requested_range
+from lakebed.catalog.nouns import Between, ByteRange
+from lakebed.server.http.conditions import (
+    Selection,
+    etag,
+    http_date,
+    no_bytes_headers,
+    requested_range,
+    select_bytes,
+)
 from lakebed.server.s3.checksum_fields import object_headers
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
@@ -33,11 +40,11 @@ _OVERRIDES: Final = {
 def handle(request: S3Request) -> S3Reply:
     """Carry GetObject out."""
     stats = find(request)
-    reply, wanted = _head(request, stats)
-    if reply.status is HTTPStatus.NOT_MODIFIED:
+    reply, selection = _head(request, stats)
+    if selection is None:
         return reply
-    stream = request.services.catalog.objects.read(stats, byte_range=wanted)
-    if int(reply.headers["Content-Length"]) > AT_ONCE_BYTES_MAX:
+    stream = request.services.catalog.objects.read(stats, byte_range=selection.byte_range)
+    if selection.length > AT_ONCE_BYTES_MAX:
         return S3Reply(reply.status, reply.headers, stream)
     with stream:
         return S3Reply(reply.status, reply.headers, b"".join(stream))
@@ -62,8 +69,8 @@ def find(request: S3Request) -> ObjectStats:
     return request.services.catalog.objects.stat(request.repository, ref, path)
 
 
-def _head(request: S3Request, stats: ObjectStats) -> tuple[S3Reply, ByteRange | None]:
-    """Return the answer without its bytes, and which bytes belong to it; None: all of them."""
+def _head(request: S3Request, stats: ObjectStats) -> tuple[S3Reply, Selection | None]:
+    """Return the answer without its bytes, and which bytes belong to it; None: not modified."""
     verdict = judge(stats, request.header)
     if verdict is Verdict.FAILED:
         raise S3Error(ErrorCode.PRECONDITION_FAILED)
@@ -75,17 +82,14 @@ def _head(request: S3Request, stats: ObjectStats) -> tuple[S3Reply, ByteRange | 
     else:
         wanted = _range(request, stats)
     try:
-        offset, length = resolve_range(wanted, stats.size)
+        selection = select_bytes(wanted, stats.size)
     except RangeNotSatisfiable as error:
-        size = {"Content-Range": f"bytes */{stats.size}"}
+        size = no_bytes_headers(stats.size)
         raise S3Error(ErrorCode.INVALID_RANGE, str(error), headers=size) from error
-    headers["Content-Length"] = str(length)
-    if wanted is None:
-        if request.header("x-amz-checksum-mode") == "ENABLED":
-            headers |= object_headers(checksum_of(stats.reserved))
-        return S3Reply(HTTPStatus.OK, headers), None
-    headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{stats.size}"
-    return S3Reply(HTTPStatus.PARTIAL_CONTENT, headers), wanted
+    headers |= {"Content-Length": str(selection.length), **selection.headers}
+    if wanted is None and request.header("x-amz-checksum-mode") == "ENABLED":
+        headers |= object_headers(checksum_of(stats.reserved))
+    return S3Reply(selection.status, headers), selection
 
 
 def _range(request: S3Request, stats: ObjectStats) -> ByteRange | None:
