@@ -95,14 +95,19 @@ def test_a_refused_signature_is_logged_without_the_signature(
         assert gate.ask("GET", "/", pair=unknown).code == "InvalidAccessKeyId"
         expired = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=" + "5" * 64
         assert gate.ask("GET", f"/?{expired}", pair=None).status == 400
-    reasons = [record.getMessage() for record in caplog.records]
+    reasons = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "lakebed.server.s3.gateway"
+    ]
     assert [reason.split(": ")[1] for reason in reasons] == [
         "SignatureDoesNotMatch",
         "InvalidAccessKeyId",
         "AuthorizationQueryParametersError",
     ]
-    for secret in (ADMIN.access_key_id, "AKIAUNKNOWN", "wrong-secret", "5" * 64):
-        assert secret not in caplog.text
+    for secret in (wrong.access_key_id, unknown.access_key_id, "wrong-secret", "5" * 64):
+        assert not any(secret in reason for reason in reasons)
+    assert "wrong-secret" not in caplog.text
 
 
 def test_a_broken_body_is_logged(gate: Door, caplog: pytest.LogCaptureFixture) -> None:
