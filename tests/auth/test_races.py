@@ -1,6 +1,5 @@
 """Users and permissions under the simulator: every seed holds, every mutant is caught."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -38,10 +37,11 @@ from tests.auth.scenarios import (
     setup_holds,
     with_memberships,
 )
+from tests.kit.rounds import rounds
 
 MessageT = TypeVar("MessageT", bound=Message)
 
-SEEDS = 10_000 if os.environ.get("LAKEBED_TEST_LONG") else 150
+SEEDS = rounds(150, long=10_000)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -12,12 +12,12 @@ import pytest
 from pyarrow import fs as arrow_fs
 
 from tests.compat.s3_tools import TOOLS, AwsCli, Tool
+from tests.kit.rounds import rounds
 from tests.kit.s3_gateway import Gateway
 
-LONG = "LAKEBED_TEST_LONG" in os.environ
-MANY_SMALL_FILES = TOOLS.keys() if LONG else {"boto3", "rclone"}
+MANY_SMALL_FILES = rounds({"boto3", "rclone"}, long=set(TOOLS))
 """Which clients copy a thousand small files; the others a hundred."""
-LARGE_BYTES = (200 << 20) if LONG else (12 << 20)
+LARGE_BYTES = rounds(12, long=200) << 20
 SPIKY = ["a b", "a+b", "100%", "%41", "ü/ö", "x&y=z;", "quote'", "~tilde", "dir/a,b", "(1)@$!"]
 
 

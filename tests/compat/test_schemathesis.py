@@ -5,7 +5,6 @@ rest is not about things that are not there; then with whatever the description 
 what it does not allow.
 """
 
-import os
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -27,8 +26,9 @@ from lakebed.server.api.operations import ROUTES, not_there
 from lakebed.server.api.routes import Route
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.compat.described_world import World, api_of, authorization, good, make_world
+from tests.kit.rounds import rounds
 
-EXAMPLES: Final = 300 if "LAKEBED_TEST_LONG" in os.environ else 4
+EXAMPLES: Final = rounds(4, long=300)
 CHECKS: Final = [
     status_code_conformance,
     content_type_conformance,

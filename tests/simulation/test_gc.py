@@ -1,6 +1,5 @@
 """Garbage collection in random histories, and proof that the checks bite: broken rules."""
 
-import os
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
@@ -11,12 +10,13 @@ from lakebed.gc import rules
 from lakebed.gc.errors import TooMuchGarbage
 from lakebed.gc.rules import Judged, Look, State, Verdict
 from lakebed.testing.simulation.explore import first_failure
+from tests.kit.rounds import rounds
 from tests.simulation import gc_actors, gc_collector
 from tests.simulation.gc_collector import Collector, Preparation
 from tests.simulation.gc_histories import SCENARIOS
 from tests.simulation.gc_world import GAP, MULTIPART_LIFE, Entry, Pause, Process, Steps, World
 
-SEEDS = 20_000 if os.environ.get("LAKEBED_TEST_LONG") else 400
+SEEDS = rounds(400, long=20_000)
 
 
 @pytest.mark.timeout(1200)

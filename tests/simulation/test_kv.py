@@ -13,9 +13,10 @@ from lakebed.kv.wrappers.retries import RetryingStore, _Write
 from lakebed.runtime import Runtime
 from lakebed.testing.simulation.explore import first_failure, load, spread
 from lakebed.testing.simulation.simulator import Simulation
+from tests.kit.rounds import rounds
 from tests.simulation.scenarios import BROKEN, SCENARIOS, outcomes_hold
 
-SEEDS = 100_000 if os.environ.get("LAKEBED_TEST_LONG") else 3_000
+SEEDS = rounds(3_000, long=100_000)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -1,6 +1,5 @@
 """Multipart uploads under the simulator: every seed holds, a death at any step, broken rules."""
 
-import os
 from functools import partial
 from unittest.mock import patch
 
@@ -14,12 +13,13 @@ from lakebed.catalog.multipart.records import MultipartRecords, UploadRecord, _c
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
 from lakebed.testing.simulation.explore import first_failure
+from tests.kit.rounds import rounds
 from tests.simulation import multiparts
 from tests.simulation.kills import KillsAt
 from tests.simulation.multiparts import SAME, abort, begin, check, check_repeats, complete
 from tests.simulation.objects import World
 
-TIMES = 30 if os.environ.get("LAKEBED_TEST_LONG") else 1
+TIMES = rounds(1, long=30)
 
 
 @pytest.mark.parametrize(("name", "seeds"), [("parts", 600), ("parts_collected", 40)])

@@ -1,6 +1,5 @@
 """Objects under the simulator: every seed holds, a death at any step, and broken rules show."""
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -17,6 +16,7 @@ from lakebed.formats.gc_files import GCManifest
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
 from lakebed.testing.simulation.explore import first_failure
+from tests.kit.rounds import rounds
 from tests.simulation import objects
 from tests.simulation.kills import KillsAt
 from tests.simulation.objects import (
@@ -30,7 +30,7 @@ from tests.simulation.objects import (
 
 ResultT = TypeVar("ResultT")
 
-TIMES = 30 if os.environ.get("LAKEBED_TEST_LONG") else 1
+TIMES = rounds(1, long=30)
 
 
 @pytest.mark.parametrize(("name", "seeds"), [("links", 200), ("collected", 40)])

@@ -1,6 +1,5 @@
 """Repositories and the Cleaner under the simulator: every seed holds, every mutant is caught."""
 
-import os
 from collections import Counter
 from dataclasses import replace
 
@@ -8,6 +7,7 @@ import pytest
 
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.testing.simulation.simulator import Simulation
+from tests.kit.rounds import rounds
 from tests.simulation.checks import check_quiet
 from tests.simulation.kills import KillsAt
 from tests.simulation.play import Mix, begin, play
@@ -22,7 +22,7 @@ from tests.simulation.world import (
     entry,
 )
 
-SEEDS = 5_000 if os.environ.get("LAKEBED_TEST_LONG") else 100
+SEEDS = rounds(100, long=5_000)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -1,6 +1,5 @@
 """The whole engine under simulation: every seed holds, every mutant is caught."""
 
-import os
 from collections import Counter
 from functools import partial
 
@@ -9,6 +8,7 @@ import pytest
 from lakebed.engine.staging.codec import encode
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.testing.simulation.simulator import Simulation
+from tests.kit.rounds import rounds
 from tests.simulation import engine_mutants, whole_mutants
 from tests.simulation.checks import check_quiet
 from tests.simulation.engine_mutants import Plant
@@ -24,7 +24,7 @@ from tests.simulation.world import (
 )
 
 # In portions, which can run beside each other.
-PORTION = 1_500 if os.environ.get("LAKEBED_TEST_LONG") else 120
+PORTION = rounds(120, long=1_500)
 
 
 @pytest.mark.parametrize("portion", range(3))
