@@ -15,5 +15,6 @@ pytest_plugins = [
     "tests.kit.postgresql",
     "tests.kit.served",
     "tests.kit.s3_gateway",  # which imports the one before
+    "tests.kit.scheduling",
     "tests.kit.spark",
 ]

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
 
 from tests.kit.served import Served, Servers
 from tests.system.s3_server import ADMIN, REPOSITORY
@@ -47,6 +45,10 @@ class Gateway:
 
     def client(self, **options: Any) -> Client:
         """A boto3 client with its default settings; path style, since the host is an address."""
+        # Slow to import, and all tests load this module.
+        import boto3  # noqa: PLC0415
+        from botocore.config import Config  # noqa: PLC0415
+
         return boto3.client(
             "s3",
             endpoint_url=self.url,
