@@ -26,10 +26,10 @@ from tests.kit.rounds import rounds
 from tests.kit.served import eventually
 from tests.system.api_kit import Answer, RawClient, begin, create_repository, drafts, workers
 
-CLIENTS: Final = 32
-KILLS: Final = rounds(3, long=40)
+CLIENTS: Final = rounds(16, long=32)
+KILLS: Final = rounds(2, long=40)
 OWN_KEYS: Final = 3
-SHARED_KEYS: Final = 400
+SHARED_KEYS: Final = rounds(100, long=400)
 REPOSITORY: Final = "shared-lake"
 ON_MAIN: Final = f"/repositories/{REPOSITORY}/branches/main"
 AT_MAIN: Final = f"/repositories/{REPOSITORY}/refs/main"
