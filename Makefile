@@ -89,7 +89,8 @@ test: install ## what CI runs: every check and every test
 	[ $$tests = 0 ] && [ $$checks = 0 ]
 
 test-fast: install-fast ## what a developer runs all day: a minute, without Node, Java and PostgreSQL
-	pytest -n 2 --dist loadgroup --no-loadscope-reorder -q -m "not slow" $(FAST)
+	LAKEBED_TEST_FAST=1 HYPOTHESIS_PROFILE=fast pytest -n 2 --dist loadgroup \
+		--no-loadscope-reorder -q -m "not slow" $(FAST)
 
 test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep)
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600

@@ -41,7 +41,7 @@ from tests.kit.rounds import rounds
 
 MessageT = TypeVar("MessageT", bound=Message)
 
-SEEDS = rounds(150, long=10_000)
+SEEDS = rounds(60, long=10_000, fast=10)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -16,7 +16,7 @@ from tests.simulation.gc_collector import Collector, Preparation
 from tests.simulation.gc_histories import SCENARIOS
 from tests.simulation.gc_world import GAP, MULTIPART_LIFE, Entry, Pause, Process, Steps, World
 
-SEEDS = rounds(400, long=20_000)
+SEEDS = rounds(200, long=20_000, fast=20)
 
 
 @pytest.mark.timeout(1200)

@@ -30,12 +30,16 @@ from tests.simulation.objects import (
 
 ResultT = TypeVar("ResultT")
 
-TIMES = rounds(1, long=30)
 
-
-@pytest.mark.parametrize(("name", "seeds"), [("links", 200), ("collected", 40)])
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [
+        ("links", rounds(100, long=6_000, fast=10)),
+        ("collected", rounds(20, long=1_200, fast=2)),
+    ],
+)
 def test_every_seed_holds(name: str, seeds: int) -> None:
-    assert first_failure(f"tests.simulation.objects:{name}", range(seeds * TIMES)) is None
+    assert first_failure(f"tests.simulation.objects:{name}", range(seeds)) is None
 
 
 def test_the_scenarios_reach_what_they_are_about() -> None:

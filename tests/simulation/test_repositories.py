@@ -22,7 +22,7 @@ from tests.simulation.world import (
     entry,
 )
 
-SEEDS = rounds(100, long=5_000)
+SEEDS = rounds(50, long=5_000, fast=5)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -24,7 +24,7 @@ from tests.simulation.world import (
 )
 
 # In portions, which can run beside each other.
-PORTION = rounds(120, long=1_500)
+PORTION = rounds(40, long=1_500, fast=3)
 
 
 @pytest.mark.parametrize("portion", range(3))

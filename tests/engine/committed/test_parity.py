@@ -47,6 +47,7 @@ def listed(tables: Iterable[pa.Table]) -> list[tuple[int, Entry]]:
 
 
 @pytest.mark.parametrize("seed", range(rounds(1, long=10)))
+@pytest.mark.slow
 def test_parity(seed: int) -> None:
     chance = random.Random(seed)
     base = random_entries(chance, COUNT)
