@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from lakebed.client.http import Client
 from lakebed.client.settings import ClientSettings
@@ -90,3 +91,27 @@ def scripted_client(
         settings = ClientSettings(endpoint, "AKIAIOSFOLQUICKSTART", "secret")
         with closing(Client(settings, sleep=sleep or refuse)) as client:
             yield client
+
+
+class Numbers:
+    """A list of numbers, in pages."""
+
+    def __init__(self, count: int, *, page_max: int = 1000) -> None:
+        self.asked: list[dict[str, list[str]]] = []
+        self._count = count
+        self._page_max = page_max
+
+    def __call__(self, request: Request) -> Answer:
+        query = parse_qs(urlsplit(request.target).query)
+        self.asked.append(query)
+        start = int(query.get("after", ["0"])[0])
+        end = min(self._count, start + min(int(query["amount"][0]), self._page_max))
+        return answer_json(
+            {
+                "results": [{"id": n} for n in range(start + 1, end + 1)],
+                "pagination": {
+                    "has_more": end < self._count,
+                    "next_offset": str(end) if end < self._count else "",
+                },
+            }
+        )

@@ -12,7 +12,7 @@ from lakebed.client.errors import Misuse, Refused, UnexpectedAnswer, Unreachable
 from lakebed.client.http import Client, _joined
 from lakebed.client.paging import list_items, list_pages
 from lakebed.client.settings import ClientSettings
-from tests.cli.scripted import Answer, Request, answer_json, scripted_client
+from tests.cli.scripted import Answer, Numbers, Request, answer_json, scripted_client
 
 ODD_PATH = "a b/ä%2F+&=?#//./~\\\n"
 
@@ -183,30 +183,6 @@ def test_an_answer_that_breaks_off_leaves_doubt_about_a_change() -> None:
         with pytest.raises(Unreachable, match="broke") as caught:
             client.get("x")
         assert "may or may not" not in str(caught.value)
-
-
-class Numbers:
-    """A list of numbers, in pages."""
-
-    def __init__(self, count: int, *, page_max: int = 1000) -> None:
-        self.asked: list[dict[str, list[str]]] = []
-        self._count = count
-        self._page_max = page_max
-
-    def __call__(self, request: Request) -> Answer:
-        query = parse_qs(urlsplit(request.target).query)
-        self.asked.append(query)
-        start = int(query.get("after", ["0"])[0])
-        end = min(self._count, start + min(int(query["amount"][0]), self._page_max))
-        return answer_json(
-            {
-                "results": [{"id": n} for n in range(start + 1, end + 1)],
-                "pagination": {
-                    "has_more": end < self._count,
-                    "next_offset": str(end) if end < self._count else "",
-                },
-            }
-        )
 
 
 @pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 2500])

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.kit.rounds import rounds
 from tests.kit.s3_gateway import Client, Gateway, start
 from tests.kit.served import Servers, eventually
-from tests.system.test_s3_multipart import FIRST, LAKE, LAST, begin, complete, send
+from tests.system.s3_kit import FIRST, LAKE, LAST, begin, complete, send
 
 ROUNDS = 6
 
