@@ -143,17 +143,22 @@ def make_lake(root: Path, objects: int) -> tuple[Lake, GCRunID]:
     """Make a repository for a first look."""
     lake = Lake(root)
     committed, named = objects // 2, objects * 3 // 4
-    lake.commit(committed, min(COMMITS, committed))
+    lake.commit(committed, _commits(committed))
     lake.stage(named - committed)
     lake.litter(objects - named)
     return lake, lake.prepare()
+
+
+def _commits(objects: int) -> int:
+    """How many commits add so many objects: fewer when the benchmark is tiny."""
+    return max(1, min(COMMITS, objects // 100))
 
 
 def make_nightly_lake(root: Path, objects: int) -> tuple[Lake, GCRunID]:
     """Make a repository in which one object of twenty is staged, and one is garbage."""
     lake = Lake(root)
     few = objects // 20
-    lake.commit(objects - 2 * few, min(COMMITS, objects - 2 * few))
+    lake.commit(objects - 2 * few, _commits(objects - 2 * few))
     lake.stage(few)
     lake.litter(few)
     return lake, lake.prepare()

@@ -15,7 +15,7 @@ from tests.compat.s3_tools import TOOLS, AwsCli, Tool
 from tests.kit.rounds import rounds
 from tests.kit.s3_gateway import Gateway
 
-MANY_SMALL_FILES = rounds({"boto3", "rclone"}, long=set(TOOLS))
+MANY_SMALL_FILES = rounds({"boto3"}, long=set(TOOLS))
 """Which clients copy a thousand small files; the others a hundred."""
 LARGE_BYTES = rounds(12, long=200) << 20
 SPIKY = ["a b", "a+b", "100%", "%41", "ü/ö", "x&y=z;", "quote'", "~tilde", "dir/a,b", "(1)@$!"]

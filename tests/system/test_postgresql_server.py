@@ -34,7 +34,7 @@ from lakebed.testing.conformance.kv import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 from tests.kit.rounds import rounds
 
-KILL_ROUNDS = rounds(4, long=40)
+KILL_ROUNDS = rounds(2, long=40)
 
 
 def execute(url: str, statements: str) -> None:

@@ -16,7 +16,7 @@ from tests.kit.s3_gateway import Client, Gateway, start
 from tests.kit.served import Servers, eventually
 from tests.system.s3_kit import FIRST, LAKE, LAST, begin, complete, send
 
-ROUNDS = 6
+ROUNDS = rounds(3, long=6)
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def repeated(gateway: Gateway, upload: dict[str, str], *parts: dict[str, object]
 def test_a_worker_that_is_killed_while_it_completes(servers: Servers) -> None:
     gateway = start(servers)
     chance = random.Random(6)
-    for number in range(rounds(3, long=40)):
+    for number in range(rounds(2, long=40)):
         s3 = gateway.client()
         upload = begin(s3, f"main/killed/{number}")
         parts = [send(s3, upload, 1, FIRST), send(s3, upload, 2, LAST)]

@@ -13,7 +13,7 @@ from lakebed.kv import Store, open_store
 from tests.kit.rounds import rounds
 from tests.system import acknowledging_child as child
 
-ROUNDS = rounds(15, long=200)
+ROUNDS = rounds(6, long=200)
 PROCESSES = 2
 THREADS = 3
 SLOTS = PROCESSES * THREADS
