@@ -11,7 +11,7 @@ from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.settings import EngineSettings
 from lakebed.ids import UniqueID
-from tests.catalog.lakes import TurnableClock
+from tests.kit.lake import TurnableClock
 
 ENGINE = EngineSettings()
 DEFAULTS = CatalogSettings()

@@ -59,16 +59,9 @@ class Gateway:
         )
 
 
-def start(servers: Servers, **sections: dict[str, object]) -> Gateway:
+def start(servers: Servers, **sections: Any) -> Gateway:
     """Start a server with a repository; again in the same folder, it finds what was there."""
-    settings = servers.settings(processes={"workers": 1}, **sections)
-    process = servers.launch(settings, "-m", "tests.system.s3_server")
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    port = settings["listen"]["port"]
-    assert isinstance(port, int)
-    served = Served(process, port, servers.folder)
-    assert line == f"ready {served.url}\n", served.log()
+    served = servers.serve(module="tests.system.s3_server", processes={"workers": 1}, **sections)
     return Gateway(served)
 
 
