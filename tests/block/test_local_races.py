@@ -121,6 +121,7 @@ def replacing(root: Path, folder: Path, count: int) -> Iterator[None]:
             replacer.kill()
 
 
+@pytest.mark.slow
 def test_listings_hold_every_object_that_is_merely_replaced(in_memory: Path) -> None:
     with open_local(in_memory) as store:
         (in_memory / "data").mkdir()
@@ -135,6 +136,7 @@ def test_listings_hold_every_object_that_is_merely_replaced(in_memory: Path) -> 
                 assert listed == expected
 
 
+@pytest.mark.slow
 def test_listings_hold_every_part_that_is_merely_replaced(in_memory: Path) -> None:
     address = DATA.address("object")
     with open_local(in_memory) as store:

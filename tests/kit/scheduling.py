@@ -32,11 +32,17 @@ def _rank(item: pytest.Item) -> int:
 
 
 def _group(item: pytest.Item) -> str | None:
-    """All tests that use Spark are a group; so are those of a file that share a fixture there."""
+    """Return what the test shares with others: Spark, a server, or a fixture of its file."""
     if not isinstance(item, pytest.Function):
         return None
-    if "spark" in item.fixturenames:
+    names = set(item.fixturenames)
+    if "spark" in names:
         return "spark"
+    if "lakebed" in names:
+        names.add(f"{item.callspec.params['lakebed']}_lakebed")
+    for server in ("sqlite_lakebed", "postgresql_lakebed"):
+        if server in names:
+            return server
     for definitions in item._fixtureinfo.name2fixturedefs.values():
         if definitions[-1].scope == "module":
             return item.nodeid.partition("::")[0]
