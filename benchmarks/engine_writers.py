@@ -9,7 +9,7 @@ from threading import Barrier, Event
 from time import perf_counter
 from typing import TypeVar
 
-from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, some_entry, tables
+from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, some_entry, tables
 from benchmarks.report import Row
 from lakebed.engine.errors import NoChanges
 
@@ -67,7 +67,7 @@ def measure_long_commit(folder: Path, objects: int, *, alone_seconds: float) -> 
     ]
 
 
-def _write_until(stop: Event, lake: Lake, writer: int) -> list[Span]:
+def _write_until(stop: Event, lake: BenchLake, writer: int) -> list[Span]:
     spans = []
     number = 0
     while not stop.is_set():
@@ -113,7 +113,7 @@ def measure_racing(folder: Path, commits: int) -> Row:
     return Row(operation, "sqlite", calls / seconds, bound / max(1, rebuilds), 1.0)
 
 
-def _head_generation(lake: Lake) -> int:
+def _head_generation(lake: BenchLake) -> int:
     branch = lake.engine.branches.get(lake.repository, MAIN)
     return lake.engine.commits.get(lake.repository, branch.commit_id).generation
 

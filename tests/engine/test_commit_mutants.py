@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 
 from tests.engine import test_commit_protocol as directed
-from tests.engine.test_commit_protocol import Lake
+from tests.engine.test_commit_protocol import CommitKit
 from tests.simulation import engine_mutants as mutants
 
-CAUGHT: list[tuple[mutants.Plant, Callable[[Lake], None]]] = [
+CAUGHT: list[tuple[mutants.Plant, Callable[[CommitKit], None]]] = [
     (
         mutants.infer_success_from_absence,
         directed.test_changes_discarded_in_the_middle_are_not_reported_as_committed,
@@ -55,9 +55,9 @@ CAUGHT: list[tuple[mutants.Plant, Callable[[Lake], None]]] = [
 
 @pytest.mark.parametrize(("plant", "scenario"), CAUGHT)
 def test_a_broken_rule_is_found_out(
-    plant: mutants.Plant, scenario: Callable[[Lake], None], monkeypatch: pytest.MonkeyPatch
+    plant: mutants.Plant, scenario: Callable[[CommitKit], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario(Lake())  # as it is, it holds
+    scenario(CommitKit())  # as it is, it holds
     plant(monkeypatch)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        scenario(Lake())
+        scenario(CommitKit())

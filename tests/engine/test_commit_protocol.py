@@ -56,7 +56,7 @@ class Interrupting(Hooks):
             self.things.pop(0)()
 
 
-class Lake:
+class CommitKit:
     """A repository with two branches, and engines of several processes on it."""
 
     def __init__(self) -> None:
@@ -90,8 +90,8 @@ class Lake:
 
 
 @pytest.fixture
-def lake() -> Lake:
-    return Lake()
+def lake() -> CommitKit:
+    return CommitKit()
 
 
 def put(engine: EngineParts, key: bytes, name: str) -> None:
@@ -114,7 +114,7 @@ def head(engine: EngineParts) -> Commit:
     return engine.commits.get(REPOSITORY, engine.branches.get(REPOSITORY, MAIN).commit_id)
 
 
-def test_a_later_committer_takes_our_changes_along(lake: Lake) -> None:
+def test_a_later_committer_takes_our_changes_along(lake: CommitKit) -> None:
     other = lake.engine()
     taken: list[CommitResult] = []
     ours = lake.engine(Interrupting(lambda: taken.append(commit(other))))
@@ -126,7 +126,7 @@ def test_a_later_committer_takes_our_changes_along(lake: Lake) -> None:
     assert head(ours) == result.commit
 
 
-def test_changes_discarded_in_the_middle_are_not_reported_as_committed(lake: Lake) -> None:
+def test_changes_discarded_in_the_middle_are_not_reported_as_committed(lake: CommitKit) -> None:
     other = lake.engine()
     ours = lake.engine(Interrupting(partial(other.resets.reset, REPOSITORY, MAIN)))
     put(ours, b"a", "w1")
@@ -135,7 +135,7 @@ def test_changes_discarded_in_the_middle_are_not_reported_as_committed(lake: Lak
     assert shown(ours, b"a") is None
 
 
-def test_after_a_reset_in_the_middle_what_is_staged_now_is_committed(lake: Lake) -> None:
+def test_after_a_reset_in_the_middle_what_is_staged_now_is_committed(lake: CommitKit) -> None:
     other = lake.engine()
 
     def reset_and_write() -> None:
@@ -149,7 +149,7 @@ def test_after_a_reset_in_the_middle_what_is_staged_now_is_committed(lake: Lake)
     assert lake.contents(result.commit) == {b"b": "w2"}
 
 
-def test_a_reset_of_a_key_in_the_middle_outlives_the_commit(lake: Lake) -> None:
+def test_a_reset_of_a_key_in_the_middle_outlives_the_commit(lake: CommitKit) -> None:
     other = lake.engine()
     ours = lake.engine(Interrupting(partial(other.resets.reset_key, REPOSITORY, MAIN, b"a")))
     put(ours, b"a", "w1")
@@ -159,7 +159,7 @@ def test_a_reset_of_a_key_in_the_middle_outlives_the_commit(lake: Lake) -> None:
     assert shown(ours, b"a") is None
 
 
-def test_a_reset_of_a_prefix_in_the_middle_outlives_the_commit(lake: Lake) -> None:
+def test_a_reset_of_a_prefix_in_the_middle_outlives_the_commit(lake: CommitKit) -> None:
     other = lake.engine()
     ours = lake.engine(Interrupting(partial(other.resets.reset_prefix, REPOSITORY, MAIN, b"d/")))
     put(ours, b"d/a", "w1")
@@ -169,7 +169,7 @@ def test_a_reset_of_a_prefix_in_the_middle_outlives_the_commit(lake: Lake) -> No
     assert shown(ours, b"e") == "w2"
 
 
-def test_a_reset_of_a_key_is_evaluated_against_the_head_of_its_end(lake: Lake) -> None:
+def test_a_reset_of_a_key_is_evaluated_against_the_head_of_its_end(lake: CommitKit) -> None:
     ours = lake.engine()
     put(ours, b"a", "w1")
     commit(ours)
@@ -188,7 +188,7 @@ def test_a_reset_of_a_key_is_evaluated_against_the_head_of_its_end(lake: Lake) -
     assert shown(ours, b"a") == "w2"
 
 
-def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: Lake) -> None:
+def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: CommitKit) -> None:
     ours = lake.engine()
     put(ours, b"a", "w1")
     commit(ours)
@@ -216,7 +216,9 @@ def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: L
     assert shown(ours, b"a") == "w2"
 
 
-def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(lake: Lake) -> None:
+def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(
+    lake: CommitKit,
+) -> None:
     ours, other = lake.engine(), lake.engine()
     put(ours, b"a", "old")
     commit(ours)
@@ -234,7 +236,7 @@ def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(
     assert shown(ours, b"a") == "old"
 
 
-def test_a_read_that_got_its_record_too_long_ago_begins_again(lake: Lake) -> None:
+def test_a_read_that_got_its_record_too_long_ago_begins_again(lake: CommitKit) -> None:
     """The Cleaner may have dropped tokens of it since."""
     engine = lake.engine()
     put(engine, b"a", "old")
@@ -246,7 +248,7 @@ def test_a_read_that_got_its_record_too_long_ago_begins_again(lake: Lake) -> Non
         engine.reader.get(REPOSITORY, MAIN, b"a", record=late)
 
 
-def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: Lake) -> None:
+def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: CommitKit) -> None:
     other = lake.engine()
     merged: list[Commit] = []
 
@@ -264,7 +266,7 @@ def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: Lake) -> N
     assert other.branches.get(REPOSITORY, MAIN).staging_token == before.staging_token
 
 
-def test_a_moved_head_is_built_upon(lake: Lake) -> None:
+def test_a_moved_head_is_built_upon(lake: CommitKit) -> None:
     other = lake.engine()
 
     def commit_more() -> None:
@@ -281,7 +283,7 @@ def test_a_moved_head_is_built_upon(lake: Lake) -> None:
     assert shown(ours, b"c") == "w3"
 
 
-def test_tokens_sealed_by_others_meanwhile_do_not_cost_a_build(lake: Lake) -> None:
+def test_tokens_sealed_by_others_meanwhile_do_not_cost_a_build(lake: CommitKit) -> None:
     other = lake.engine(Interrupting(_refuse))
 
     def seal_more() -> None:
@@ -300,7 +302,7 @@ def test_tokens_sealed_by_others_meanwhile_do_not_cost_a_build(lake: Lake) -> No
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_hook_sees_every_content_that_is_offered(lake: Lake, *, late: bool) -> None:
+def test_a_hook_sees_every_content_that_is_offered(lake: CommitKit, *, late: bool) -> None:
     sealing = lake.engine(Interrupting(_refuse))
     put(sealing, b"a", "w1")
     with pytest.raises(Refused):
@@ -329,7 +331,7 @@ def test_a_hook_sees_every_content_that_is_offered(lake: Lake, *, late: bool) ->
     assert hooks.offers[-1].metarange_id == result.commit.metarange_id
 
 
-def test_a_branch_made_again_in_the_middle_is_not_ours(lake: Lake) -> None:
+def test_a_branch_made_again_in_the_middle_is_not_ours(lake: CommitKit) -> None:
     other = lake.engine()
 
     def recreate() -> None:
@@ -359,7 +361,7 @@ class LosesTheReplyToThePublishingSwap:
         return result
 
 
-def test_a_lost_reply_to_the_publishing_swap_is_a_success(lake: Lake) -> None:
+def test_a_lost_reply_to_the_publishing_swap_is_a_success(lake: CommitKit) -> None:
     network = LosesTheReplyToThePublishingSwap()
     ours = lake.engine(store=FaultyStore(lake.store, network))
     put(ours, b"a", "w1")
@@ -370,7 +372,7 @@ def test_a_lost_reply_to_the_publishing_swap_is_a_success(lake: Lake) -> None:
     assert len(list(ours.commits.list(REPOSITORY))) == 2
 
 
-def test_a_lost_reply_to_an_empty_commit_does_not_make_two(lake: Lake) -> None:
+def test_a_lost_reply_to_an_empty_commit_does_not_make_two(lake: CommitKit) -> None:
     network = LosesTheReplyToThePublishingSwap()
     ours = lake.engine(store=FaultyStore(lake.store, network))
     result = commit(ours, allow_empty=True)
@@ -386,7 +388,7 @@ def _refuse() -> None:
     raise Refused("no")
 
 
-def test_commits_refused_by_a_hook_leave_a_branch_that_works(lake: Lake) -> None:
+def test_commits_refused_by_a_hook_leave_a_branch_that_works(lake: CommitKit) -> None:
     refusing = lake.engine(_AlwaysRefusing())
     names = [f"w{number}" for number in range(16)]
     for number, name in enumerate(names):
@@ -410,7 +412,7 @@ class _AlwaysRefusing(Hooks):
 
 
 @pytest.mark.parametrize("what", ["uploads of the same", "put and delete"])
-def test_what_changes_nothing_never_piles_up(lake: Lake, what: str) -> None:
+def test_what_changes_nothing_never_piles_up(lake: CommitKit, what: str) -> None:
     ours = lake.engine()
     put(ours, b"a", "w0")
     commit(ours)
@@ -440,7 +442,7 @@ def _merge(engine: EngineParts) -> Commit:
     return engine.moves.merge(REPOSITORY, MAIN, source, request)
 
 
-def test_a_conditional_create_written_too_late_is_written_again(lake: Lake) -> None:
+def test_a_conditional_create_written_too_late_is_written_again(lake: CommitKit) -> None:
     other = lake.engine()
     moments: list[str] = []
 
@@ -458,7 +460,9 @@ def test_a_conditional_create_written_too_late_is_written_again(lake: Lake) -> N
     assert shown(other, b"a") == "w1"
 
 
-def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(lake: Lake) -> None:
+def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(
+    lake: CommitKit,
+) -> None:
     other = lake.engine()
     put(other, b"b", "w2")
     under_way: list[tuple[Branch, Commit]] = []
@@ -484,7 +488,7 @@ def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(la
     assert shown(other, b"a") == "w1"
 
 
-def test_publishing_takes_only_the_oldest_tokens(lake: Lake) -> None:
+def test_publishing_takes_only_the_oldest_tokens(lake: CommitKit) -> None:
     ours = lake.engine()
     branch: Branch = ours.branches.get(REPOSITORY, MAIN)
     publisher = Publisher(ours.branches, ours.commits, lake.runtime, SETTINGS)
@@ -495,7 +499,7 @@ def test_publishing_takes_only_the_oldest_tokens(lake: Lake) -> None:
 
 @pytest.mark.parametrize("when", ["before the record is stored", "while it is stored"])
 def test_a_scan_that_is_too_old_is_made_again(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, when: str
+    lake: CommitKit, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Garbage collection looked meanwhile, and nothing but the old scan names what it had found."""
     ahead = [0.0]

@@ -37,14 +37,14 @@ from lakebed.kv import CorruptRecord, KVError, Store, open_store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.testing.faults import Call, FaultyStore, lost
-from tests.engine.histories import RUNTIME, Shape, World, shapes
+from tests.engine.histories import RUNTIME, HistoryKit, Shape, shapes
 from tests.kit.rounds import rounds
 
 ResultT = TypeVar("ResultT")
 MANY = rounds(5_000, long=100_000)
 
 
-class Dumps(World):
+class Dumps(HistoryKit):
     def dump(self) -> DumpManifest:
         return dump_refs(self.store, self.block, RUNTIME, self.repository)
 

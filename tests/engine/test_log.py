@@ -10,10 +10,10 @@ from lakebed.engine.errors import CommitNotFound
 from lakebed.engine.model import BranchID, Commit, CommitID
 from lakebed.engine.refs.log import History, LogQuery, branches_by_commit
 from lakebed.formats import AddressType, Entry, MetaRangeID, entries_table
-from tests.engine.histories import RUNTIME, Shape, World, ancestry, shapes
+from tests.engine.histories import RUNTIME, HistoryKit, Shape, ancestry, shapes
 
 
-class Log(World):
+class Log(HistoryKit):
     def __init__(self, *, breaks: Breaks | None = None) -> None:
         super().__init__(breaks=breaks)
         self.history = History(self.commits, RUNTIME)

@@ -17,7 +17,7 @@ from tests.kit.rounds import rounds
 from tests.simulation import multiparts
 from tests.simulation.kills import KillsAt
 from tests.simulation.multiparts import SAME, abort, begin, check, check_repeats, complete
-from tests.simulation.objects import World
+from tests.simulation.objects import CatalogWorld
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_scenarios_reach_what_they_are_about() -> None:
 def die_and_repeat(at: int, *, after: bool, aborting: bool) -> tuple[multiparts.Upload, bool]:
     """Let a completion die at a call, and others come after it; return whether it was so."""
     simulation = KillsAt(at, after=after)
-    upload = begin(World(simulation))
+    upload = begin(CatalogWorld(simulation))
     for name in ["victim", "aborter", "repeat"] if aborting else ["victim", "repeat"]:
         process = upload.world.process(name)
         if name == "aborter":

@@ -20,9 +20,9 @@ from tests.kit.rounds import rounds
 from tests.simulation import objects
 from tests.simulation.kills import KillsAt
 from tests.simulation.objects import (
+    CatalogWorld,
     Collector,
     Race,
-    World,
     check_link,
     give_out,
     link,
@@ -55,7 +55,7 @@ def test_the_scenarios_reach_what_they_are_about() -> None:
 def repeat_after_death(at: int, *, after: bool) -> tuple[Race, bool]:
     """Let a link die at a call, and others come after it; return whether it was so."""
     simulation = KillsAt(at, after=after)
-    world = World(simulation)
+    world = CatalogWorld(simulation)
     race = give_out(world)
     for name, checksum in [("victim", "same"), ("repeat", "same"), ("rival", "other")]:
         process = world.process(name)
@@ -83,7 +83,7 @@ def test_a_rival_takes_over_before_the_link_is_consumed_and_not_after() -> None:
     winners = []
     for at in range(1, 100):
         simulation = KillsAt(at, after=False)
-        world = World(simulation)
+        world = CatalogWorld(simulation)
         race = give_out(world)
         for name, checksum in [("victim", "first"), ("rival", "other")]:
             process = world.process(name)
