@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 from lakebed.auth import KeyPair
-from lakebed.block import Namespace
 from lakebed.server.config_files import load
 from lakebed.server.processes.children import do_without_pandas
 from lakebed.server.processes.supervisor import serve
@@ -21,8 +20,8 @@ def main(file: str) -> None:
     services = open_services(settings)
     if not services.auth.is_set_up():
         services.auth.setup("admin", ADMIN)
-        services.engine.repositories.create(
-            REPOSITORY, Namespace.parse(f"local://lakes/{REPOSITORY}"), committer="admin"
+        services.catalog.repositories.create(
+            REPOSITORY, f"local://lakes/{REPOSITORY}", committer="admin"
         )
     services.close()
     serve(settings, on_ready=_say_ready)

@@ -10,7 +10,7 @@ import falcon
 
 from lakebed.auth import AuthService, AuthSettings, ServerKeys
 from lakebed.block import open_block
-from lakebed.builders import BuildWorkers
+from lakebed.builders import Builders
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.tasks import RunInBackground
 from lakebed.engine.engine import Engine
@@ -19,12 +19,13 @@ from lakebed.runtime import ThreadRuntime
 from lakebed.server.api.dispatch import responder
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.http.admission import Admission
+from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.paths import CheckedPaths
 from lakebed.server.http.presigned import PresignedDoor
 from lakebed.server.http.url_signer import PATH, URLSigner
 from lakebed.server.s3.gateway import Gateway
-from lakebed.server.services import Services
+from lakebed.server.services import Foundation, Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
 from lakebed.server.ui import pages
 
@@ -50,18 +51,23 @@ def open_services(
     store = open_store(url, runtime=runtime)
     block = open_block(storage, runtime=runtime)
     # Another process would not see what is in the memory of this one.
-    build_large = None if settings.in_memory else BuildWorkers(url, storage).build
+    build_large = None
+    if not settings.in_memory:
+        processes = settings.processes.builders
+        build_large = Builders(url, storage, processes=processes, cache=settings.cache).build
     keys = ServerKeys.derive(settings.auth.key())
     signer = URLSigner(keys.signing)
     engine = Engine(
-        store, block, runtime=runtime, settings=settings.engine, build_large=build_large
+        store,
+        block,
+        runtime=runtime,
+        settings=settings.engine,
+        cache=settings.cache,
+        build_large=build_large,
     )
     return Services(
         settings=settings,
         runtime=runtime,
-        store=store,
-        block=block,
-        engine=engine,
         catalog=Catalog(
             engine,
             store,
@@ -80,6 +86,7 @@ def open_services(
             ),
         ),
         signer=signer,
+        foundation=Foundation(store=store, block=block, engine=engine),
     )
 
 
@@ -97,4 +104,5 @@ def build(services: Services) -> WSGIApplication:
     app.add_route(PATH + "{token}", PresignedDoor(services, admission))
     pages.add_pages(app, ROUTES, base_path=BASE_PATH)
     app.set_error_serializer(pages.serialize_error)
-    return Envelope(Gateway(services, admission, CheckedPaths(app)))
+    proxies = TrustedProxies(services.settings.listen.trusted_proxies)
+    return Envelope(Gateway(services, admission, CheckedPaths(app)), proxies)

@@ -171,21 +171,20 @@ def test_texts_that_cannot_be_headers_are_left_out(gate: Door) -> None:
 
 
 def test_places_that_cannot_be_written(gate: Door) -> None:
-    engine = gate.services.engine
-    repository = engine.repositories.get(RepositoryID(REPOSITORY))
-    head = engine.branches.get(repository, repository.default_branch).commit_id
+    refs, repository = gate.services.catalog.refs, RepositoryID(REPOSITORY)
+    head = refs.get_branch(repository, BranchID("main")).commit_id
     for target, code in [
         (f"{BUCKET}/{head}/key", "NoSuchBucket"),
         (f"{BUCKET}/main", "InvalidArgument"),
         ("/nowhere/main/key", "NoSuchBucket"),
     ]:
         assert gate.ask("PUT", target, b"x").code == code
-    engine.protection.set(repository, ["main"])
+    refs.set_protection(repository, ["main"])
     try:
         assert gate.ask("PUT", KEY, b"x").code == "ErrWriteToProtectedBranch"
         assert gate.ask("DELETE", KEY).code == "ErrWriteToProtectedBranch"
     finally:
-        engine.protection.set(repository, [])
+        refs.set_protection(repository, [])
 
 
 def test_the_folder_of_a_branch_is_always_there(gate: Door) -> None:

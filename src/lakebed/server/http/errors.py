@@ -3,7 +3,7 @@
 from typing import Final
 
 from lakebed import auth, block, kv
-from lakebed.builders import WorkerDied
+from lakebed.builders import BuilderDied
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
@@ -77,7 +77,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (engine.Stale, 408),
     (engine.TooManyTries, 429),
     (engine.GivenUp, 503),
-    (WorkerDied, 503),
+    (BuilderDied, 503),
     # stores and storages
     (kv.InvalidArgument, 400),
     (kv.OutcomeUnknown, 503),

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from lakebed.auth import Action, Identity, Permission
+from lakebed.auth import Action, Context, Identity, Permission
 from lakebed.auth.policy.actions import object_arn, repository_arn
-from lakebed.block import ByteStream
 from lakebed.catalog.model import PATH_BYTES_MAX
 from lakebed.catalog.multipart.records import MultipartID, Target
-from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.catalog.nouns import BranchID, ByteStream, RepositoryID
 from lakebed.server.http.bodies import Body as RawBody
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Body, open_body
@@ -47,6 +46,8 @@ class Call:
     environ: Environ
     route: Route
     verified: Verified[Identity]
+    client: str
+    """The address that the request comes from."""
 
     @property
     def identity(self) -> Identity:
@@ -125,7 +126,8 @@ class Call:
         Raises:
             Denied: The sender's policies do not allow it.
         """
-        self.services.auth.authorize(self.identity, Permission(action, resource))
+        context = Context(source_ip=self.client)
+        self.services.auth.authorize(self.identity, context, Permission(action, resource))
 
     def authorize_repository(self, action: Action) -> None:
         """As `authorize`, of the repository."""

@@ -4,9 +4,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from lakebed.catalog.model import ObjectStats
-from lakebed.engine.model import RepositoryID
-from lakebed.engine.staging.writer import Condition
-from lakebed.formats import Entry
+from lakebed.catalog.nouns import Condition, Entry, RepositoryID
 from lakebed.server.s3.call import Call, place_of
 from lakebed.server.s3.conditions import Verdict, judge
 from lakebed.server.s3.errors import ErrorCode, S3Error

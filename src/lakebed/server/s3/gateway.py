@@ -55,7 +55,7 @@ class Gateway:
             self._admission.admit_work(trace)
         verified = self._verify(environ, asked)
         trace.user = verified.identity.user_id
-        return operation.handle(Call(self._services, environ, asked, verified))
+        return operation.handle(Call(self._services, environ, asked, verified, trace.client))
 
     def _verify(self, environ: WSGIEnvironment, asked: Route) -> Verified[Identity]:
         now = datetime.fromtimestamp(self._services.runtime.now(), UTC)

@@ -2,8 +2,7 @@
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import namespace_arn
-from lakebed.block import Namespace
-from lakebed.engine.errors import Deleting, RepositoryNotFound
+from lakebed.catalog.errors import Deleting, RepositoryNotFound
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_create_bucket
@@ -18,8 +17,8 @@ def handle(call: Call) -> Reply:
         raise _no_place(call)
     name = f"{prefix.rstrip('/')}/{call.repository}"
     call.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(name))
-    call.services.engine.repositories.create(
-        call.repository, Namespace.parse(name), committer=call.identity.committer
+    call.services.catalog.repositories.create(
+        call.repository, name, committer=call.identity.committer
     )
     return Reply(headers={"Location": f"/{call.repository}"})
 
@@ -27,7 +26,7 @@ def handle(call: Call) -> Reply:
 def _no_place(call: Call) -> S3Error:
     """What to say where the server has no place for new repositories."""
     try:
-        call.services.engine.repositories.get(call.repository)
+        call.services.catalog.repositories.get(call.repository)
     except (RepositoryNotFound, Deleting):
         return S3Error(
             ErrorCode.NOT_IMPLEMENTED,

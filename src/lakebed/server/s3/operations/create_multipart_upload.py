@@ -2,7 +2,7 @@
 
 from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
-from lakebed.engine.model import BranchID
+from lakebed.catalog.nouns import BranchID
 from lakebed.server.s3.call import XML_TYPE, Call, Reply
 from lakebed.server.s3.metadata import metadata_of
 from lakebed.server.s3.object_checksums import requested_scheme, scheme_headers

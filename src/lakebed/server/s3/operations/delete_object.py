@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Final
 
 from lakebed.auth import Action
-from lakebed.engine.model import BranchID
+from lakebed.catalog.nouns import BranchID
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
@@ -18,7 +18,7 @@ def handle(call: Call) -> Reply:
     branch, path = call.place
     call.authorize_object(Action.DELETE_OBJECT, path)
     if call.is_branch_itself:  # see PutObject
-        call.services.engine.check_writable(call.repository, BranchID(branch))
+        call.services.catalog.objects.check_writable(call.repository, BranchID(branch))
         return Reply(HTTPStatus.NO_CONTENT)
     call.services.catalog.objects.delete(call.repository, BranchID(branch), path)
     return Reply(HTTPStatus.NO_CONTENT)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from lakebed.auth import Action
-from lakebed.engine.model import BranchID
+from lakebed.catalog.nouns import BranchID
 from lakebed.errors import LakebedError
 from lakebed.server.s3.call import Call, Reply, place_of, xml
 from lakebed.server.s3.errors import S3Error
@@ -16,7 +16,7 @@ from lakebed.server.s3.xml_writer import Markup, document, element
 def handle(call: Call) -> Reply:
     """Answer the request."""
     asked = read_delete(call.body().read(XML_BYTES_MAX))
-    call.services.engine.repositories.get(call.repository)
+    call.services.catalog.repositories.get(call.repository)
     failed = _delete(call, asked.keys)
     return xml(document("DeleteResult", *_results(asked.keys, failed, quiet=asked.quiet)))
 

@@ -4,11 +4,10 @@ from http import HTTPStatus
 from typing import Final
 
 from lakebed.auth import Action
-from lakebed.block import Between, ByteRange, RangeNotSatisfiable
-from lakebed.block.ranges import resolve
 from lakebed.catalog.entry_metadata import PartRange, checksum_of, headers_of, parts_of
+from lakebed.catalog.errors import EntryNotFound, RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
-from lakebed.engine.errors import EntryNotFound
+from lakebed.catalog.nouns import Between, ByteRange, resolve_range
 from lakebed.server.http.conditions import etag, http_date, requested_range
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.conditions import Verdict, is_unchanged, judge
@@ -76,7 +75,7 @@ def _head(call: Call, stats: ObjectStats) -> tuple[Reply, ByteRange | None]:
     else:
         wanted = _range(call, stats)
     try:
-        offset, length = resolve(wanted, stats.size)
+        offset, length = resolve_range(wanted, stats.size)
     except RangeNotSatisfiable as error:
         size = {"Content-Range": f"bytes */{stats.size}"}
         raise S3Error(ErrorCode.INVALID_RANGE, str(error), headers=size) from error

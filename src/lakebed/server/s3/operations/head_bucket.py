@@ -7,5 +7,5 @@ from lakebed.server.s3.call import Call, Reply
 def handle(call: Call) -> Reply:
     """Answer the request."""
     call.authorize_repository(Action.READ_REPOSITORY)
-    call.services.engine.repositories.get(call.repository)
+    call.services.catalog.repositories.get(call.repository)
     return Reply(headers={"x-amz-bucket-region": call.services.settings.gateways.s3.region})

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import ALL
-from lakebed.engine.model import Repository
+from lakebed.catalog.nouns import Repository
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.xml_writer import Markup, document, element, owner, timestamp
 
@@ -12,7 +12,7 @@ from lakebed.server.s3.xml_writer import Markup, document, element, owner, times
 def handle(call: Call) -> Reply:
     """Answer the request."""
     call.authorize(Action.LIST_REPOSITORIES, ALL)
-    found = call.services.engine.repositories.list(prefix=call.route.query.get("prefix", ""))
+    found = call.services.catalog.repositories.list(prefix=call.route.query.get("prefix", ""))
     buckets = [_bucket(repository) for repository in found]
     return xml(
         document(

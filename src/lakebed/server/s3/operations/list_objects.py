@@ -11,7 +11,7 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.catalog.model import ObjectStats
-from lakebed.engine.committed import CommonPrefix, Query
+from lakebed.catalog.nouns import CommonPrefix, Query
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.call import Call, Reply, place_of, xml
 from lakebed.server.s3.errors import ErrorCode, S3Error
@@ -136,10 +136,10 @@ def _item(folder: str, item: ObjectStats | CommonPrefix) -> _Object | str:
 
 def _list_branches(call: Call, asked: _Asked, after: str) -> _Listing:
     call.authorize_repository(Action.LIST_BRANCHES)
-    engine = call.services.engine
-    repository = engine.repositories.get(call.repository)
-    branches = engine.branches.list(repository, prefix=asked.prefix, after=after.partition("/")[0])
-    names = (branch.id for branch in branches if not branch.hidden)
+    branches = call.services.catalog.refs.list_branches(
+        call.repository, prefix=asked.prefix, after=after.partition("/")[0]
+    )
+    names = (branch.id for branch in branches)
     found: list[_Object | str] = [f"{name}/" for name in islice(names, asked.amount + 1)]
     items = found[: asked.amount]
     return _Listing(items, has_more=len(found) > asked.amount and bool(items))

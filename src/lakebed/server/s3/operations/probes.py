@@ -40,7 +40,7 @@ def object_tagging(call: Call) -> Reply:
 
 def _check_repository(call: Call) -> None:
     call.authorize_repository(Action.READ_REPOSITORY)
-    call.services.engine.repositories.get(call.repository)
+    call.services.catalog.repositories.get(call.repository)
 
 
 def _check_object(call: Call) -> None:

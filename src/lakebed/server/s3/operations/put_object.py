@@ -5,7 +5,7 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
-from lakebed.engine.model import BranchID
+from lakebed.catalog.nouns import BranchID
 from lakebed.server.http.conditions import etag, write_condition
 from lakebed.server.s3.call import Call, Reply
 from lakebed.server.s3.metadata import metadata_of
@@ -36,6 +36,6 @@ def handle(call: Call) -> Reply:
 
 def _mark_branch(call: Call, branch: BranchID) -> Reply:
     """Some clients make a folder before they write to it; that of a branch is always there."""
-    call.services.engine.check_writable(call.repository, branch)
+    call.services.catalog.objects.check_writable(call.repository, branch)
     call.body().read(size_max=0)
     return Reply(headers={"ETag": etag(_MD5_OF_NOTHING)})

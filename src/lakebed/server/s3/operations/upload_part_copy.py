@@ -5,8 +5,7 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
-from lakebed.block import Between, ByteRange
-from lakebed.block.ranges import resolve
+from lakebed.catalog.nouns import Between, ByteRange, resolve_range
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.call import Call, Reply, xml
 from lakebed.server.s3.copy_source import check_source, copy_source
@@ -27,7 +26,7 @@ def handle(call: Call) -> Reply:
     stats = objects.stat(source.repository, source.ref, source.path)
     check_source(call, stats)
     wanted = _range(call, stats.size)
-    _, size = resolve(wanted, stats.size)
+    _, size = resolve_range(wanted, stats.size)
     with objects.read(stats, byte_range=wanted) as stream:
         part = call.services.catalog.multiparts.put_part(target, number, stream, size=size)
     return xml(
