@@ -54,7 +54,7 @@ def checksums(found: dict[str, Any]) -> dict[str, str]:
 
 
 def kept(s3: Client, name: str) -> dict[str, str]:
-    """What the gateway tells of the checksum of an object."""
+    """Return what the gateway shows of the checksum of an object."""
     return checksums(s3.head_object(**where(name), ChecksumMode="ENABLED"))
 
 

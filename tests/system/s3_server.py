@@ -1,4 +1,4 @@
-"""A server with an administrator and a repository, for S3 clients: the program that serves it."""
+"""A program that runs a server with an administrator and a repository, for S3 clients."""
 
 import sys
 from pathlib import Path

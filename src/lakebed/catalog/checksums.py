@@ -60,6 +60,7 @@ _COMBINE: Final[Mapping[str, Callable[[int, int, int], int]]] = {
 """From the checksums of two runs of bytes, and the length of the second, to that of both."""
 
 _COMPOSITE: Final = re.compile(r"(.+)-([1-9][0-9]{0,4})", re.ASCII)
+"""The value of a composite checksum: base 64, which has no hyphen, then the number of parts."""
 
 
 class ChecksumType(StrEnum):
@@ -92,12 +93,13 @@ class Checksum(NamedTuple):
     algorithm: str
     """One of `ALGORITHMS`."""
     value: str
-    """In base 64; of a composite one, with the number of parts behind it."""
+    """In base 64; a composite one ends in the number of parts, as in ``AAAAAA==-3``."""
 
     @property
     def type(self) -> ChecksumType:
-        """What it is made of."""
-        return ChecksumType.COMPOSITE if "-" in self.value else ChecksumType.FULL_OBJECT
+        """What it is made of, which its value shows."""
+        is_composite = _COMPOSITE.fullmatch(self.value) is not None
+        return ChecksumType.COMPOSITE if is_composite else ChecksumType.FULL_OBJECT
 
     def __str__(self) -> str:
         """As it is kept."""

@@ -1,4 +1,4 @@
-"""Conditions of reads: what they come to, alone and together."""
+"""Conditions of reads, alone and together."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakebed.block import Address
 from lakebed.catalog.model import ObjectStats
-from lakebed.server.s3.conditions import Verdict, judge
+from lakebed.server.s3.read_conditions import Verdict, judge
 
 MODIFIED = datetime(2026, 11, 15, 12, 0, 0, 500_000, tzinfo=UTC)
 STATS = ObjectStats(
@@ -48,12 +48,12 @@ def at(seconds: int) -> str:
         ({"If-Modified-Since": "nonsense"}, Verdict.GO_ON),
     ],
 )
-def test_what_conditions_come_to(headers: dict[str, str], verdict: Verdict) -> None:
+def test_the_verdict_of_conditions(headers: dict[str, str], verdict: Verdict) -> None:
     assert judge(STATS, headers.get) is verdict
 
 
 @example("Mon, 01 Jan 2026 00:00:00 +" + "9" * 20, "Mon, 01 Jan " + "9" * 20 + " 00:00:00 GMT")
 @given(st.text(), st.text())
-def test_no_time_raises(since: str, until: str) -> None:
+def test_any_text_for_a_time_gives_a_verdict(since: str, until: str) -> None:
     headers = {"If-Modified-Since": since, "If-Unmodified-Since": until}
     assert judge(STATS, headers.get) in Verdict

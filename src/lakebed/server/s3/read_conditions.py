@@ -1,4 +1,4 @@
-"""Conditions on an object that is read or copied: by its ETag, by its time."""
+"""Conditions of requests that read or copy an object: on its ETag, on its time."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from lakebed.server.http.conditions import etag, matches
 
 
 class Verdict(Enum):
-    """What the conditions of a read come to."""
+    """What to do with a request after its conditions were looked at."""
 
     GO_ON = auto()
     NOT_MODIFIED = auto()
@@ -19,11 +19,11 @@ class Verdict(Enum):
 
 
 def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> Verdict:
-    """Return what the conditions say of an object; `header` returns those of the request.
+    """Return what the conditions of a request come to; `header` returns a header of the request.
 
-    A condition on the ETag is more exact than the one on the time beside it, which is then ignored.
+    If there is a condition on the ETag, the one on the time is ignored, since it is less exact.
     """
-    modified = stats.mtime.replace(microsecond=0)  # headers tell seconds
+    modified = stats.mtime.replace(microsecond=0)  # times in headers are whole seconds
     if_match, if_none_match = header("If-Match"), header("If-None-Match")
     if if_match is not None:
         if not matches(if_match, stats.checksum):
@@ -39,14 +39,14 @@ def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> Ve
 
 
 def is_unchanged(stats: ObjectStats, mark: str) -> bool:
-    """Whether an object is still the one that an ``If-Range`` header tells of, by ETag or time."""
+    """Whether an object is still the one that ``If-Range`` names, by its ETag or its time."""
     if mark.startswith('"'):
         return mark == etag(stats.checksum)
     return _time(mark) == stats.mtime.replace(microsecond=0)
 
 
 def _time(text: str | None) -> datetime | None:
-    """The time in a header; one that cannot be read is no condition."""
+    """Return the time in a header; None if it cannot be read, and then it is not a condition."""
     if text is None:
         return None
     try:
