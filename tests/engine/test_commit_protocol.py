@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.commits.publish import Publisher
@@ -28,65 +27,18 @@ from lakebed.engine.errors import (
 from lakebed.engine.hooks import Hooks, Offer
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Commit
-from lakebed.engine.parts import EngineParts, assemble
+from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging.codec import encode
 from lakebed.engine.staging.writer import if_absent
-from lakebed.kv import OutcomeUnknown, Store
-from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.runtime import ThreadRuntime
+from lakebed.kv import OutcomeUnknown
 from lakebed.testing.faults import FaultyStore, StoreCall
-from lakebed.testing.models.committed import ModelCommitted
+from tests.engine.commit_kit import CommitKit, Interrupting, commit, head, put, shown
 from tests.engine.histories import REPOSITORY
 from tests.engine.samples import sample
+from tests.simulation import engine_mutants as mutants
 from tests.simulation.world import DEV, MAIN, SETTINGS, entry
 
 ResultT = TypeVar("ResultT")
-
-
-class Interrupting(Hooks):
-    """Does things, each once, before a commit is published."""
-
-    def __init__(self, *things: Callable[[], object]) -> None:
-        self.things = list(things)
-        self.offers: list[Offer] = []
-
-    def before_commit(self, offer: Offer) -> None:
-        self.offers.append(offer)
-        if self.things:
-            self.things.pop(0)()
-
-
-class CommitKit:
-    """A repository with two branches, and engines of several processes on it."""
-
-    def __init__(self) -> None:
-        self.runtime = ThreadRuntime()
-        self.store = MemoryStore(self.runtime)
-        self.committed = ModelCommitted(MemoryBlockStore(self.runtime), REPOSITORY.namespace)
-        engine = self.engine()
-        first = engine.commits.add(
-            REPOSITORY,
-            committer="",
-            message="",
-            metarange_id=self.committed.write([]),
-            parents=[],
-            metadata={},
-        )
-        for branch in (MAIN, DEV):
-            engine.branches.create(REPOSITORY, branch, first.id)
-
-    def engine(self, hooks: Hooks | None = None, store: Store | None = None) -> EngineParts:
-        return assemble(
-            store or self.store,
-            self.runtime,
-            lambda _: self.committed,
-            hooks=hooks,
-            settings=SETTINGS,
-        )
-
-    def contents(self, commit: Commit) -> dict[bytes, str]:
-        found = self.committed.contents(commit.metarange_id)
-        return {key: value.address for key, value in found.items()}
 
 
 @pytest.fixture
@@ -96,26 +48,6 @@ def lake() -> CommitKit:
 
 def rebuilds() -> float:
     return sample("lakebed_engine_rebuilds_total")
-
-
-def put(engine: EngineParts, key: bytes, name: str) -> None:
-    engine.writer.put(REPOSITORY, MAIN, entry(key, name))
-
-
-def commit(engine: EngineParts, *, allow_empty: bool = False) -> CommitResult:
-    request = CommitRequest(committer="ann", message="m", allow_empty=allow_empty)
-    return engine.committer.commit(REPOSITORY, MAIN, request)
-
-
-def shown(engine: EngineParts, key: bytes) -> str | None:
-    try:
-        return engine.reader.get(REPOSITORY, MAIN, key).address
-    except EntryNotFound:
-        return None
-
-
-def head(engine: EngineParts) -> Commit:
-    return engine.commits.get(REPOSITORY, engine.branches.get(REPOSITORY, MAIN).commit_id)
 
 
 def test_a_later_committer_takes_our_changes_along(lake: CommitKit) -> None:
@@ -534,3 +466,60 @@ def test_a_scan_that_is_too_old_is_made_again(
     before = rebuilds()
     assert lake.contents(commit(ours).commit) == {b"a": "stray"}
     assert rebuilds() == before + 1
+
+
+# Proof that these tests bite: each fails with its rule broken
+
+
+CAUGHT: list[tuple[mutants.Plant, Callable[[CommitKit], None]]] = [
+    (
+        mutants.infer_success_from_absence,
+        test_changes_discarded_in_the_middle_are_not_reported_as_committed,
+    ),
+    (
+        mutants.edit_a_sealed_token,
+        test_a_reset_of_a_key_in_the_middle_outlives_the_commit,
+    ),
+    (
+        mutants.take_a_lost_reply_for_failure,
+        test_a_lost_reply_to_the_publishing_swap_is_a_success,
+    ),
+    (
+        mutants.take_a_lost_reply_for_failure,
+        test_a_lost_reply_to_an_empty_commit_does_not_make_two,
+    ),
+    (
+        mutants.reset_to_a_stale_head,
+        test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token,
+    ),
+    (
+        mutants.compare_tokens_only,
+        test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token,
+    ),
+    (
+        mutants.compare_tokens_only,
+        test_a_conditional_create_sees_a_merge_under_the_same_token,
+    ),
+    (
+        mutants.acknowledge_own_entry,
+        test_a_conditional_create_that_a_commit_under_way_missed_is_written_again,
+    ),
+    (
+        mutants.publish_a_stale_build,
+        partial(test_a_hook_sees_every_content_that_is_offered, late=True),
+    ),
+    (
+        mutants.commit_what_others_sealed,
+        test_commits_refused_by_a_hook_leave_a_branch_that_works,
+    ),
+]
+
+
+@pytest.mark.parametrize(("plant", "scenario"), CAUGHT)
+def test_a_broken_rule_is_found_out(
+    plant: mutants.Plant, scenario: Callable[[CommitKit], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario(CommitKit())  # as it is, it holds
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        scenario(CommitKit())

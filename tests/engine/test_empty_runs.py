@@ -19,8 +19,8 @@ from lakebed.kv import Item, OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.engine.commit_kit import CommitKit, commit, put
 from tests.engine.histories import REPOSITORY
-from tests.engine.test_commit_protocol import CommitKit, commit, put
 from tests.simulation.world import MAIN, entry
 
 ResultT = TypeVar("ResultT")
