@@ -6,7 +6,7 @@ from hypothesis import settings
 
 # "fast" and "ci" try the same examples every time; "deep" looks for new ones.
 settings.register_profile("fast", derandomize=True, max_examples=10, deadline=None)
-settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None)
+settings.register_profile("ci", derandomize=True, max_examples=30, deadline=None)
 settings.register_profile("deep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -614,6 +614,7 @@ def test_the_repository_record_changes_while_refs_are_restored() -> None:
 # Size
 
 
+@pytest.mark.slow
 def test_many_commits_go_through_in_files_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = rounds(1_000, long=FILE_ROWS)
     monkeypatch.setattr(dump, "FILE_ROWS", rows)

@@ -180,6 +180,7 @@ def test_a_log_of_objects_and_prefixes(
     )
 
 
+@pytest.mark.slow
 def test_a_log_of_one_object_reads_few_ranges() -> None:
     """Of 200 commits over 100,000 entries, only those count that touched the object's range."""
     world = Log(breaks=Breaks(mean_rows=1000))

@@ -164,6 +164,7 @@ def test_a_page_reads_no_more_than_it_shows() -> None:
     assert store.counters.ranges_read == 1
 
 
+@pytest.mark.slow
 def test_a_merge_reads_only_what_both_sides_changed() -> None:
     block = open_block(MemorySettings())
     model = {b"%05d" % n: entry(b"%05d" % n, 0) for n in range(5000)}
