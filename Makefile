@@ -14,7 +14,8 @@ PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 FAST := $(addprefix tests/,auth block catalog cli client engine formats gc kv server) \
 	$(wildcard tests/test_*.py) \
 	$(patsubst %,tests/conformance/test_%.py,block_local block_memory kv_memory kv_sqlite) \
-	tests/simulation
+	$(patsubst %,tests/simulation/test_%.py,engine kv multiparts objects repositories \
+		simulated_block simulator whole)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

@@ -68,6 +68,7 @@ def test_a_folder_that_another_replaced_is_found_again(root: Path) -> None:
         assert not other.exists(address)
 
 
+@pytest.mark.slow
 def test_puts_and_deletes_race_in_one_folder(root: Path) -> None:
     def churn(name: bytes) -> None:
         with open_local(root) as store:

@@ -18,6 +18,7 @@ def test_every_seed_passes(name: str, portion: int) -> None:
     assert first_failure(f"tests.simulation.engine:{name}", seeds) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "scenario"),
     [

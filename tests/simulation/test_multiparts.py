@@ -32,6 +32,7 @@ def test_every_seed_holds(name: str, seeds: int) -> None:
     assert first_failure(f"tests.simulation.multiparts:{name}", range(seeds)) is None
 
 
+@pytest.mark.slow
 def test_the_scenarios_reach_what_they_are_about() -> None:
     uploads = [multiparts.parts_hold(seed) for seed in range(100)]
     assert sum(len(upload.completed) for upload in uploads) > 50

@@ -42,6 +42,7 @@ def test_every_seed_holds(name: str, seeds: int) -> None:
     assert first_failure(f"tests.simulation.objects:{name}", range(seeds)) is None
 
 
+@pytest.mark.slow
 def test_the_scenarios_reach_what_they_are_about() -> None:
     races = [objects.links_hold(seed) for seed in range(30)]
     assert sum(len(race.told) for race in races) > 20

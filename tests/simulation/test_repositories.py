@@ -30,6 +30,7 @@ def test_every_seed_holds(name: str) -> None:
     assert first_failure(f"tests.simulation.repositories:{name}", range(SEEDS)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_rule_is_found_out(name: str) -> None:
     mix, parts = BROKEN[name]
@@ -42,6 +43,7 @@ def test_a_broken_rule_is_found_out(name: str) -> None:
     pytest.fail(f"{name} was not found out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
 def test_the_scenarios_reach_what_they_are_about(mix: Mix) -> None:
     """A scenario in which nothing is ever created, refused or uncertain proves nothing."""

@@ -34,6 +34,7 @@ def test_every_seed_holds(name: str, portion: int) -> None:
     assert first_failure(f"tests.simulation.whole:{name}", seeds) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "scenario"),
     [
@@ -59,6 +60,7 @@ def test_a_broken_rule_is_found_out(
     assert found in failure.error, "found by a check, not by a crash"
 
 
+@pytest.mark.slow
 def test_the_scenarios_reach_what_they_are_about() -> None:
     """Everything is done, refused, interrupted and lost, and seen by someone."""
     told: Counter[str] = Counter()
