@@ -1,4 +1,3 @@
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -38,14 +37,14 @@ from lakebed.kv import CorruptRecord, KVError, Store, open_store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
-from tests.engine.histories import NO_METARANGE, RUNTIME, Shape, World, shapes
+from tests.engine.histories import NO_METARANGE, RUNTIME, HistoryKit, Shape, shapes
+from tests.kit.rounds import rounds
 
 ResultT = TypeVar("ResultT")
-LONG = bool(os.environ.get("LAKEBED_TEST_LONG"))
-MANY = 100_000 if LONG else 5_000
+MANY = rounds(5_000, long=100_000)
 
 
-class Dumps(World):
+class Dumps(HistoryKit):
     def dump(self) -> DumpManifest:
         return dump_refs(self.store, self.block, RUNTIME, self.repository)
 
@@ -256,7 +255,7 @@ def test_a_damaged_dump_is_refused_whole() -> None:
         ends = [data[: len(data) // 2], data + b"x", b""]
         flips = [
             data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :]
-            for place in range(0, len(data), 3 if LONG else 113)
+            for place in range(0, len(data), rounds(113, long=3))
         ]
         for broken in ends + flips:
             world.block.put(address, [broken])
@@ -615,8 +614,9 @@ def test_the_repository_record_changes_while_refs_are_restored() -> None:
 # Size
 
 
+@pytest.mark.slow
 def test_many_commits_go_through_in_files_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = FILE_ROWS if LONG else 1_000
+    rows = rounds(1_000, long=FILE_ROWS)
     monkeypatch.setattr(dump, "FILE_ROWS", rows)
     world = Dumps(open_store("memory://"))
     head = world.commit()

@@ -19,8 +19,8 @@ from lakebed.kv import Item, OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.engine.commit_kit import CommitKit, commit, put
 from tests.engine.histories import REPOSITORY
-from tests.engine.test_commit_protocol import Lake, commit, put
 from tests.simulation.world import MAIN, entry
 
 ResultT = TypeVar("ResultT")
@@ -41,7 +41,7 @@ FILLERS: dict[str, Callable[[EngineParts], None]] = {
 }
 
 
-class Emptying(Lake):
+class Emptying(CommitKit):
     """A branch whose entries are all deleted, and none of it is committed."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ def test_what_is_put_before_the_search_begins_is_met_by_it() -> None:
 
 def test_no_more_is_noted_than_was_sought() -> None:
     """A search through one directory, behind which nothing follows, ends with the directory."""
-    lake = Lake()
+    lake = CommitKit()
     engine = lake.engine()
     keys = [b"a/%03d" % number for number in range(150)]  # more than the first window
     for key in [b"0/live", *keys]:

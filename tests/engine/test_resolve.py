@@ -11,10 +11,10 @@ from lakebed.engine.model import BranchID, Commit, CommitID, TagID
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.refs.resolve import Resolver, View
 from lakebed.kv.records import Records
-from tests.engine.histories import Shape, World, shapes
+from tests.engine.histories import HistoryKit, Shape, shapes
 
 
-class Refs(World):
+class Refs(HistoryKit):
     """main -> merge -> (second -> root), (side -> root); tag v1.0 -> second."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("~^"), st.none() | st.integers(0, 3))
 def test_chains_follow_the_parents(
     history: list[Shape], steps: list[tuple[str, int | None]]
 ) -> None:
-    world = World()
+    world = HistoryKit()
     commits = world.build(history)
     by_id = {commit.id: commit for commit in commits}
     resolver = Resolver(world.branches, world.tags, world.commits)

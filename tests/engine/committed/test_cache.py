@@ -170,6 +170,7 @@ def test_a_disk_that_cannot_be_written_is_no_cache_and_no_error(tmp_path: Path) 
     assert disk.get("name") is None
 
 
+@pytest.mark.slow
 def test_processes_share_a_folder_that_is_too_small(tmp_path: Path) -> None:
     metarange = with_disk(tmp_path).write([rows(MODEL)])
     sizes = [file.stat().st_size for file in (tmp_path / "blocks").rglob("*.parquet")]
