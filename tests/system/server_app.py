@@ -19,7 +19,7 @@ from lakebed.server.http.admission import Admission, Overloaded
 from lakebed.server.http.bodies import Body, BodyError
 from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.forms import form_file
-from lakebed.server.http.logs import current_trace
+from lakebed.server.http.request import current_record
 from lakebed.server.processes.preflight import CannotStart
 from lakebed.server.processes.supervisor import serve
 from lakebed.server.settings import ServerSettings, SettingsError
@@ -53,9 +53,9 @@ class App:
         self, environ: WSGIEnvironment
     ) -> bytes | Iterator[bytes]:
         name, _, argument = environ["PATH_INFO"].strip("/").partition("/")
-        trace = current_trace()
-        assert trace is not None
-        trace.operation = name
+        record = current_record()
+        assert record is not None
+        record.operation = name
         body = Body(environ, seconds_max=self._limits.transfer_seconds)
         match name:
             case "healthcheck":
@@ -67,21 +67,21 @@ class App:
             case "environment":
                 return json.dumps({key: str(value) for key, value in environ.items()}).encode()
             case "slow":
-                self._admission.admit_work(trace)
+                self._admission.admit_work(record)
                 time.sleep(float(argument))
                 return b"done"
             case "raw":
-                self._admission.admit_transfer(trace)
+                self._admission.admit_transfer(record)
                 return self._keep(argument, body.chunks())
             case "form":
-                self._admission.admit_transfer(trace)
+                self._admission.admit_transfer(record)
                 file = form_file(body, environ.get("CONTENT_TYPE", ""), field="content")
                 return self._keep(argument, file.chunks)
             case "download":
-                self._admission.admit_transfer(trace)
+                self._admission.admit_transfer(record)
                 return self._download(argument)
             case "break":
-                self._admission.admit_transfer(trace)
+                self._admission.admit_transfer(record)
                 return self._break_off()
             case "crash":
                 raise ZeroDivisionError

@@ -21,8 +21,7 @@ from lakebed.server.api.operations import ROUTES
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.paths import CheckedPaths
-from lakebed.server.http.presigned import PresignedDoor
-from lakebed.server.http.url_signer import PATH, URLSigner
+from lakebed.server.http.presigned import PATH, PresignedDoor, URLSigner
 from lakebed.server.s3.gateway import Gateway
 from lakebed.server.services import Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
@@ -94,7 +93,16 @@ def build(services: Services) -> WSGIApplication:
         by_path.setdefault(BASE_PATH + route.path, {})[name] = respond
     for path, responders in by_path.items():
         app.add_route(path, SimpleNamespace(**responders))
-    app.add_route(PATH + "{token}", PresignedDoor(services, admission))
+    presigned = PresignedDoor(
+        services.signer, services.block, services.runtime, services.settings.limits, admission
+    )
+    app.add_route(PATH + "{token}", presigned)
     pages.add_pages(app, ROUTES, base_path=BASE_PATH)
     app.set_error_serializer(pages.serialize_error)
+    app.add_error_handler(Exception, _raise)
     return Envelope(Gateway(services, admission, CheckedPaths(app)))
+
+
+def _raise(_request: Any, _response: Any, error: Exception, _parameters: Any) -> None:
+    """Leave an error to the envelope; Falcon would write a traceback past the log."""
+    raise error

@@ -8,7 +8,7 @@ from lakebed.catalog.catalog import Catalog
 from lakebed.engine.engine import Engine
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
-from lakebed.server.http.url_signer import URLSigner
+from lakebed.server.http.presigned import URLSigner
 from lakebed.server.settings import ServerSettings
 
 

@@ -146,11 +146,13 @@ class AuthSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggingSettings:
-    """What is logged, to the standard error."""
+    """What is logged, and where; see `lakebed.server.http.logs`."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "json", "text"] = "auto"
     """``auto``: text on a terminal, else one JSON object a line."""
+    file: Path | None = None
+    """A file that gets all lines; the standard error then gets only warnings and errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,10 +285,10 @@ def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
         for name, value in masked(getattr(settings, section.name)).items():
             key = f"{section.name}.{name}"
             if isinstance(value, int | float) and not isinstance(value, bool):
-                if not 0 <= value < inf:  # which is false of NaN too
-                    yield f"{key} is {value}: it cannot be"
-                elif value == 0 and key not in may_be_zero:
-                    yield f"{key} is 0: it must be more"
+                if key in may_be_zero and not 0 <= value < inf:  # which is false of NaN too
+                    yield f"{key} is {value}: use 0 or a larger number"
+                elif key not in may_be_zero and not 0 < value < inf:
+                    yield f"{key} is {value}: use a number above 0"
 
 
 def _limit_problems(settings: ServerSettings) -> Iterator[str]:
@@ -294,8 +296,8 @@ def _limit_problems(settings: ServerSettings) -> Iterator[str]:
     if limits.work_slots + limits.transfer_slots >= threads:
         yield (
             f"limits.work_slots and limits.transfer_slots are {limits.work_slots} and"
-            f" {limits.transfer_slots} of {threads} threads (processes.threads): some must be left"
-            " to refuse what is too much"
+            f" {limits.transfer_slots}: together they must be less than the {threads} of"
+            " processes.threads, so that some threads are left to refuse requests"
         )
 
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from lakebed.errors import LakebedError
-from lakebed.server.http.logs import current_trace
+from lakebed.server.http.request import current_record
 
 CHUNK_BYTES: Final = 1 << 18
 """How much is read at a time, at most."""
@@ -101,7 +101,7 @@ class Body:
         self._seconds_max = seconds_max
         self._clock = clock
         self._begun = clock()
-        self._trace = current_trace()
+        self._record = current_record()
         self.length: Final = _length(environ)
         """How many bytes were announced; None if that was left open."""
         self.received = 0
@@ -150,14 +150,14 @@ class Body:
         return b"".join(self.chunks())
 
     def _read(self, size: int) -> bytes:
-        """Wait for something to come; note that in the trace, for `stalls` to see."""
-        trace = self._trace
-        if trace is not None:
-            trace.is_receiving = True
+        """Wait for something to come; note that in the record, for `stalls` to see."""
+        record = self._record
+        if record is not None:
+            record.is_receiving = True
         chunk: bytes = self._input.read(size)
-        if trace is not None:
-            trace.is_receiving = False
-            trace.received_at = time.monotonic()
+        if record is not None:
+            record.is_receiving = False
+            record.received_at = time.monotonic()
         return chunk
 
     def _wanted(self) -> int:

@@ -1,6 +1,5 @@
 """The gateway as a WSGI application, and the door that tells its requests from the others."""
 
-import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
@@ -9,18 +8,17 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.auth import Identity
 from lakebed.server.http.admission import Admission
-from lakebed.server.http.errors import RETRY_SECONDS
-from lakebed.server.http.logs import Trace, current_trace
+from lakebed.server.http.errors import RETRY_SECONDS, kind_of, note_error
+from lakebed.server.http.request import RequestRecord, current_record
 from lakebed.server.s3 import sigv2, sigv4
 from lakebed.server.s3.call import XML_TYPE, Call, Reply
-from lakebed.server.s3.errors import ErrorCode, error_body
+from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.operations import OPERATIONS
 from lakebed.server.s3.router import Route, is_s3_request, route
 from lakebed.server.s3.sigv4 import Verified
 from lakebed.server.s3.translation import as_s3_error
 from lakebed.server.services import Services
 
-_LOGGER: Final = logging.getLogger(__name__)
 _NO_BODY: Final = frozenset({204, 304})
 
 
@@ -37,24 +35,24 @@ class Gateway:
         """Answer a request."""
         if not is_s3_request(environ, domain=self._domain):
             return self._others(environ, start_response)
-        trace = current_trace()
-        assert trace is not None, "requests come in the envelope"
+        record = current_record()
+        assert record is not None, "requests come in the envelope"
         try:
-            reply = self._reply(environ, trace)
+            reply = self._reply(environ, record)
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
-            reply = _refusal(error, environ, trace)
-        return _send(reply, environ, trace, start_response)
+            reply = _refusal(error, environ, record)
+        return _send(reply, environ, record, start_response)
 
-    def _reply(self, environ: WSGIEnvironment, trace: Trace) -> Reply:
+    def _reply(self, environ: WSGIEnvironment, record: RequestRecord) -> Reply:
         asked = route(environ, domain=self._domain)
         operation = OPERATIONS[asked.operation]
-        trace.operation = operation.name
+        record.operation = operation.name
         if operation.is_transfer:
-            self._admission.admit_transfer(trace)
+            self._admission.admit_transfer(record)
         else:
-            self._admission.admit_work(trace)
+            self._admission.admit_work(record)
         verified = self._verify(environ, asked)
-        trace.user = verified.identity.user_id
+        record.user = verified.identity.user_id
         return operation.handle(Call(self._services, environ, asked, verified))
 
     def _verify(self, environ: WSGIEnvironment, asked: Route) -> Verified[Identity]:
@@ -65,10 +63,10 @@ class Gateway:
         return sigv4.verify(environ, secret_for, now=now)
 
 
-def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> Reply:
+def _refusal(error: Exception, environ: WSGIEnvironment, record: RequestRecord) -> Reply:
     told = as_s3_error(error)
-    if told.code is ErrorCode.INTERNAL_ERROR:
-        _LOGGER.error("an operation failed", exc_info=error)
+    kind = told.code.code if isinstance(error, S3Error) else kind_of(error)
+    note_error(error, told.code.status, kind)
     headers = {"Content-Type": XML_TYPE, **told.headers}
     if "HTTP_EXPECT" in environ:
         # The client waits to be asked for the body. Refused instead, it does not send it, and the
@@ -77,14 +75,14 @@ def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> Reply:
     if told.code.status == ErrorCode.SLOW_DOWN.status:
         headers["Retry-After"] = str(RETRY_SECONDS)
     resource = quote(environ["PATH_INFO"], safe="/", encoding="latin-1")
-    body = error_body(told, resource=resource, request_id=trace.request_id)
+    body = error_body(told, resource=resource, request_id=record.request_id)
     return Reply(told.code.status, headers, body)
 
 
 def _send(
-    reply: Reply, environ: WSGIEnvironment, trace: Trace, start_response: StartResponse
+    reply: Reply, environ: WSGIEnvironment, record: RequestRecord, start_response: StartResponse
 ) -> Iterable[bytes]:
-    headers = {"x-amz-request-id": trace.request_id, **reply.headers}
+    headers = {"x-amz-request-id": record.request_id, **reply.headers}
     body = reply.body
     if reply.status in _NO_BODY:
         body = b""
