@@ -8,6 +8,7 @@ outlives the process that started it, however that ended.
 
 import multiprocessing
 import signal
+from collections.abc import Callable
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -45,11 +46,19 @@ class BuildWorkers:
     Both the store and the storage must be such that other processes see the same data.
     """
 
-    def __init__(self, store_url: str, block: BlockSettings, *, processes: int = 1) -> None:
+    def __init__(
+        self,
+        store_url: str,
+        block: BlockSettings,
+        *,
+        processes: int = 1,
+        begin: Callable[[], None] | None = None,
+    ) -> None:
+        """Prepare workers; `begin` is called first in each process, to set up its logs."""
         self._processes = processes
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
         for _ in range(processes):
-            self._idle.put(_Worker(store_url, block))
+            self._idle.put(_Worker(store_url, block, begin))
 
     def build(self, request: BuildRequest) -> Built:
         """Build in one of the processes, when one is free; see `lakebed.engine.commits.build`.
@@ -86,8 +95,10 @@ class BuildWorkers:
 class _Worker:
     """One process, as its parent sees it; used by one thread at a time."""
 
-    def __init__(self, store_url: str, block: BlockSettings) -> None:
-        self._settings = (store_url, block)
+    def __init__(
+        self, store_url: str, block: BlockSettings, begin: Callable[[], None] | None
+    ) -> None:
+        self._settings = (store_url, block, begin)
         self._running: tuple[BaseProcess, Connection] | None = None
 
     def build(self, request: BuildRequest) -> Built:
@@ -135,9 +146,13 @@ class _Worker:
 # In the worker
 
 
-def _serve(pipe: Connection, store_url: str, block: BlockSettings) -> None:
+def _serve(
+    pipe: Connection, store_url: str, block: BlockSettings, begin: Callable[[], None] | None
+) -> None:
     # Ctrl-C reaches all processes of a terminal; this one ends when its parent does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if begin is not None:
+        begin()
     while True:
         try:
             request = pipe.recv()

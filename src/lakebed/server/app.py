@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 from wsgiref.types import WSGIApplication
@@ -9,7 +10,7 @@ from wsgiref.types import WSGIApplication
 import falcon
 
 from lakebed.auth import AuthService, AuthSettings, ServerKeys
-from lakebed.block import open_block
+from lakebed.block import Namespace, open_block
 from lakebed.builders import BuildWorkers
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.tasks import RunInBackground
@@ -22,6 +23,8 @@ from lakebed.server.http.admission import Admission
 from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.paths import CheckedPaths
 from lakebed.server.http.presigned import PATH, PresignedDoor, URLSigner
+from lakebed.server.http.readiness import Readiness, ReadinessDoor, StorageQuestion, ask_store
+from lakebed.server.processes.children import begin_builder
 from lakebed.server.s3.gateway import Gateway
 from lakebed.server.services import Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
@@ -49,13 +52,22 @@ def open_services(
     store = open_store(url, runtime=runtime)
     block = open_block(storage, runtime=runtime)
     # Another process would not see what is in the memory of this one.
-    build_large = None if settings.in_memory else BuildWorkers(url, storage).build
+    builders = BuildWorkers(url, storage, begin=partial(begin_builder, settings.logging))
+    build_large = None if settings.in_memory else builders.build
     keys = ServerKeys.derive(settings.auth.key())
     signer = URLSigner(keys.signing)
     engine = Engine(
         store, block, runtime=runtime, settings=settings.engine, build_large=build_large
     )
     return Services(
+        readiness=Readiness(
+            {
+                "database": partial(ask_store, store),
+                "storage": StorageQuestion(
+                    block, settings.blockstore, lambda: _any_namespace(engine)
+                ),
+            }
+        ),
         settings=settings,
         runtime=runtime,
         store=store,
@@ -82,6 +94,10 @@ def open_services(
     )
 
 
+def _any_namespace(engine: Engine) -> Namespace | None:
+    return next((each.namespace for each in engine.repositories.list()), None)
+
+
 def build(services: Services) -> WSGIApplication:
     """Return the application that serves all operations and pages."""
     app = falcon.App()
@@ -98,6 +114,8 @@ def build(services: Services) -> WSGIApplication:
     )
     app.add_route(PATH + "{token}", presigned)
     pages.add_pages(app, ROUTES, base_path=BASE_PATH)
+    for path in ("/readiness", f"{BASE_PATH}/readiness"):
+        app.add_route(path, ReadinessDoor(services.readiness))
     app.set_error_serializer(pages.serialize_error)
     app.add_error_handler(Exception, _raise)
     return Envelope(Gateway(services, admission, CheckedPaths(app)))

@@ -9,6 +9,7 @@ from lakebed.engine.engine import Engine
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
 from lakebed.server.http.presigned import URLSigner
+from lakebed.server.http.readiness import Readiness
 from lakebed.server.settings import ServerSettings
 
 
@@ -24,6 +25,7 @@ class Services:
     catalog: Catalog
     auth: AuthService
     signer: URLSigner
+    readiness: Readiness
 
     def close(self) -> None:
         """Give back what was opened."""

@@ -106,13 +106,8 @@ def marked_processes(folder: Path) -> list[tuple[str, int]]:
     return [(role, int(pid)) for _, role, pid in marks]
 
 
-def unmark_process(pid: int, folder: Path) -> None:
-    """Drop the mark of a process that ended."""
-    for path in folder.glob(f"process-*-{pid}"):
-        path.unlink(missing_ok=True)
-
-
 def forget_process(pid: int, folder: Path) -> None:
     """Drop the gauges and the mark of a process that ended; what it counted stays in the sums."""
     mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call] # it has no types
-    unmark_process(pid, folder)
+    for path in folder.glob(f"process-*-{pid}"):
+        path.unlink(missing_ok=True)

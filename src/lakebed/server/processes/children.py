@@ -20,6 +20,9 @@ from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from lakebed.server.config_files import ENVIRONMENT_PREFIX
+from lakebed.server.http import logs
+from lakebed.server.http.metrics import mark_process
+from lakebed.server.settings import LoggingSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
 _PATIENCE_SECONDS: Final = 30.0
@@ -58,6 +61,14 @@ def call_by_name(name: str, *arguments: object) -> None:
         # Python would write the traceback past the log.
         _LOGGER.critical("%s failed", name, exc_info=True)
         sys.exit(1)
+
+
+def begin_builder(settings: LoggingSettings) -> None:
+    """Set up a process that builds commits for a worker, and ends with it."""
+    do_without_pandas()
+    hide_settings()
+    logs.configure_process(settings)
+    mark_process("builder")
 
 
 def end_with_parent(link: Connection) -> None:

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lakebed.server.http.metrics import SUPERVISOR_FILE, marked_processes, unmark_process
+from lakebed.server.http.metrics import SUPERVISOR_FILE, forget_process, marked_processes
 
 _SAMPLE_SECONDS: Final = 2.0
 
@@ -61,7 +61,7 @@ class ProcessMetrics(Collector):
         for role, pid in marked_processes(self._folder):
             values = _values_of(pid)
             if not values:
-                unmark_process(pid, self._folder)
+                forget_process(pid, self._folder)
                 self._cpu_of.pop(pid, None)
                 continue
             cpu = values["process_cpu_seconds"]
