@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Final
 from wsgiref.types import WSGIApplication
@@ -15,19 +16,20 @@ from lakebed.builders import BuildWorkers
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.tasks import RunInBackground
 from lakebed.engine.engine import Engine
+from lakebed.errors import MissingExtraError
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime
 from lakebed.server.api.dispatch import responder
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.http.admission import Admission
-from lakebed.server.http.envelope import Envelope
+from lakebed.server.http.envelope import BeginSpan, Envelope
 from lakebed.server.http.paths import CheckedPaths
 from lakebed.server.http.presigned import PATH, PresignedDoor, URLSigner
 from lakebed.server.http.readiness import Readiness, ReadinessDoor, StorageQuestion, ask_store
 from lakebed.server.processes.children import begin_builder
 from lakebed.server.s3.gateway import Gateway
 from lakebed.server.services import Services
-from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
+from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings, TracingSettings
 from lakebed.server.ui import pages
 
 BASE_PATH: Final = "/api/v1"
@@ -35,7 +37,25 @@ BASE_PATH: Final = "/api/v1"
 
 def create(settings: ServerSettings) -> WSGIApplication:
     """Return the application of one worker process."""
-    return build(open_services(settings))
+    return build(open_services(settings), begin_tracing(settings.tracing))
+
+
+def begin_tracing(settings: TracingSettings) -> BeginSpan | None:
+    """Turn tracing on in this process, if the settings ask for it; return how requests begin.
+
+    Raises:
+        MissingExtraError: The extra is not installed.
+    """
+    if settings.endpoint is None:
+        return None
+    try:
+        otel = import_module("lakebed.server.otel")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("lakebed"):
+            raise
+        raise MissingExtraError("tracing", "otel") from error
+    begin: BeginSpan = otel.begin_tracing(settings.endpoint).begin
+    return begin
 
 
 def run_in_thread(work: Callable[[], None]) -> None:
@@ -98,7 +118,7 @@ def _any_namespace(engine: Engine) -> Namespace | None:
     return next((each.namespace for each in engine.repositories.list()), None)
 
 
-def build(services: Services) -> WSGIApplication:
+def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplication:
     """Return the application that serves all operations and pages."""
     app = falcon.App()
     admission = Admission(services.settings.limits)
@@ -118,7 +138,7 @@ def build(services: Services) -> WSGIApplication:
         app.add_route(path, ReadinessDoor(services.readiness))
     app.set_error_serializer(pages.serialize_error)
     app.add_error_handler(Exception, _raise)
-    return Envelope(Gateway(services, admission, CheckedPaths(app)))
+    return Envelope(Gateway(services, admission, CheckedPaths(app)), begin_span)
 
 
 def _raise(_request: Any, _response: Any, error: Exception, _parameters: Any) -> None:

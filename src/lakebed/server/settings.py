@@ -156,6 +156,14 @@ class LoggingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TracingSettings:
+    """OpenTelemetry traces; they need the extra ``otel``."""
+
+    endpoint: str | None = field(default=None, repr=False)
+    """Where spans are sent, by OTLP over HTTP: ``http://collector:4318/v1/traces``. None: off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
     """What one worker takes on, and how long anything may take."""
 
@@ -213,6 +221,7 @@ class ServerSettings:
     blockstore: BlockstoreSettings = BlockstoreSettings()
     auth: AuthSettings = AuthSettings()
     logging: LoggingSettings = LoggingSettings()
+    tracing: TracingSettings = TracingSettings()
     gc: CatalogSettings = field(default_factory=CatalogSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     limits: LimitSettings = LimitSettings()

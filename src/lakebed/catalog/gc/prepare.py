@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from prometheus_client import Gauge
+
 from lakebed.block import BlockStore
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import InvalidRun
@@ -49,6 +51,12 @@ _RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
 _TOKEN: Final = re.compile(r"([0-9a-f]{36})\.([1-9][0-9]{0,8})")
 
 _RECORDS: Final = 1024
+
+_LAST_PREPARED: Final = Gauge(
+    "lakebed_gc_last_prepared_timestamp_seconds",
+    "When a run of garbage collection was last prepared, of any repository",
+    multiprocess_mode="max",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +154,8 @@ class GCPreparation:
             before = [file for page in pages for file in page.files]
             tables = (*before, *self._write_commits(repository, files))
             files.create_manifest(GCManifest(run=run, ended_us=self._now_us(), files=tables))
+            if run.with_uploads:
+                _LAST_PREPARED.set(self._runtime.now())
         return Prepared(run.run_id, files.location)
 
     def _repository(self, repository_id: RepositoryID, unique_id: UniqueID | None) -> Repository:

@@ -26,11 +26,17 @@ _FAILED: Final = (
 )
 
 
+BeginSpan = Callable[[WSGIEnvironment, RequestRecord], Callable[[], None]]
+"""Begins the span of a request, which ends with it; returns what to call when this thread is done
+with the request."""
+
+
 class Envelope:
     """An application with the record of each request around it."""
 
-    def __init__(self, app: WSGIApplication) -> None:
+    def __init__(self, app: WSGIApplication, begin_span: BeginSpan | None = None) -> None:
         self._app = app
+        self._begin_span = begin_span
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request; whatever the application raises becomes a 500."""
@@ -42,6 +48,17 @@ class Envelope:
         )
         metrics.IN_PROGRESS.inc()
         record.at_end(metrics.IN_PROGRESS.dec)
+        if self._begin_span is None:
+            return self._answer(environ, start_response, record)
+        leave_span = self._begin_span(environ, record)
+        try:
+            return self._answer(environ, start_response, record)
+        finally:
+            leave_span()
+
+    def _answer(
+        self, environ: WSGIEnvironment, start_response: StartResponse, record: RequestRecord
+    ) -> Iterable[bytes]:
         start = _Start(start_response, record)
         try:
             answer = self._app(environ, start)

@@ -135,10 +135,8 @@ def public_message(error: Exception) -> str | None:
     """Return what strangers may read of an error whose own text is for the log; else None."""
     if not isinstance(error, LakebedError):
         return _INTERNAL
-    for family, message in _PRIVATE:
-        if isinstance(error, family):
-            return getattr(error, "public_message", message)
-    return None
+    told: str | None = getattr(error, "public_message", None)
+    return told or next((text for family, text in _PRIVATE if isinstance(error, family)), None)
 
 
 def message_of(error: Exception, operation: str) -> str:

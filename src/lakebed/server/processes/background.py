@@ -21,7 +21,7 @@ from prometheus_client import Counter, Gauge
 from lakebed.catalog.expiry import clean_expired
 from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.errors import LakebedError
-from lakebed.server.app import open_services
+from lakebed.server.app import begin_tracing, open_services
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
 from lakebed.server.processes.children import end_with_parent, hide_settings
@@ -65,6 +65,7 @@ def main(settings: ServerSettings, link: Connection) -> None:
     hide_settings()
     logs.configure_process(settings.logging)
     mark_process("background")
+    begin_tracing(settings.tracing)
     # As an exception, so that a lease is given back on the way out.
     signal.signal(signal.SIGTERM, _leave)
     pause = threading.Event()
