@@ -23,6 +23,7 @@ from benchmarks.committed_data import as_puts, in_batches, numbered_entries
 from benchmarks.report import Row, report
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed, Query
+from lakebed.engine.settings import CacheSettings
 from lakebed.formats import MetaRangeID, metarange_path, range_path
 from lakebed.runtime import ThreadRuntime
 
@@ -48,7 +49,7 @@ def measure(entries: int = ENTRIES) -> list[Row]:
 def open_committed(folder: Path, *, memory_bytes: int = 1 << 30) -> Committed:
     """Open committed metadata in a folder, with nothing in the cache."""
     block = open_block(LocalSettings(folder / "blocks"))
-    cache = Cache(RUNTIME, memory_bytes=memory_bytes)
+    cache = Cache(RUNTIME, CacheSettings(memory_bytes=memory_bytes))
     return Committed(block, Namespace.parse("local://lake/repo"), RUNTIME, cache=cache)
 
 

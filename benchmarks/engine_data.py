@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from benchmarks.committed_data import numbered_entries
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.builders import BuildWorkers
-from lakebed.engine.commits.build import LARGE_BUILD
+from lakebed.builders import Builders
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.codec import TOMBSTONE, encode
 from lakebed.formats import ENTRY_SCHEMA, AddressType, Entry, entries_of
 from lakebed.kv import Store, open_store
@@ -68,7 +68,7 @@ class Lake:
         """Make a large commit elsewhere: a server that has run for a while has its worker."""
         branch = BranchID("elsewhere")
         self.engine.create_branch(LAKE, branch, MAIN)
-        self.stage(tables(LARGE_BUILD), branch)
+        self.stage(tables(EngineSettings().large_commit_keys), branch)
         self.engine.commit(LAKE, branch, REQUEST)
 
     def bare(self) -> closing[sqlite3.Connection]:
@@ -82,7 +82,7 @@ def open_lake(folder: Path) -> Iterator[Lake]:
     folder.mkdir()
     file = folder / "lakebed.db"
     url, blocks = f"sqlite:///{file}", LocalSettings(folder / "blocks")
-    with open_store(url) as store, BuildWorkers(url, blocks) as workers:
+    with open_store(url) as store, Builders(url, blocks) as workers:
         engine = Engine(store, open_block(blocks), build_large=workers.build)
         repository = engine.repositories.create(
             LAKE, Namespace.parse("local://lake/repo"), committer="benchmark"

@@ -1,11 +1,12 @@
-"""Processes that build large commits, so that the writers of a server keep their pace.
+"""Processes that build large commits, so that they do not slow down the requests of a server.
 
-A worker opens the store and the storage itself, takes one build at a time from a pipe, and answers
-with ids of files that are durable by then, or with the error. Nothing else passes between the two:
-a worker may die at any moment, and all that is lost is time. It ends when its pipe does, so none
-outlives the process that started it, however that ended.
+A builder opens the store and the storage itself. It takes one request at a time from a pipe, and
+answers with the ids of files that are durable by then, or with an error. Nothing else passes
+between the two processes: a builder may die at any moment, and only time is lost. It ends when its
+pipe is closed, so it never outlives the process that started it, however that one ended.
 """
 
+import logging
 import multiprocessing
 import signal
 from collections.abc import Callable
@@ -13,21 +14,23 @@ from functools import lru_cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from lakebed.block import BlockSettings, open_block
 from lakebed.engine.commits.build import Build, BuildRequest, Built, build_here
-from lakebed.engine.committed import Cache
-from lakebed.engine.committed.opened import committed_for
+from lakebed.engine.committed import Cache, committed_for
+from lakebed.engine.settings import CacheSettings
 from lakebed.errors import LakebedError
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime
 
-_TRIES: Final = 2
-_PATIENCE_SECONDS: Final = 5.0
+_LOGGER: Final = logging.getLogger(__name__)
+
+_STOP_SECONDS: Final = 5.0
+"""How long a builder may take to end by itself before it is killed."""
 
 
-class WorkerDied(LakebedError):  # noqa: N818 - it says what happened
+class BuilderDied(LakebedError):  # noqa: N818 - it says what happened
     """A process that built a commit ended before it was done; nothing was committed."""
 
     kind = "worker_died"
@@ -35,15 +38,24 @@ class WorkerDied(LakebedError):  # noqa: N818 - it says what happened
     def __init__(self, exit_code: int | None) -> None:
         super().__init__(
             f"the process that built the commit ended (exit code {exit_code}); what is staged is"
-            " still there: try again, with more memory if that is what it lacked"
+            " still there: try again, with more memory if that was too little"
         )
         self.exit_code = exit_code
 
 
-class BuildWorkers:
+class _Places(NamedTuple):
+    """What a builder opens."""
+
+    store_url: str
+    block: BlockSettings
+    cache: CacheSettings
+
+
+class Builders:
     """Some processes that build commits, started when they are first needed.
 
-    Both the store and the storage must be such that other processes see the same data.
+    Other processes must see the same data in the store and in the storage: neither may be in
+    memory.
     """
 
     def __init__(
@@ -52,38 +64,38 @@ class BuildWorkers:
         block: BlockSettings,
         *,
         processes: int = 1,
+        cache: CacheSettings | None = None,
         begin: Callable[[], None] | None = None,
     ) -> None:
-        """Prepare workers; `begin` is called first in each process, to set up its logs."""
+        """Prepare builders; `begin` is called first in each process, to set up its logs."""
         self._processes = processes
-        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        self._idle: SimpleQueue[_Builder] = SimpleQueue()
         for _ in range(processes):
-            self._idle.put(_Worker(store_url, block, begin))
+            self._idle.put(_Builder(_Places(store_url, block, cache or CacheSettings()), begin))
 
     def build(self, request: BuildRequest) -> Built:
-        """Build in one of the processes, when one is free; see `lakebed.engine.commits.build`.
+        """Build in one of the processes, as soon as one is free; see `Build`.
 
         Raises:
-            WorkerDied: The process ended, and so did the one started in its place.
+            BuilderDied: The process ended, and so did the one started in its place.
         """
-        worker = self._idle.get()
+        builder = self._idle.get()
         try:
-            for _ in range(_TRIES - 1):
-                try:
-                    return worker.build(request)
-                except WorkerDied:
-                    # It may have been killed for reasons of its own. Never in this process instead:
-                    # a build that exhausts the memory must not take the server along.
-                    continue
-            return worker.build(request)
+            try:
+                return builder.build(request)
+            except BuilderDied as error:
+                # It may have been killed by chance: once more in a new one. Never in this process:
+                # a build that needs too much memory must not take the server with it.
+                _LOGGER.warning("a builder ended (exit code %s): trying again", error.exit_code)
+                return builder.build(request)
         finally:
-            self._idle.put(worker)
+            self._idle.put(builder)
 
     def close(self) -> None:
         """End the processes, when they are done; a build after this would start one again."""
-        for worker in [self._idle.get() for _ in range(self._processes)]:
-            worker.stop()
-            self._idle.put(worker)
+        for builder in [self._idle.get() for _ in range(self._processes)]:
+            builder.stop()
+            self._idle.put(builder)
 
     def __enter__(self) -> Self:
         return self
@@ -92,13 +104,12 @@ class BuildWorkers:
         self.close()
 
 
-class _Worker:
+class _Builder:
     """One process, as its parent sees it; used by one thread at a time."""
 
-    def __init__(
-        self, store_url: str, block: BlockSettings, begin: Callable[[], None] | None
-    ) -> None:
-        self._settings = (store_url, block, begin)
+    def __init__(self, places: _Places, begin: Callable[[], None] | None) -> None:
+        self._places = places
+        self._begin = begin
         self._running: tuple[BaseProcess, Connection] | None = None
 
     def build(self, request: BuildRequest) -> Built:
@@ -109,9 +120,9 @@ class _Worker:
             answer: Built | Exception = pipe.recv()
         except (EOFError, OSError) as error:
             self.stop()
-            raise WorkerDied(process.exitcode) from error
+            raise BuilderDied(process.exitcode) from error
         except BaseException:
-            # Interrupted: the answer, when it comes, must not be taken for that of another request.
+            # Interrupted. The answer would otherwise be taken for that of the next request.
             process.kill()
             self.stop()
             raise
@@ -126,7 +137,7 @@ class _Worker:
         process, pipe = self._running
         self._running = None
         pipe.close()
-        process.join(_PATIENCE_SECONDS)
+        process.join(_STOP_SECONDS)
         if process.is_alive():
             process.kill()
             process.join()
@@ -135,20 +146,19 @@ class _Worker:
         # Spawned, not forked: locks and connections of this process must not be copied.
         context = multiprocessing.get_context("spawn")
         pipe, far_end = context.Pipe()
-        arguments = (far_end, *self._settings)
+        arguments = (far_end, self._places, self._begin)
         process = context.Process(target=_serve, args=arguments, name="lakebed-build", daemon=True)
         process.start()
-        far_end.close()  # or nobody would notice when the worker's own is closed
+        far_end.close()  # so that the pipe ends when the builder does
         self._running = (process, pipe)
+        _LOGGER.info("started builder process %s", process.pid)
         return self._running
 
 
-# In the worker
+# In the builder
 
 
-def _serve(
-    pipe: Connection, store_url: str, block: BlockSettings, begin: Callable[[], None] | None
-) -> None:
+def _serve(pipe: Connection, places: _Places, begin: Callable[[], None] | None) -> None:
     # Ctrl-C reaches all processes of a terminal; this one ends when its parent does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if begin is not None:
@@ -156,14 +166,14 @@ def _serve(
     while True:
         try:
             request = pipe.recv()
-            pipe.send(_answer(store_url, block, request))
+            pipe.send(_answer(places, request))
         except (EOFError, OSError):
             return  # the parent is gone
 
 
-def _answer(store_url: str, block: BlockSettings, request: BuildRequest) -> Built | Exception:
+def _answer(places: _Places, request: BuildRequest) -> Built | Exception:
     try:
-        return _open_build(store_url, block)(request)
+        return _open_build(places)(request)
     except LakebedError as error:
         return error
     except Exception as error:  # noqa: BLE001 - whatever it is, the caller waits for an answer
@@ -171,9 +181,9 @@ def _answer(store_url: str, block: BlockSettings, request: BuildRequest) -> Buil
 
 
 @lru_cache(maxsize=1)
-def _open_build(store_url: str, block: BlockSettings) -> Build:
+def _open_build(places: _Places) -> Build:
     """Open store and storage once; again after a failure."""
     runtime = ThreadRuntime()
-    storage = open_block(block, runtime=runtime)
-    committed_in = committed_for(storage, runtime, Cache(runtime))
-    return build_here(open_store(store_url, runtime=runtime), committed_in)
+    storage = open_block(places.block, runtime=runtime)
+    committed_in = committed_for(storage, runtime, Cache(runtime, places.cache))
+    return build_here(open_store(places.store_url, runtime=runtime), committed_in)

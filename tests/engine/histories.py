@@ -13,12 +13,15 @@ from lakebed.engine.model import BranchID, Commit, CommitID, Repository, Reposit
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.tags import Tags
+from lakebed.formats import MetaRangeID
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Records
 from lakebed.runtime import ThreadRuntime
 
 RUNTIME = ThreadRuntime()
+
+NO_METARANGE = MetaRangeID("")
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,11 @@ class World:
         )
 
     def commit(
-        self, *parents: Commit, metarange_id: str = "", created_us: int = 0, message: str = ""
+        self,
+        *parents: Commit,
+        metarange_id: MetaRangeID = NO_METARANGE,
+        created_us: int = 0,
+        message: str = "",
     ) -> Commit:
         return self.commits.add(
             self.repository,

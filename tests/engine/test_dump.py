@@ -16,7 +16,7 @@ from lakebed.engine.model import BranchID, Commit, CommitID, Repository, Staging
 from lakebed.engine.refs import dump
 from lakebed.engine.refs.commits import compute_id
 from lakebed.engine.refs.dump import FILE_ROWS, dump_refs
-from lakebed.engine.refs.log import History
+from lakebed.engine.refs.log import History, LogQuery
 from lakebed.engine.refs.restore import restore_refs
 from lakebed.errors import LakebedError
 from lakebed.formats import (
@@ -37,8 +37,8 @@ from lakebed.formats import (
 from lakebed.kv import CorruptRecord, KVError, Store, open_store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
-from lakebed.testing.faults import Call, FaultyStore, lost
-from tests.engine.histories import RUNTIME, Shape, World, shapes
+from lakebed.testing.faults import FaultyStore, StoreCall, lost
+from tests.engine.histories import NO_METARANGE, RUNTIME, Shape, World, shapes
 
 ResultT = TypeVar("ResultT")
 LONG = bool(os.environ.get("LAKEBED_TEST_LONG"))
@@ -109,7 +109,7 @@ def small() -> Dumps:
         world.repository,
         committer="\N{SNOWMAN}",
         message="right\n",
-        metarange_id="",
+        metarange_id=NO_METARANGE,
         parents=[root],
         metadata={"z": "1", "a": "", "\N{SNOWMAN}": "b"},
         created_us=2**60,
@@ -185,7 +185,9 @@ def test_only_a_bare_repository_is_restored_into() -> None:
     world.tags.create(tagged, TagID("v1"), CommitID("c"))
     with pytest.raises(Invalid, match="not bare, it has tags/v1"):
         world.restore(manifest, tagged)
-    world.commits.add(lone, committer="", message="", metarange_id="", parents=[], metadata={})
+    world.commits.add(
+        lone, committer="", message="", metarange_id=NO_METARANGE, parents=[], metadata={}
+    )
     with pytest.raises(Invalid, match="not bare, it has commits/"):
         world.restore(manifest, lone)
 
@@ -393,7 +395,7 @@ class FailAt:
         self._applied = applied
         self._lock = threading.Lock()
 
-    def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         with self._lock:
             self._left -= call.writes
             left = self._left
@@ -439,7 +441,7 @@ def test_work_that_began_before_the_restore_went_on_stays() -> None:
     (branch,) = world.branches.list(bare)
     head = world.commits.get(bare, branch.commit_id)
     later = world.commits.add(
-        bare, committer="", message="", metarange_id="", parents=[head], metadata={}
+        bare, committer="", message="", metarange_id=NO_METARANGE, parents=[head], metadata={}
     )
     changed = world.branches.change(bare, branch, commit_id=later.id)
     world.restore(manifest, bare)
@@ -456,9 +458,11 @@ def check_restored(world: Dumps, manifest: DumpManifest) -> Repository:
     world.restore(manifest, bare)
     history = History(world.commits, RUNTIME)
     for branch in world.branches.list(bare):
-        walked = list(history.ancestors(bare, branch.commit_id))
-        original = history.ancestors(world.repository, branch.commit_id)
-        assert walked == list(original)
+        walked, original = (
+            list(history.log(repository, world.committed(), branch.commit_id, LogQuery()))
+            for repository in (bare, world.repository)
+        )
+        assert walked == original
     return bare
 
 
@@ -574,7 +578,7 @@ def test_of_two_dumps_restored_at_once_one_wins() -> None:
     class Overtaking:
         """Lets the other restore note its dump just before this one does."""
 
-        def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
             if call.key == b"settings/restored_refs" and call.operation == "set_if":
                 world.restore(second, bare)
             return apply()
@@ -587,12 +591,12 @@ def test_of_two_dumps_restored_at_once_one_wins() -> None:
 def test_the_repository_record_changes_while_refs_are_restored() -> None:
     world = small()
     manifest, bare = world.dump(), world.make_repository("bare")
-    touched: list[Call] = []
+    touched: list[StoreCall] = []
 
     class Touching:
         """Changes the record just before its first conditional write."""
 
-        def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
             if call.key == b"repos/bare" and call.operation == "set_if" and not touched:
                 records = Records(world.store, REPOSITORIES, GRAVELER)
                 record = records.get(b"bare")

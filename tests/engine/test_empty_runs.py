@@ -12,13 +12,13 @@ from lakebed.engine.keys import EMPTIED
 from lakebed.engine.model import StagingToken
 from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging import listing
-from lakebed.engine.staging.empty_runs import Emptied, Stretch, fill
+from lakebed.engine.staging.empty_runs import EmptyRunNotes, Stretch, fill
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Item, OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore
+from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.engine.histories import REPOSITORY
 from tests.engine.test_commit_protocol import Lake, commit, put
 from tests.simulation.world import MAIN, entry
@@ -36,8 +36,8 @@ FILLERS: dict[str, Callable[[EngineParts], None]] = {
     "fresh put": lambda engine: engine.writer.put_fresh(
         REPOSITORY, MAIN, entry(KEYS[5], "new"), lambda: True
     ),
-    "reset of a key": lambda engine: engine.resets.reset_key(REPOSITORY, MAIN, KEYS[5]),
-    "reset of a prefix": lambda engine: engine.resets.reset_prefix(REPOSITORY, MAIN, KEYS[5]),
+    "reset of a key": lambda engine: engine.resetter.reset_key(REPOSITORY, MAIN, KEYS[5]),
+    "reset of a prefix": lambda engine: engine.resetter.reset_prefix(REPOSITORY, MAIN, KEYS[5]),
 }
 
 
@@ -73,14 +73,14 @@ def listed(engine: EngineParts, query: Query = SHORT) -> list[bytes]:
 class Before:
     """Does something, once, before the store is asked for something in particular."""
 
-    def __init__(self, store: Store, wanted: Callable[[Call], bool]) -> None:
+    def __init__(self, store: Store, wanted: Callable[[StoreCall], bool]) -> None:
         self.wanted = wanted
         self.thing: Callable[[], object] | None = None
         self.calls = 0
         self.is_done = False
         self.store = FaultyStore(store, self._intercept)
 
-    def _intercept(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def _intercept(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if self.wanted(call):
             self.calls += 1
             if self.thing is not None:
@@ -115,7 +115,7 @@ def test_what_is_put_behind_a_listing_under_way_is_in_the_next(filler: str) -> N
     """The listing has passed the key, and is about to note that nothing is there."""
     lake = Emptying()
 
-    def is_note_of_what_was_found(call: Call) -> bool:
+    def is_note_of_what_was_found(call: StoreCall) -> bool:
         return call.operation == "set_if" and call.key == EMPTIED and bool(lake.note())
 
     before = Before(lake.store, is_note_of_what_was_found)
@@ -180,9 +180,9 @@ def test_a_note_that_cannot_be_read_is_none() -> None:
 def test_where_others_always_change_the_note_it_is_given_up() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
-    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
 
-    def seek_before(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def seek_before(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if call.operation in {"set_if", "delete_if"}:
             assert notes.seek(Stretch(b"a", None)) is not None
         return apply()
@@ -205,22 +205,22 @@ def test_a_tombstone_leaves_the_note_as_it_is() -> None:
 def test_a_note_is_about_one_state_of_a_branch() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new"), StagingToken("old")]
-    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
     search = notes.seek(Stretch(b"a", None))
     assert search is not None
     assert notes.stretches() == []
     notes.found(search, b"c")
     assert notes.stretches() == [Stretch(b"a", b"c")]
-    assert Emptied(store, tokens[:1], MetaRangeID("m"), now_us=0).stretches() == []
-    assert Emptied(store, tokens, MetaRangeID("n"), now_us=0).stretches() == []
+    assert EmptyRunNotes(store, tokens[:1], MetaRangeID("m"), now_us=0).stretches() == []
+    assert EmptyRunNotes(store, tokens, MetaRangeID("n"), now_us=0).stretches() == []
     for other_us in (600_000_000, -600_000_000):  # by a clock that is far ahead, too
-        assert Emptied(store, tokens, MetaRangeID("m"), now_us=other_us).stretches() == []
+        assert EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=other_us).stretches() == []
 
 
 def test_filling_cuts_stretches_off_before_the_key() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
-    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
     for start in (b"a", b"c", b"e"):
         search = notes.seek(Stretch(start, None))
         assert search is not None
@@ -238,13 +238,13 @@ def test_filling_cuts_stretches_off_before_the_key() -> None:
 def test_a_lost_reply_to_a_filling_is_looked_into() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
-    notes = Emptied(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
     search = notes.seek(Stretch(b"a", None))
     assert search is not None
     notes.found(search, None)
     lost = iter([OutcomeUnknown("lost")])
 
-    def refuse(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def refuse(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if call.operation == "set_if" and (error := next(lost, None)):
             raise error
         return apply()

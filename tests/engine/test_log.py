@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from lakebed.engine.committed import Breaks
 from lakebed.engine.errors import CommitNotFound
-from lakebed.engine.model import BranchID, Commit, CommitID
-from lakebed.engine.refs.log import History, LogQuery, branches_by_commit
-from lakebed.formats import AddressType, Entry, MetaRangeID, entries_table
-from tests.engine.histories import RUNTIME, Shape, World, ancestry, shapes
+from lakebed.engine.model import Commit, CommitID
+from lakebed.engine.refs.log import History, LogQuery
+from lakebed.formats import AddressType, Entry, entries_table
+from tests.engine.histories import NO_METARANGE, RUNTIME, Shape, World, ancestry, shapes
 
 
 class Log(World):
@@ -31,7 +31,7 @@ def test_every_ancestor_once_children_first(history: list[Shape]) -> None:
     world = Log()
     commits = world.build(history)
     reached = ancestry(commits)[commits[-1].id]
-    walked = list(world.history.ancestors(world.repository, commits[-1].id))
+    walked = world.log(commits[-1], LogQuery())
     assert walked == in_order(commit for commit in commits if commit.id in reached)
     places = {commit.id: place for place, commit in enumerate(walked)}
     for commit in walked:
@@ -46,8 +46,7 @@ def test_the_line_of_first_parents(history: list[Shape]) -> None:
     line = [commits[-1]]
     while line[-1].parents:
         line.append(by_id[line[-1].parents[0]])
-    walked = world.history.ancestors(world.repository, line[0].id, first_parent=True)
-    assert list(walked) == line
+    assert world.log(line[0], LogQuery(first_parent=True)) == line
 
 
 @given(shapes(), st.data())
@@ -117,30 +116,7 @@ def test_a_page_need_not_look_whether_others_follow() -> None:
 def test_a_log_from_nowhere() -> None:
     world = Log()
     with pytest.raises(CommitNotFound):
-        list(world.history.ancestors(world.repository, CommitID("0" * 64)))
-
-
-@given(shapes())
-def test_commits_that_are_no_ones_first_parent(history: list[Shape]) -> None:
-    world = Log()
-    commits = world.build(history)
-    first_parents = {commit.parents[0] for commit in commits if commit.parents}
-    expected = sorted(
-        (commit for commit in commits if commit.id not in first_parents),
-        key=lambda commit: commit.id,
-    )
-    assert list(world.history.not_first_parents(world.repository)) == expected
-
-
-def test_branches_in_order_of_their_commits() -> None:
-    world = Log()
-    commits = [world.commit() for _ in range(4)]
-    for number in range(8):
-        name = BranchID(f"branch-{7 - number}")
-        world.branches.create(world.repository, name, commits[number % 4].id)
-    found = branches_by_commit(world.branches, world.repository)
-    assert len(found) == 8
-    assert found == sorted(found, key=lambda branch: (branch.commit_id, branch.id))
+        list(world.history.log(world.repository, world.committed(), CommitID("0" * 64), LogQuery()))
 
 
 # Logs of objects
@@ -182,7 +158,7 @@ def test_a_log_of_objects_and_prefixes(
     for shape, content in zip(history, contents, strict=False):
         # Both ways to say that there are no entries: by an empty metarange, and by none.
         empty = not content and shape.created_us % 2 == 0
-        metarange_id = "" if empty else committed.write([entries_table(rows(content))])
+        metarange_id = NO_METARANGE if empty else committed.write([entries_table(rows(content))])
         parents = [made[place] for place in shape.parents]
         commit = world.commit(*parents, metarange_id=metarange_id, created_us=shape.created_us)
         made.append(commit)
@@ -217,7 +193,7 @@ def test_a_log_of_one_object_reads_few_ranges() -> None:
         wanted = number % 50 == 0
         key = path(50_000 if wanted else number * 7919 % 100_000).encode()
         changes = entries_table(rows({key: number})).append_column("tombstone", [[False]])
-        applied = committed.apply(MetaRangeID(head.metarange_id), [changes])
+        applied = committed.apply(head.metarange_id, [changes])
         head = world.commit(head, metarange_id=applied.metarange_id)
         if wanted:
             expected.insert(0, head)

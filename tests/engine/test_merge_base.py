@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.engine.model import Commit
-from lakebed.engine.refs.merge_base import find_merge_base
+from lakebed.engine.refs.ancestry import find_merge_base
 from tests.engine.histories import Shape, World, ancestry, shapes
 
 

@@ -13,7 +13,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.cleaner.cleaner import Cleaner, CleanerCounts
 from lakebed.engine.cleaner.lease import Lease
 from lakebed.engine.committed import Cache
-from lakebed.engine.committed.opened import committed_for
+from lakebed.engine.committed.store import committed_for
 from lakebed.engine.errors import (
     Deleting,
     EntryNotFound,
@@ -31,7 +31,7 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.repositories.removal import DELETING, INITIAL
 from lakebed.engine.repositories.repositories import Repositories
-from lakebed.formats import OWNER_PATH, MetaRangeID
+from lakebed.formats import OWNER_PATH
 from lakebed.kv import LimitExceeded, Store, open_store
 from lakebed.kv.records import Records
 from lakebed.runtime import ThreadRuntime
@@ -118,7 +118,7 @@ def test_a_new_repository_has_a_branch_and_an_empty_first_commit(parts: Parts) -
     assert (commit.parents, commit.generation) == ((), 1)
     committed = committed_for(parts.block, parts.runtime, Cache(parts.runtime))(created.namespace)
     with pytest.raises(EntryNotFound):
-        committed.get(MetaRangeID(commit.metarange_id), b"anything")
+        committed.get(commit.metarange_id, b"anything")
 
 
 def test_a_bare_repository_has_neither(parts: Parts) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from lakebed.block import LocalSettings, Namespace, StorageUnavailable, open_block
 from lakebed.kv import StoreUnavailable
-from lakebed.server.http.readiness import NotReady, Readiness, StorageQuestion
+from lakebed.server.http.readiness import NotReady, Readiness
+from lakebed.server.questions import StorageQuestion
 from lakebed.server.settings import BlockstoreSettings
 from tests.server.kit import server
 
@@ -33,7 +34,7 @@ def test_what_does_not_answer_is_named_and_its_host_is_not(
         def fail(*_: object) -> None:
             raise StoreUnavailable(f"cannot connect to {HOST}")
 
-        monkeypatch.setattr(served.services.store, "get", fail)
+        monkeypatch.setattr(served.services.foundation.store, "get", fail)
         found = served.request("GET", "/readiness")
         assert found.status_code == 503
         assert found.headers["Retry-After"] == "1"

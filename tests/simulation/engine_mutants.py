@@ -10,14 +10,14 @@ import pytest
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import HELP, CommitRequest, CommitResult, Committer, _Build
 from lakebed.engine.commits.publish import Publisher, _without
-from lakebed.engine.commits.reset import Resets
+from lakebed.engine.commits.reset import Resetter
 from lakebed.engine.keys import BRANCHES, STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.engine.staging import empty_runs
 from lakebed.engine.staging.codec import encode
-from lakebed.engine.staging.empty_runs import Emptied, Search, Stretch
+from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.writer import Condition, IsFresh, Writer
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
@@ -73,17 +73,17 @@ def compare_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def compare_tokens_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Conditional writers and resets compare the tokens of the branch, and not its head."""
-    unchanged = Resets._unchanged
+    unchanged = Resetter._unchanged
 
     def same_tokens(before: Branch, after: Branch) -> bool:
         return before.tokens[:1] == after.tokens[:1]
 
-    def compare(self: Resets, repository: Repository, before: Branch, keys: list[bytes]) -> bool:
+    def compare(self: Resetter, repository: Repository, before: Branch, keys: list[bytes]) -> bool:
         after = self._branches.get(repository, before.id)
         return same_tokens(before, after) or unchanged(self, repository, before, keys)
 
     monkeypatch.setattr(Writer, "put_if", _put_if_until(same_tokens))
-    monkeypatch.setattr(Resets, "_unchanged", compare)
+    monkeypatch.setattr(Resetter, "_unchanged", compare)
 
 
 def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,16 +234,16 @@ def take_a_lost_reply_for_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def edit_a_sealed_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reset of a key deletes it where it is staged, be it in a sealed token."""
 
-    def reset_key(self: Resets, repository: Repository, branch: BranchID, key: bytes) -> None:
+    def reset_key(self: Resetter, repository: Repository, branch: BranchID, key: bytes) -> None:
         for token in self._branches.get(repository, branch).tokens:
             self._store.delete(token.encode(), STAGED_PREFIX + key)
 
-    monkeypatch.setattr(Resets, "reset_key", reset_key)
+    monkeypatch.setattr(Resetter, "reset_key", reset_key)
 
 
 def reset_to_a_stale_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reset of keys takes no notice of a head that moved meanwhile."""
-    monkeypatch.setattr(Resets, "_unchanged", lambda _self, _repository, _before, _keys: True)
+    monkeypatch.setattr(Resetter, "_unchanged", lambda _self, _repository, _before, _keys: True)
 
 
 # Notes of listings
@@ -257,15 +257,15 @@ def leave_notes_when_writing(monkeypatch: pytest.MonkeyPatch) -> None:
 def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
     """A listing notes what it found empty without having said before what it looks through."""
 
-    begin, add = Emptied.seek, Emptied.found
+    begin, add = EmptyRunNotes.seek, EmptyRunNotes.found
 
-    def seek(_self: Emptied, stretch: Stretch) -> Search:
+    def seek(_self: EmptyRunNotes, stretch: Stretch) -> Search:
         return Search(stretch, pb.Emptied(), Version(b""))
 
-    def found(self: Emptied, search: Search, end: bytes | None) -> None:
+    def found(self: EmptyRunNotes, search: Search, end: bytes | None) -> None:
         begun = begin(self, Stretch(search.stretch.start, end))
         if begun is not None:
             add(self, begun, end)
 
-    monkeypatch.setattr(Emptied, "seek", seek)
-    monkeypatch.setattr(Emptied, "found", found)
+    monkeypatch.setattr(EmptyRunNotes, "seek", seek)
+    monkeypatch.setattr(EmptyRunNotes, "found", found)

@@ -14,7 +14,7 @@ from lakebed.block import BlockStore, Namespace, StorageUnavailable
 from lakebed.engine import engine
 from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.engine.committed import Cache, Page, Query
-from lakebed.engine.committed.opened import CommittedFor, committed_for
+from lakebed.engine.committed.store import CommittedFor, committed_for
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import GivenUp, TooManyTries
 from lakebed.engine.model import BranchID, RepositoryID

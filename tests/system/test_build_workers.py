@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.builders import BuildWorkers, WorkerDied
-from lakebed.engine.commits.build import LARGE_BUILD, BuildRequest
+from lakebed.builders import BuilderDied, Builders
+from lakebed.engine.commits.build import BuildRequest
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import MissingFile, NoChanges
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.codec import encode
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store, open_store
@@ -29,6 +30,7 @@ LAKE = RepositoryID("lake")
 MAIN = BranchID("main")
 REQUEST = CommitRequest(committer="tester", message="all of it")
 PATIENCE_SECONDS = 60.0
+LARGE = EngineSettings().large_commit_keys
 
 PARENT = """
 import multiprocessing, sys, time
@@ -36,11 +38,11 @@ from pathlib import Path
 from lakebed.block import LocalSettings, Namespace
 from lakebed.errors import LakebedError
 from lakebed.engine.commits.build import BuildRequest
-from lakebed.builders import BuildWorkers
+from lakebed.builders import Builders
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    workers = BuildWorkers(f"sqlite:///{folder}/kv.db", LocalSettings(folder / "blocks"))
+    workers = Builders(f"sqlite:///{folder}/kv.db", LocalSettings(folder / "blocks"))
     try:
         workers.build(BuildRequest(Namespace.parse("local://lake/repo"), "0" * 64, ()))
     except LakebedError:
@@ -53,7 +55,7 @@ if __name__ == "__main__":
 class Lake:
     """A repository whose large commits are built by one worker."""
 
-    def __init__(self, folder: Path, store: Store, workers: BuildWorkers) -> None:
+    def __init__(self, folder: Path, store: Store, workers: Builders) -> None:
         block = open_block(LocalSettings(folder / "blocks"))
         self.store = store
         self.engine = Engine(store, block, build_large=workers.build)
@@ -74,21 +76,21 @@ class Lake:
 
 
 @pytest.fixture
-def workers(tmp_path: Path) -> Iterator[BuildWorkers]:
-    with BuildWorkers(f"sqlite:///{tmp_path}/kv.db", LocalSettings(tmp_path / "blocks")) as some:
+def workers(tmp_path: Path) -> Iterator[Builders]:
+    with Builders(f"sqlite:///{tmp_path}/kv.db", LocalSettings(tmp_path / "blocks")) as some:
         yield some
 
 
 @pytest.fixture
-def lake(tmp_path: Path, workers: BuildWorkers) -> Iterator[Lake]:
+def lake(tmp_path: Path, workers: Builders) -> Iterator[Lake]:
     with open_store(f"sqlite:///{tmp_path}/kv.db") as store:
         yield Lake(tmp_path, store, workers)
 
 
 def test_a_worker_builds_what_this_process_would(lake: Lake) -> None:
     dev = lake.engine.create_branch(LAKE, "dev", "main").id
-    lake.stage(2 * LARGE_BUILD)
-    lake.stage(2 * LARGE_BUILD, dev)
+    lake.stage(2 * LARGE)
+    lake.stage(2 * LARGE, dev)
     theirs = lake.commit().commit
     assert len(multiprocessing.active_children()) == 1
     ours = lake.alone.commit(LAKE, dev, REQUEST).commit
@@ -98,16 +100,16 @@ def test_a_worker_builds_what_this_process_would(lake: Lake) -> None:
 
 
 def test_a_small_commit_starts_no_process(lake: Lake) -> None:
-    lake.stage(LARGE_BUILD - 1)
+    lake.stage(LARGE - 1)
     lake.commit()
     assert multiprocessing.active_children() == []
 
 
 def test_small_tokens_together_are_a_large_commit(lake: Lake) -> None:
-    lake.stage(LARGE_BUILD // 2)
+    lake.stage(LARGE // 2)
     branch = lake.engine.branches.get(lake.repository, MAIN)
-    lake.engine._engine.committer._publisher.seal(lake.repository, branch)
-    lake.stage(LARGE_BUILD // 2)
+    lake.engine._parts.committer._publisher.seal(lake.repository, branch)
+    lake.stage(LARGE // 2)
     lake.commit()
     assert len(multiprocessing.active_children()) == 1
 
@@ -128,7 +130,7 @@ def test_a_commit_whose_workers_all_die_says_so_and_loses_nothing(lake: Lake) ->
     with ThreadPoolExecutor(1) as pool:
         future: Future[CommitResult] = pool.submit(lake.commit)
         killed = _kill_workers_until(future.done)
-        with pytest.raises(WorkerDied, match="exit code -9"):
+        with pytest.raises(BuilderDied, match="exit code -9"):
             future.result()
     assert len(killed) == 2
     assert lake.alone.get(LAKE, "main", b"019999").size == 1
@@ -136,7 +138,7 @@ def test_a_commit_whose_workers_all_die_says_so_and_loses_nothing(lake: Lake) ->
     assert lake.alone.get(LAKE, result.commit.id, b"019999").size == 1
 
 
-def test_errors_of_a_worker_are_raised_as_they_are(lake: Lake, workers: BuildWorkers) -> None:
+def test_errors_of_a_worker_are_raised_as_they_are(lake: Lake, workers: Builders) -> None:
     missing = MetaRangeID("0" * 64)
     with pytest.raises(MissingFile, match=missing):
         workers.build(BuildRequest(lake.repository.namespace, missing, ()))

@@ -71,7 +71,10 @@ def bench(
     options = "sslmode=disable&gssencmode=disable"
     with Proxy(mortal_postgresql.socket) as proxy:
         url = f"postgresql://postgres@127.0.0.1:{proxy.port}/{name}?{options}"
-        settings: dict[str, dict[str, object]] = {"database": {"url": url}, "processes": {"workers": 1}}
+        settings: dict[str, dict[str, object]] = {
+            "database": {"url": url},
+            "processes": {"workers": 1},
+        }
         with lakebed_server(tmp_path_factory.mktemp("lakebed"), settings=settings) as lakebed:
             yield Bench(lakebed, mortal_postgresql, proxy)
 

@@ -9,8 +9,7 @@ from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest
-from lakebed.engine.committed import Cache, DiffEntry, Page, Query
-from lakebed.engine.committed.opened import committed_for
+from lakebed.engine.committed import Cache, DiffEntry, Page, Query, committed_for
 from lakebed.engine.errors import (
     DefaultBranch,
     EntryNotFound,
@@ -31,16 +30,16 @@ from lakebed.engine.model import (
 )
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.parts import assemble
+from lakebed.engine.refs.ancestry import find_merge_base
 from lakebed.engine.refs.dump import dump_refs
 from lakebed.engine.refs.log import History, LogPage, LogQuery
-from lakebed.engine.refs.merge_base import find_merge_base
 from lakebed.engine.refs.protection import BranchProtection
 from lakebed.engine.refs.resolve import Resolver, View
 from lakebed.engine.refs.restore import restore_refs
 from lakebed.engine.repositories.repositories import Repositories
-from lakebed.engine.settings import EngineSettings
+from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode
-from lakebed.engine.staging.fast_read import QuickReader
+from lakebed.engine.staging.fast_read import FastReader
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
 from lakebed.ids import UniqueID
@@ -62,6 +61,7 @@ class Engine:
         runtime: Runtime | None = None,
         hooks: Hooks | None = None,
         settings: EngineSettings | None = None,
+        cache: CacheSettings | None = None,
         build_large: Build | None = None,
     ) -> None:
         """Put an engine on a store and a storage.
@@ -72,6 +72,7 @@ class Engine:
             runtime: Clock, chance and concurrency; the real ones if there is none.
             hooks: What to run before and after operations.
             settings: Times and bounds.
+            cache: How much is kept of committed files, and where.
             build_large: Builds large commits. In a process with many writers, they belong into
                 another (`lakebed.builders`); if there is none, all are built in this one.
         """
@@ -79,8 +80,8 @@ class Engine:
         self._block = block
         self._runtime = runtime or ThreadRuntime()
         self._hooks = hooks or Hooks()
-        self._committed_in = committed_for(block, self._runtime, Cache(self._runtime))
-        self._engine = assemble(
+        self._committed_in = committed_for(block, self._runtime, Cache(self._runtime, cache))
+        self._parts = assemble(
             store,
             self._runtime,
             self._committed_in,
@@ -88,9 +89,9 @@ class Engine:
             settings=settings,
             build_large=build_large,
         )
-        self.branches = self._engine.branches
-        self.tags = self._engine.tags
-        self.commits = self._engine.commits
+        self.branches = self._parts.branches
+        self.tags = self._parts.tags
+        self.commits = self._parts.commits
         self._history = History(self.commits, self._runtime)
         self.protection = BranchProtection(store, self._runtime)
         self.resolver = Resolver(self.branches, self.tags, self.commits)
@@ -102,7 +103,7 @@ class Engine:
             commits=self.commits,
             committed_in=self._committed_in,
         )
-        self._quick_reader = QuickReader(store, self.branches, self._engine.reader)
+        self._fast_reader = FastReader(store, self.branches, self._parts.reader)
 
     # Entries
 
@@ -120,7 +121,7 @@ class Engine:
         seen = self.repositories.last_seen(repository_id)
         if seen is not None:
             version, repository = seen
-            entry = self._quick_reader.find(repository, version, ref, key)
+            entry = self._fast_reader.find(repository, version, ref, key)
             if entry is not None:
                 return repository, entry
         repository = self.repositories.get(repository_id)
@@ -133,7 +134,7 @@ class Engine:
         the very same one: another may be there under that name a moment later.
         """
         resolved = self.resolver.resolve(repository, ref)
-        reader = self._engine.reader
+        reader = self._parts.reader
         if resolved.branch is None or resolved.view is View.COMMITTED:
             found = reader.committed(repository, resolved.commit_id, key)
         elif resolved.view is View.COMBINED:
@@ -156,11 +157,9 @@ class Engine:
             raise Invalid(f"{ref} lists nothing: ask for the changes of the branch instead")
         if resolved.branch is not None and resolved.view is View.COMBINED:
             record = resolved.branch
-            return self._engine.reader.list_entries(repository, record.id, query, record=record)
+            return self._parts.reader.list_entries(repository, record.id, query, record=record)
         commit = self.commits.get(repository, resolved.commit_id)
-        return self._committed_in(repository.namespace).list(
-            MetaRangeID(commit.metarange_id), query
-        )
+        return self._committed_in(repository.namespace).list(commit.metarange_id, query)
 
     def put(
         self,
@@ -191,7 +190,7 @@ class Engine:
         repository = self._open_for_writing(repository_id, branch)
         if unique_id not in {None, repository.unique_id}:
             raise RepositoryNotFound(repository_id)
-        writer = self._engine.writer
+        writer = self._parts.writer
         if condition is not None:
             writer.put_if(repository, branch, entry, condition, is_fresh)
         elif is_fresh is not None:
@@ -215,7 +214,7 @@ class Engine:
     def delete(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:
         """Stage that a key is not there; raises as `put` does."""
         repository = self._open_for_writing(repository_id, branch)
-        self._engine.writer.delete(repository, branch, key)
+        self._parts.writer.delete(repository, branch, key)
 
     # What differs
 
@@ -224,7 +223,7 @@ class Engine:
     ) -> Page[DiffEntry]:
         """Return a page of what is staged on a branch and differs from its head."""
         repository = self.repositories.get(repository_id)
-        return self._engine.reader.list_changes(repository, branch, query)
+        return self._parts.reader.list_changes(repository, branch, query)
 
     def diff(
         self,
@@ -248,12 +247,12 @@ class Engine:
         before = self.resolver.commit(repository, left)
         after = self.resolver.commit(repository, right)
         committed = self._committed_in(repository.namespace)
-        right_id = MetaRangeID(after.metarange_id)
+        right_id = after.metarange_id
         if not since_parting:
-            return committed.list_diff(MetaRangeID(before.metarange_id), right_id, query)
+            return committed.list_diff(before.metarange_id, right_id, query)
         base = self.merge_base(repository, before.id, after.id)
-        base_id = MetaRangeID(base.metarange_id)
-        return committed.list_changes(base_id, MetaRangeID(before.metarange_id), right_id, query)
+        base_id = base.metarange_id
+        return committed.list_changes(base_id, before.metarange_id, right_id, query)
 
     def merge_base(self, repository: Repository, left: CommitID, right: CommitID) -> Commit:
         """Return the best common ancestor of two commits.
@@ -291,20 +290,20 @@ class Engine:
         *,
         source_metarange: MetaRangeID | None = None,
     ) -> CommitResult:
-        """Commit what is staged, or a metarange that is there already; see `Committer`, `Moves`."""
+        """Commit what is staged, or a metarange that is stored already; see `Committer`."""
         repository = self._open_for_writing(repository_id, branch)
         if source_metarange is None:
-            return self._engine.committer.commit(repository, branch, request)
-        moves = self._engine.moves
-        return CommitResult(moves.commit_metarange(repository, branch, source_metarange, request))
+            return self._parts.committer.commit(repository, branch, request)
+        merger = self._parts.merger
+        return CommitResult(merger.commit_metarange(repository, branch, source_metarange, request))
 
     def merge(
         self, repository_id: RepositoryID, source: str, branch: BranchID, request: MergeRequest
     ) -> Commit:
-        """Merge a ref, as it is now, into a branch; see `Moves.merge`."""
+        """Merge a ref, as it is now, into a branch; see `Merger.merge`."""
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
-        return self._engine.moves.merge(repository, branch, commit, request)
+        return self._parts.merger.merge(repository, branch, commit, request)
 
     def revert(
         self,
@@ -315,10 +314,10 @@ class Engine:
         *,
         parent_number: int | None = None,
     ) -> Commit:
-        """Undo on a branch what a commit changed; see `Moves.revert`."""
+        """Undo on a branch what a commit changed; see `Merger.revert`."""
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, ref)
-        return self._engine.moves.revert(
+        return self._parts.merger.revert(
             repository, branch, commit, request, parent_number=parent_number
         )
 
@@ -331,35 +330,35 @@ class Engine:
         *,
         parent_number: int | None = None,
     ) -> Commit:
-        """Do again on a branch what a commit changed; see `Moves.cherry_pick`."""
+        """Do again on a branch what a commit changed; see `Merger.cherry_pick`."""
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, ref)
-        return self._engine.moves.cherry_pick(
+        return self._parts.merger.cherry_pick(
             repository, branch, commit, request, parent_number=parent_number
         )
 
     # Resets
 
     def reset(self, repository_id: RepositoryID, branch: BranchID) -> None:
-        """Discard everything that is staged on a branch; see `Resets`."""
+        """Discard everything that is staged on a branch; see `Resetter`."""
         repository = self._open_for_writing(repository_id, branch)
-        self._engine.resets.reset(repository, branch)
+        self._parts.resetter.reset(repository, branch)
 
     def reset_key(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:
-        """Discard what is staged for one key; see `Resets`."""
+        """Discard what is staged for one key; see `Resetter`."""
         repository = self._open_for_writing(repository_id, branch)
-        self._engine.resets.reset_key(repository, branch, key)
+        self._parts.resetter.reset_key(repository, branch, key)
 
     def reset_prefix(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> None:
-        """Discard what is staged for the keys with a prefix; see `Resets`."""
+        """Discard what is staged for the keys with a prefix; see `Resetter`."""
         repository = self._open_for_writing(repository_id, branch)
-        self._engine.resets.reset_prefix(repository, branch, prefix)
+        self._parts.resetter.reset_prefix(repository, branch, prefix)
 
     def hard_reset(self, repository_id: RepositoryID, branch: BranchID, ref: str) -> None:
-        """Make a clean branch point to another commit; see `Moves.hard_reset`."""
+        """Make a clean branch point to another commit; see `Resetter.hard_reset`."""
         repository = self._open_for_writing(repository_id, branch)
         target = self.resolver.commit(repository, ref)
-        self._engine.moves.hard_reset(repository, branch, target)
+        self._parts.resetter.hard_reset(repository, branch, target)
 
     # Branches and tags
 

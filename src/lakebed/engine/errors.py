@@ -30,7 +30,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, NotFoundMixin
 
 # The names say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -42,14 +42,10 @@ class EngineError(LakebedError):
     kind: ClassVar[str] = "engine"
 
 
-class NotFound(EngineError, KeyError):
+class NotFound(EngineError, NotFoundMixin):
     """There is no such thing."""
 
     kind = "not_found"
-
-    def __str__(self) -> str:
-        # KeyError shows the repr of its argument, which would quote the sentence.
-        return str(self.args[0])
 
 
 class RepositoryNotFound(NotFound):

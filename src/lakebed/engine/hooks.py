@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, TagID
+from lakebed.formats import MetaRangeID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +14,7 @@ class Offer:
     """``commit``, ``merge``, ``revert`` or ``cherry-pick``."""
     repository: Repository
     branch: BranchID
-    metarange_id: str
+    metarange_id: MetaRangeID
     """What the commit will hold."""
     parents: tuple[CommitID, ...]
     message: str

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import NewType
 
 from lakebed.block import Namespace
+from lakebed.formats import MetaRangeID
 from lakebed.ids import UniqueID
 from lakebed.kv import Version
 from lakebed.runtime import Runtime
@@ -90,7 +91,7 @@ class Commit:
     id: CommitID
     committer: str
     message: str
-    metarange_id: str
+    metarange_id: MetaRangeID
     """What it holds; of a commit without entries, the empty metarange."""
     created_us: int
     parents: tuple[CommitID, ...]

@@ -1,16 +1,18 @@
-"""The parts of the engine, put together."""
+"""The parts of the engine that work on branches, and how they are put together.
 
-from collections.abc import Callable
+They are given repositories that were read already. `Engine` adds what concerns the repository: is
+it there, may it be written to, is the branch protected.
+"""
+
 from dataclasses import dataclass
 
-from lakebed.block import Namespace
-from lakebed.engine.commits.build import Build, build_by_size, build_here
+from lakebed.engine.commits.build import Build, build_by_size, build_here, measured
 from lakebed.engine.commits.commit import Committer
-from lakebed.engine.commits.dirty import CleanBranches
-from lakebed.engine.commits.merges import Moves
+from lakebed.engine.commits.dirty import DirtyCheck
+from lakebed.engine.commits.merges import Merger
 from lakebed.engine.commits.publish import Publisher
-from lakebed.engine.commits.reset import Resets
-from lakebed.engine.committed import Committed
+from lakebed.engine.commits.reset import Resetter
+from lakebed.engine.committed import CommittedFor
 from lakebed.engine.hooks import Hooks
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
@@ -32,30 +34,31 @@ class EngineParts:
     reader: Reader
     writer: Writer
     committer: Committer
-    moves: Moves
-    resets: Resets
+    merger: Merger
+    resetter: Resetter
 
 
 def assemble(
     store: Store,
     runtime: Runtime,
-    committed_in: Callable[[Namespace], Committed],
+    committed_in: CommittedFor,
     *,
     hooks: Hooks | None = None,
     settings: EngineSettings | None = None,
     build_large: Build | None = None,
 ) -> EngineParts:
-    """Put an engine together; without a `build_large`, it builds all commits where it is called."""
+    """Put the parts together; without a `build_large`, all commits are built in this process."""
     hooks = hooks or Hooks()
     settings = settings or EngineSettings()
-    build = build_here(store, committed_in)
+    build = measured(build_here(store, committed_in), runtime, where="here")
     if build_large is not None:
-        build = build_by_size(store, build, build_large)
+        large = measured(build_large, runtime, where="process")
+        build = build_by_size(store, build, large, large_keys=settings.large_commit_keys)
     branches = Branches(store, runtime)
     commits = Commits(store, runtime)
     reader = Reader(store, branches, commits, committed_in, runtime, settings)
     publisher = Publisher(branches, commits, runtime, settings)
-    clean = CleanBranches(store, commits, reader, publisher, committed_in, settings)
+    dirty = DirtyCheck(store, commits, reader, publisher, committed_in, settings)
     return EngineParts(
         branches=branches,
         tags=Tags(store, runtime),
@@ -71,14 +74,14 @@ def assemble(
             hooks=hooks,
             settings=settings,
         ),
-        moves=Moves(
+        merger=Merger(
             branches,
             commits,
             publisher,
-            clean,
+            dirty,
             committed_in,
             hooks=hooks,
             settings=settings,
         ),
-        resets=Resets(store, branches, publisher, reader, runtime, settings),
+        resetter=Resetter(store, branches, publisher, dirty, reader, runtime, settings),
     )

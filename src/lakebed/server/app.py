@@ -12,7 +12,7 @@ import falcon
 
 from lakebed.auth import AuthService, AuthSettings, ServerKeys
 from lakebed.block import Namespace, open_block
-from lakebed.builders import BuildWorkers
+from lakebed.builders import Builders
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.tasks import RunInBackground
 from lakebed.engine.engine import Engine
@@ -22,13 +22,15 @@ from lakebed.runtime import ThreadRuntime
 from lakebed.server.api.dispatch import responder
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.http.admission import Admission
+from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.envelope import BeginSpan, Envelope
 from lakebed.server.http.paths import CheckedPaths
 from lakebed.server.http.presigned import PATH, PresignedDoor, URLSigner
-from lakebed.server.http.readiness import Readiness, ReadinessDoor, StorageQuestion, ask_store
+from lakebed.server.http.readiness import Readiness, ReadinessDoor
 from lakebed.server.processes.children import begin_builder
+from lakebed.server.questions import StorageQuestion, ask_store
 from lakebed.server.s3.gateway import Gateway
-from lakebed.server.services import Services
+from lakebed.server.services import Foundation, Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings, TracingSettings
 from lakebed.server.ui import pages
 
@@ -72,12 +74,24 @@ def open_services(
     store = open_store(url, runtime=runtime)
     block = open_block(storage, runtime=runtime)
     # Another process would not see what is in the memory of this one.
-    builders = BuildWorkers(url, storage, begin=partial(begin_builder, settings.logging))
-    build_large = None if settings.in_memory else builders.build
+    build_large = None
+    if not settings.in_memory:
+        build_large = Builders(
+            url,
+            storage,
+            processes=settings.processes.builders,
+            cache=settings.cache,
+            begin=partial(begin_builder, settings.logging),
+        ).build
     keys = ServerKeys.derive(settings.auth.key())
     signer = URLSigner(keys.signing)
     engine = Engine(
-        store, block, runtime=runtime, settings=settings.engine, build_large=build_large
+        store,
+        block,
+        runtime=runtime,
+        settings=settings.engine,
+        cache=settings.cache,
+        build_large=build_large,
     )
     return Services(
         readiness=Readiness(
@@ -90,9 +104,6 @@ def open_services(
         ),
         settings=settings,
         runtime=runtime,
-        store=store,
-        block=block,
-        engine=engine,
         catalog=Catalog(
             engine,
             store,
@@ -111,6 +122,7 @@ def open_services(
             ),
         ),
         signer=signer,
+        foundation=Foundation(store=store, block=block, engine=engine),
     )
 
 
@@ -130,7 +142,11 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
     for path, responders in by_path.items():
         app.add_route(path, SimpleNamespace(**responders))
     presigned = PresignedDoor(
-        services.signer, services.block, services.runtime, services.settings.limits, admission
+        services.signer,
+        services.foundation.block,
+        services.runtime,
+        services.settings.limits,
+        admission,
     )
     app.add_route(PATH + "{token}", presigned)
     pages.add_pages(app, ROUTES, base_path=BASE_PATH)
@@ -138,7 +154,8 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
         app.add_route(path, ReadinessDoor(services.readiness))
     app.set_error_serializer(pages.serialize_error)
     app.add_error_handler(Exception, _raise)
-    return Envelope(Gateway(services, admission, CheckedPaths(app)), begin_span)
+    proxies = TrustedProxies(services.settings.listen.trusted_proxies)
+    return Envelope(Gateway(services, admission, CheckedPaths(app)), proxies, begin_span)
 
 
 def _raise(_request: Any, _response: Any, error: Exception, _parameters: Any) -> None:

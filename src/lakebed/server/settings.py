@@ -24,7 +24,7 @@ from lakebed.block.settings import (
 )
 from lakebed.catalog.errors import InvalidSettings
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.settings import EngineSettings
+from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
 
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
@@ -51,6 +51,9 @@ class ListenSettings:
 
     host: str = "127.0.0.1"
     port: int = 8000
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies in front of the server, which name their clients in
+    ``X-Forwarded-For``. They must append to it or replace it, and drop ``X_Forwarded_For``."""
 
     @property
     def is_loopback(self) -> bool:
@@ -69,6 +72,8 @@ class ProcessSettings:
     workers: int = 2
     threads: int = 128
     """Threads of each worker. A slow client holds one, so there are many."""
+    builders: int = 1
+    """Processes of each worker that build large commits (`engine.large_commit_keys`)."""
     shutdown_seconds: int = 30
     """How long requests under way may take to finish when the server is told to stop."""
 
@@ -224,6 +229,7 @@ class ServerSettings:
     tracing: TracingSettings = TracingSettings()
     gc: CatalogSettings = field(default_factory=CatalogSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
     limits: LimitSettings = LimitSettings()
     cleaner: CleanerSettings = CleanerSettings()
     gateways: GatewaySettings = GatewaySettings()
@@ -276,6 +282,7 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _impossible_numbers(settings)
     if not 1 <= settings.listen.port <= _PORT_MAX:
         yield f"listen.port is {settings.listen.port}: use 1 to {_PORT_MAX}"
+    yield from _proxy_problems(settings.listen)
     for check in (lambda: settings.blockstore.block, settings.auth.key):
         try:
             check()
@@ -285,6 +292,17 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
         yield "auth: set secret_key or secret_key_file, not both"
     yield from _limit_problems(settings)
     yield from _time_problems(settings)
+
+
+def _proxy_problems(listen: ListenSettings) -> Iterator[str]:
+    for network in listen.trusted_proxies:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError:
+            yield (
+                f"listen.trusted_proxies: {network!r} is not an address or a network: write it as"
+                " 10.1.2.3 or 10.0.0.0/8, with no bits set behind the mask"
+            )
 
 
 def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from benchmarks.committed_data import in_batches
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.engine.committed import Breaks, Cache, Committed, DiskCache
+from lakebed.engine.committed import Breaks, Cache, Committed
+from lakebed.engine.settings import CacheSettings
 from lakebed.formats import MetaRangeID
 from tests.engine.committed.kit import RUNTIME, SMALL, content
 from tests.engine.committed.reference import Entries
@@ -14,8 +15,8 @@ NAMESPACE = Namespace.parse("local://lake/repo")
 
 def with_disk(folder: Path, *, max_bytes: int = 10**9) -> Committed:
     """Open committed metadata that are cached on disk only."""
-    disk = DiskCache(RUNTIME, folder / "cache", max_bytes=max_bytes)
-    cache = Cache(RUNTIME, memory_bytes=0, disk=disk)
+    settings = CacheSettings(memory_bytes=0, disk_folder=folder / "cache", disk_bytes=max_bytes)
+    cache = Cache(RUNTIME, settings)
     block = open_block(LocalSettings(folder / "blocks"))
     return Committed(block, NAMESPACE, RUNTIME, cache=cache, breaks=SMALL)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lakebed.block import MemorySettings, Namespace, open_block
 from lakebed.engine.committed import Breaks, Cache, Committed
+from lakebed.engine.settings import CacheSettings
 from lakebed.formats import (
     CHANGE_SCHEMA,
     AddressType,
@@ -34,7 +35,7 @@ some_breaks = st.sampled_from([SMALL, Breaks(30, 5, 10**9), Breaks(30, 10**9, 10
 
 def committed(breaks: Breaks = SMALL, *, memory_bytes: int = 256 << 20) -> Committed:
     block = open_block(MemorySettings())
-    cache = Cache(RUNTIME, memory_bytes=memory_bytes)
+    cache = Cache(RUNTIME, CacheSettings(memory_bytes=memory_bytes))
     return Committed(block, NAMESPACE, RUNTIME, cache=cache, breaks=breaks)
 
 

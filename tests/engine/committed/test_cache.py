@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.engine.committed import Cache, Committed, DiskCache
-from lakebed.engine.committed.cache import MemoryCache
+from lakebed.engine.committed import Cache, Committed
+from lakebed.engine.committed.cache import DiskCache, MemoryCache
 from lakebed.engine.errors import MissingFile
 from lakebed.formats import range_path
 from tests.engine.committed.children import read_often, with_disk
@@ -110,7 +110,7 @@ def remove_blocks(folder: Path) -> None:
 
 
 def cached(folder: Path) -> list[Path]:
-    return sorted((folder / "cache").iterdir())
+    return sorted((folder / "cache/lakebed-ranges").iterdir())
 
 
 def test_what_is_on_disk_is_not_fetched(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_damaged_file_in_the_cache_is_fetched_again(tmp_path: Path, damage: st
 
 
 def test_the_disk_is_bounded_and_drops_the_least_recently_used(tmp_path: Path) -> None:
-    disk = DiskCache(RUNTIME, tmp_path / "cache", max_bytes=16_000)
+    disk = DiskCache(RUNTIME, tmp_path / "cache/lakebed-ranges", max_bytes=16_000)
     disk.put("used", b"u" * 500)
     for number in range(200):
         disk.put(f"{number}", b"x" * 500)
@@ -157,15 +157,15 @@ def test_the_disk_is_bounded_and_drops_the_least_recently_used(tmp_path: Path) -
 
 
 def test_what_a_dead_process_left_is_swept(tmp_path: Path) -> None:
-    DiskCache(RUNTIME, tmp_path / "cache", max_bytes=1000)
-    (tmp_path / "cache" / "half.0123.tmp").write_bytes(b"x" * 5000)
-    DiskCache(RUNTIME, tmp_path / "cache", max_bytes=1000)
+    DiskCache(RUNTIME, tmp_path / "cache/lakebed-ranges", max_bytes=1000)
+    (tmp_path / "cache/lakebed-ranges/half.0123.tmp").write_bytes(b"x" * 5000)
+    DiskCache(RUNTIME, tmp_path / "cache/lakebed-ranges", max_bytes=1000)
     assert cached(tmp_path) == []
 
 
 def test_a_disk_that_cannot_be_written_is_no_cache_and_no_error(tmp_path: Path) -> None:
-    disk = DiskCache(RUNTIME, tmp_path / "cache", max_bytes=1000)
-    (tmp_path / "cache").rmdir()
+    disk = DiskCache(RUNTIME, tmp_path / "cache/lakebed-ranges", max_bytes=1000)
+    (tmp_path / "cache/lakebed-ranges").rmdir()
     disk.put("name", b"data")
     assert disk.get("name") is None
 

@@ -17,15 +17,16 @@ def test_the_public_names_of_committed() -> None:
         "Cache",
         "ChangeType",
         "Committed",
+        "CommittedFor",
         "CommonPrefix",
         "Counters",
         "DIFF_SCHEMA",
         "DiffEntry",
-        "DiskCache",
         "Page",
         "Query",
         "Strategy",
         "Summary",
+        "committed_for",
     ]
 
 

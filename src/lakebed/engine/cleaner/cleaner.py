@@ -32,7 +32,7 @@ from typing import Final
 
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.cleaner.first_seen import Sightings
+from lakebed.engine.cleaner.first_seen import FirstSeen
 from lakebed.engine.cleaner.lease import Lease
 from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.keys import (
@@ -120,7 +120,7 @@ class Cleaner:
         self._deleted = Records(store, DELETED, DELETED_PARTITION)
         self._dropped = Records(store, DROPPED, DROPPED_PARTITION)
         self._lease = Lease(store, runtime, b"cleaner", seconds=LEASE_SECONDS)
-        self._sightings = Sightings(runtime)
+        self._first_seen = FirstSeen(runtime)
 
     def run_once(self) -> CleanerCounts:
         """Make one pass. What has to wait is taken up by a later pass of the same object.
@@ -138,7 +138,7 @@ class Cleaner:
             self._end_repositories(counts)
             self._clean_deleted(counts)
             self._clean_dropped(counts)
-            self._sightings.forget_the_rest()
+            self._first_seen.forget_the_rest()
         except _LeaseLostError:
             counts.ran = False
         finally:
@@ -162,7 +162,7 @@ class Cleaner:
 
     def _end_repository(self, record: RepositoryRecord, counts: CleanerCounts) -> None:
         state = record.message.state
-        if state == INITIAL and self._sightings.seconds(record.predicate) < CREATION_SECONDS:
+        if state == INITIAL and self._first_seen.seconds(record.predicate) < CREATION_SECONDS:
             counts.creations_waiting += 1
         elif state in {INITIAL, DELETING}:
             with suppress(PredicateFailed):  # its creator woke up
@@ -187,7 +187,7 @@ class Cleaner:
         self, record: Record[pb.DeletedRepository], counts: CleanerCounts
     ) -> None:
         claimant = claimant_named(record.name)
-        waited = self._sightings.seconds(record.predicate) >= self._grace_seconds
+        waited = self._first_seen.seconds(record.predicate) >= self._grace_seconds
         # No repository that lives has an entry here. Should it ever, it is not touched.
         found = 0
         if not self._removal.lives(claimant):
@@ -227,7 +227,7 @@ class Cleaner:
             named = self._named(batch)
             for record in batch:
                 if record.name in named:
-                    self._sightings.forget(record.predicate)
+                    self._first_seen.forget(record.predicate)
                     counts.tokens_named += 1
                     continue
                 with _attempt(counts):
@@ -254,7 +254,7 @@ class Cleaner:
         return named
 
     def _clean_token(self, record: Record[pb.DroppedToken], counts: CleanerCounts) -> None:
-        if self._sightings.seconds(record.predicate) < self._grace_seconds:
+        if self._first_seen.seconds(record.predicate) < self._grace_seconds:
             counts.tokens_waiting += 1
             return
         found = self._delete_keys(record.name, counts)
@@ -270,7 +270,7 @@ class Cleaner:
 
         `found` is what a scan found that began after the grace period.
         """
-        if self._sightings.note_scan(record.predicate, found=found) < EMPTY_SCANS:
+        if self._first_seen.note_scan(record.predicate, found=found) < EMPTY_SCANS:
             return False
         try:
             records.delete_if(record.name, record.predicate)

@@ -11,36 +11,36 @@ class _Sighting:
     first_seconds: float
     empty_scans: int = 0
     fresh: bool = True
-    """Whether it was seen since the last `Sightings.forget_the_rest`."""
+    """Whether it was seen since the last `FirstSeen.forget_the_rest`."""
 
 
-class Sightings:
+class FirstSeen:
     """Remembers records by their versions: a record that was written again is another one."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._sightings: dict[Version, _Sighting] = {}
+        self._first_seen: dict[Version, _Sighting] = {}
 
     def seconds(self, version: Version) -> float:
         """How long ago this process first saw a record; 0 if it sees it now."""
         now = self._runtime.monotonic()
-        sighting = self._sightings.setdefault(version, _Sighting(now))
+        sighting = self._first_seen.setdefault(version, _Sighting(now))
         sighting.fresh = True
         return now - sighting.first_seconds
 
     def note_scan(self, version: Version, *, found: int) -> int:
         """Count the scans in a row that found nothing behind a record that was seen before."""
-        sighting = self._sightings[version]
+        sighting = self._first_seen[version]
         sighting.empty_scans = 0 if found else sighting.empty_scans + 1
         return sighting.empty_scans
 
     def forget(self, version: Version) -> None:
         """Begin anew with a record."""
-        self._sightings.pop(version, None)
+        self._first_seen.pop(version, None)
 
     def forget_the_rest(self) -> None:
         """Forget what was not seen since this was called last."""
-        kept = {version: seen for version, seen in self._sightings.items() if seen.fresh}
+        kept = {version: seen for version, seen in self._first_seen.items() if seen.fresh}
         for sighting in kept.values():
             sighting.fresh = False
-        self._sightings = kept
+        self._first_seen = kept

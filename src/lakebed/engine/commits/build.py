@@ -1,27 +1,25 @@
-"""Building what a commit holds: staged tokens applied to the metarange of a head.
+"""Building what a commit holds: staged changes applied to the metarange of a head.
 
-A build reads tokens and writes files that are named by their content, and changes nothing else. So
-it may run anywhere that sees the same store and the same storage, and be cut off and done again:
-files are durable before their metarange's id is known, and whoever has the id has all of it.
+A build reads staging tokens and writes files that are named by their content. It changes nothing
+else. So it may run in any process that sees the same store and the same storage, and may be cut off
+and done again: all files are durable before the id of their metarange is returned.
 
-Python runs one thread of a process at a time, so a large build slows down all writers of its
-process. The engine can be given a `Build` for large ones that runs elsewhere (`lakebed.builders`).
+Python runs one thread of a process at a time, so a large build slows down all other requests of
+its process. The engine can be given another `Build` for large ones (`lakebed.builders`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Final
 
 from lakebed.block import Namespace
-from lakebed.engine.committed import Committed, Summary
+from lakebed.engine.committed import CommittedFor, Summary
+from lakebed.engine.metrics import BUILD_SECONDS
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
-
-LARGE_BUILD: Final = 1000
-"""From this many staged keys on a build is large: it takes longer than it takes to send it away."""
+from lakebed.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What applying tokens to a metarange made."""
+    """What came of applying tokens to a metarange."""
 
     metarange_id: MetaRangeID
     summary: Summary
@@ -48,8 +46,8 @@ Build = Callable[[BuildRequest], Built]
 """Scans the tokens after it was called, and returns when all files are durable."""
 
 
-def build_here(store: Store, committed_in: Callable[[Namespace], Committed]) -> Build:
-    """Return a function that builds in the process, and the thread, of its caller."""
+def build_here(store: Store, committed_in: CommittedFor) -> Build:
+    """Return a function that builds in the process and the thread of its caller."""
 
     def build(request: BuildRequest) -> Built:
         changes = StagedChanges(store, request.tokens)
@@ -59,17 +57,29 @@ def build_here(store: Store, committed_in: Callable[[Namespace], Committed]) -> 
     return build
 
 
-def build_by_size(store: Store, small: Build, large: Build) -> Build:
-    """Return a function that looks how much is staged, and then builds in one way or the other."""
+def build_by_size(store: Store, small: Build, large: Build, *, large_keys: int) -> Build:
+    """Return a function that looks how many keys are staged, and then builds in one of two ways."""
 
     def build(request: BuildRequest) -> Built:
-        return (large if _is_large(store, request) else small)(request)
+        return (large if _has_keys(store, request, large_keys) else small)(request)
 
     return build
 
 
-def _is_large(store: Store, request: BuildRequest) -> bool:
-    """Whether tokens hold many keys; at most so many are read."""
-    scans = (store.scan(token.encode(), limit=LARGE_BUILD) for token in request.tokens)
-    keys = islice(chain.from_iterable(scans), LARGE_BUILD)
-    return sum(1 for _ in keys) == LARGE_BUILD
+def measured(build: Build, runtime: Runtime, *, where: str) -> Build:
+    """Return a function that builds, and measures how long that takes."""
+
+    def measure(request: BuildRequest) -> Built:
+        begun = runtime.monotonic()
+        built = build(request)
+        BUILD_SECONDS.labels(where).observe(runtime.monotonic() - begun)
+        return built
+
+    return measure
+
+
+def _has_keys(store: Store, request: BuildRequest, count: int) -> bool:
+    """Whether the tokens hold so many keys; no more than that are read."""
+    scans = (store.scan(token.encode(), limit=count) for token in request.tokens)
+    keys = islice(chain.from_iterable(scans), count)
+    return sum(1 for _ in keys) == count

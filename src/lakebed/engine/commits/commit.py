@@ -1,9 +1,8 @@
 """Committing: seal, build, publish, without a lock.
 
 1. **Seal.** Push the staging token onto the sealed tokens and take a new one, by compare-and-swap
-on
-   the branch. Writers that acknowledge after this have seen the new token; what was acknowledged
-   before is in the tokens sealed by now.
+   on the branch. Writers that acknowledge after this have seen the new token. What was acknowledged
+   before is in the tokens that are sealed now.
 2. **Build.** Scan those tokens and apply them to the branch's head. A writer may still add to a
    sealed token, but it will not acknowledge that.
 3. **Publish.** Store the commit's record, then swap the branch: the new head, without the tokens
@@ -12,30 +11,33 @@ on
 The rule of publishing, which all else serves: *the metarange equals apply(head, the tokens being
 removed) of the very record that the swap replaces, and the parent is that head.*
 
-When the swap fails, somebody else's succeeded. Tokens are only ever taken from the oldest end, so
-those of ours that are still named are the oldest on the branch. With the same head and all of them
-still named, what was built still obeys the rule (others only sealed more). Otherwise it is built
-again, over the head of the record just read, from those still named.
+When the swap fails, another one succeeded. Tokens are only ever taken from the oldest end, so those
+of ours that are still named are the oldest on the branch. If the head is the same and all of ours
+are still named, others only sealed more, and what was built still obeys the rule. Otherwise it is
+built again: over the head of the record just read, from those of ours that are still named.
 
-A committer none of whose tokens are named any more has lost. It looks for them in the history of
-the branch: if every one that held changes was consumed by a commit, that commit took its changes
-along, and that is the honest answer. If not, somebody discarded them, and it begins again with what
-is staged now. Success is never inferred from absence.
+A committer has lost if none of its tokens is named any more. It looks for them in the history of
+the branch. If every token that held changes was consumed by a commit, that commit took the changes
+along, and is the answer. If not, someone discarded them, and the committer starts over with what is
+staged now. It never infers success from absence.
 
-A dead committer leaves sealed tokens behind; they stay readable, and the next commit takes them
+A dead committer leaves sealed tokens behind. They stay readable, and the next commit takes them
 along. At `sealed_tokens_max` a committer first publishes what is sealed, in a commit of its own,
 and only then seals its own token, so that the list stays short. If that help is refused or fails,
-it seals anyway: nobody stands still because of another's trouble.
+it seals anyway: nobody is held up by another's trouble.
 
-Losers delete nothing. Their commit records are harmless, since nobody was told their ids.
+Losers delete nothing. Their commit records do no harm, since nobody was told their ids.
 """
 
+import logging
 from dataclasses import dataclass, field
+from typing import Final
 
 from lakebed.engine.commits.build import Build, BuildRequest, Built
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.errors import BranchNotFound, NoChanges, TooManyTries
 from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.metrics import COMMIT_CHANGES, COMMIT_SECONDS, REBUILDS, measure_outcome
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
@@ -43,6 +45,8 @@ from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.runtime import Runtime
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +62,10 @@ class CommitRequest:
     """Commit even if nothing changed."""
 
 
-HELP = CommitRequest(
+HELP: Final = CommitRequest(
     committer="lakebed", message="Changes that interrupted commits had left behind"
 )
+"""The commit of what others left sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +74,19 @@ class CommitResult:
 
     commit: Commit
     taken_along: bool = False
-    """Whether it is another's commit, which took the changes along; the request's own message and
-    metadata are then in no commit."""
+    """Whether it is the commit of someone else, which took the changes along. The message and the
+    metadata of the request are then in no commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Build:
-    """What applying tokens to a head makes."""
+    """What came of applying tokens to a head."""
 
     head: Commit
     tokens: tuple[StagingToken, ...]
     made: Built
     scanned_at: float
-    """No later than the scan began, on the monotonic clock."""
+    """A moment before the scan began, on the monotonic clock."""
 
     def fits(self, branch: Branch, tokens: tuple[StagingToken, ...]) -> bool:
         """Whether it obeys the rule of publishing for this record."""
@@ -109,8 +114,6 @@ class Committer:
         self._runtime = runtime
         self._hooks = hooks
         self._settings = settings
-        self.builds = 0
-        """How often tokens were applied to a head: once a commit, and once more when it moved."""
 
     def commit(
         self, repository: Repository, branch: BranchID, request: CommitRequest
@@ -126,6 +129,12 @@ class Committer:
             TooManyTries: Others always came first.
             OutcomeUnknown: The store does not answer; the commit may have been published.
         """
+        with measure_outcome(COMMIT_SECONDS, self._runtime):
+            return self._commit(repository, branch, request)
+
+    def _commit(
+        self, repository: Repository, branch: BranchID, request: CommitRequest
+    ) -> CommitResult:
         for _ in range(self._settings.tries_max):
             current = self._branches.get(repository, branch)
             if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
@@ -143,15 +152,15 @@ class Committer:
             self._publish(repository, branch, HELP)
         except BranchNotFound:
             raise
-        except LakebedError:
-            # Refused by a hook, no changes, others were faster: the list grows beyond its bound
-            # for now, rather than that this commit fails for another's trouble.
-            return
+        except LakebedError as error:
+            # Refused by a hook, no changes, others were faster. The list may grow beyond its bound
+            # for now: better than that this commit fails for another's trouble.
+            _LOGGER.info("what others left sealed on %s was not published: %s", branch.id, error)
 
     def _publish(
         self, repository: Repository, sealed: Branch, request: CommitRequest
     ) -> CommitResult | None:
-        """Commit the sealed tokens of a branch; None: they were discarded, begin again."""
+        """Commit the sealed tokens of a branch; None: they were discarded, start over."""
         current = sealed
         build: _Build | None = None
         first: _Build | None = None
@@ -162,6 +171,9 @@ class Committer:
             if not tokens:
                 return self._find_taker(repository, current, first)
             if build is None or not build.fits(current, tokens):
+                if first is not None:
+                    REBUILDS.inc()
+                    _LOGGER.info("building the commit on %s again", sealed.id)
                 build = self._build(repository, current, tokens)
                 first = first or build
                 commit = None
@@ -171,12 +183,14 @@ class Committer:
             if commit is None:
                 commit = self._store_commit(repository, current, build, request, offered)
             if self._runtime.monotonic() - build.scanned_at > self._settings.scan_limit_seconds:
-                # Looked at after the record was stored: garbage collection, which reads commit
-                # records after staged entries, may have missed what is only in a scan this old.
+                # Checked after the record was stored. Garbage collection reads commit records
+                # after staged entries, and may have missed what is only in a scan this old.
                 build = None
                 continue
             moved_on = self._publisher.publish(repository, current, commit, tokens)
             if moved_on is None:
+                summary = build.made.summary
+                COMMIT_CHANGES.observe(summary.added + summary.changed + summary.removed)
                 self._hooks.after_commit(_offer(repository, current, build, request), commit)
                 return CommitResult(commit)
             current = moved_on
@@ -185,18 +199,17 @@ class Committer:
     def _build(
         self, repository: Repository, branch: Branch, tokens: tuple[StagingToken, ...]
     ) -> _Build:
-        self.builds += 1
         head = self._commits.get(repository, branch.commit_id)
         scanned_at = self._runtime.monotonic()
-        request = BuildRequest(repository.namespace, MetaRangeID(head.metarange_id), tokens)
+        request = BuildRequest(repository.namespace, head.metarange_id, tokens)
         return _Build(head, tokens, self._make(request), scanned_at)
 
     def _trim_or_raise(
         self, repository: Repository, branch: Branch, tokens: tuple[StagingToken, ...]
     ) -> Branch:
-        """Drop tokens that change nothing, and say so; or return the branch as it is now.
+        """Drop tokens that change nothing and raise `NoChanges`; or return the branch as it is now.
 
-        The swap on the very record that was judged proves that the judgement still holds.
+        The swap of the very record that was judged proves that the judgement still holds.
         """
         moved_on = self._publisher.trim(repository, branch, tokens)
         if moved_on is None:
@@ -228,7 +241,7 @@ class Committer:
     def _find_taker(
         self, repository: Repository, branch: Branch, first: _Build | None
     ) -> CommitResult | None:
-        """Find the commit that took our tokens along; None: some were discarded, or never read."""
+        """Return the commit that took our tokens; None: some were discarded, or never read."""
         if first is None or not first.made.held:
             return None
         missing = set(first.made.held)
@@ -240,6 +253,7 @@ class Committer:
                 taker = taker or commit
                 missing.difference_update(commit.consumed_tokens)
                 if not missing:
+                    _LOGGER.info("commit %s took the changes on %s along", taker.id, branch.id)
                     return CommitResult(taker, taken_along=True)
         return None
 

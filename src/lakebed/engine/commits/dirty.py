@@ -9,13 +9,11 @@ again with the same bytes, or put and deleted again, leaves a branch clean; toke
 dropped together with the swap that the operation makes, or trimmed.
 """
 
-from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from lakebed.block import Namespace
 from lakebed.engine.commits.publish import Publisher
-from lakebed.engine.committed import Committed
+from lakebed.engine.committed import CommittedFor
 from lakebed.engine.errors import DirtyBranch, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Repository
@@ -24,13 +22,12 @@ from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.codec import decode
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
-from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
 
 _PEEK: Final = 64
 
 
-class CleanBranches:
+class DirtyCheck:
     """Finds out whether branches are clean."""
 
     def __init__(
@@ -39,7 +36,7 @@ class CleanBranches:
         commits: Commits,
         reader: Reader,
         publisher: Publisher,
-        committed_in: Callable[[Namespace], Committed],
+        committed_in: CommittedFor,
         settings: EngineSettings,
     ) -> None:
         self._store = store
@@ -49,7 +46,7 @@ class CleanBranches:
         self._committed_in = committed_in
         self._settings = settings
 
-    def require(self, repository: Repository, branch: Branch) -> Branch:
+    def require_clean(self, repository: Repository, branch: Branch) -> Branch:
         """Return the branch as it is when all its sealed tokens change nothing.
 
         The caller may drop those, with a swap of the record returned.
@@ -91,5 +88,5 @@ class CleanBranches:
         head = self._commits.get(repository, branch.commit_id)
         committed_entries = self._committed_in(repository.namespace)
         again = StagedChanges(self._store, branch.sealed_tokens)
-        applied = committed_entries.apply(MetaRangeID(head.metarange_id), again.tables())
+        applied = committed_entries.apply(head.metarange_id, again.tables())
         return bool(applied.summary)

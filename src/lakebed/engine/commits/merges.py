@@ -1,6 +1,6 @@
 """Operations that give a clean branch a new head: merge, revert, cherry-pick, hard reset, import.
 
-Each seals and scans (`CleanBranches`), makes the new content from the head of the record so judged,
+Each seals and scans (`DirtyCheck`), makes the new content from the head of the record so judged,
 and publishes by a swap of that very record. If another came first, all of it is done again with the
 record as it is then. A merge pins its source commit at the start.
 """
@@ -8,20 +8,18 @@ record as it is then. A merge pins its source commit at the start.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lakebed.block import Namespace
 from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.dirty import CleanBranches
+from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.publish import Publisher
-from lakebed.engine.committed import Committed, Strategy
+from lakebed.engine.committed import CommittedFor, Strategy
 from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing, TooManyTries
 from lakebed.engine.hooks import Hooks, Offer
 from lakebed.engine.model import Branch, BranchID, Commit, Repository
+from lakebed.engine.refs.ancestry import find_merge_base
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
-from lakebed.engine.refs.merge_base import find_merge_base
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import MetaRangeID
-from lakebed.kv import OutcomeUnknown, PredicateFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +45,16 @@ class MergeRequest:
     """Merge even if the source changed nothing."""
 
 
-class Moves:
-    """Moves the heads of clean branches."""
+class Merger:
+    """Merger the heads of clean branches."""
 
     def __init__(
         self,
         branches: Branches,
         commits: Commits,
         publisher: Publisher,
-        clean: CleanBranches,
-        committed_in: Callable[[Namespace], Committed],
+        dirty: DirtyCheck,
+        committed_in: CommittedFor,
         *,
         hooks: Hooks,
         settings: EngineSettings,
@@ -64,7 +62,7 @@ class Moves:
         self._branches = branches
         self._commits = commits
         self._publisher = publisher
-        self._clean = clean
+        self._dirty = dirty
         self._committed_in = committed_in
         self._hooks = hooks
         self._tries = settings.tries_max
@@ -90,7 +88,7 @@ class Moves:
                 raise Invalid(f"{source.id} and {branch} have no commit in common")
             if base.metarange_id == source.metarange_id and not request.allow_empty:
                 raise NoChanges(f"{source.id} has nothing that is not in {branch} already")
-            merged = self._merged(repository, base, source, head, request.strategy)
+            merged = self._merge(repository, base, source, head, request.strategy)
             return _Plan(merged, [head] if request.squash else [head, source])
 
         wanted = CommitRequest(
@@ -151,24 +149,6 @@ class Moves:
 
         return self._move(repository, branch, "commit", request, plan)
 
-    def hard_reset(self, repository: Repository, branch: BranchID, target: Commit) -> None:
-        """Make a branch point to another commit; raises as `merge` does."""
-        first = current = self._branches.get(repository, branch)
-        for _ in range(self._tries):
-            current = self._clean.require(repository, current)
-            self._branches.announce_drop(repository, branch, current.sealed_tokens)
-            try:
-                self._branches.change(repository, current, commit_id=target.id, sealed_tokens=())
-            except PredicateFailed:
-                current = self._publisher.look_again(repository, first)
-            except OutcomeUnknown:
-                current = self._publisher.look_again(repository, first)
-                if current.commit_id == target.id:
-                    return
-            else:
-                return
-        raise TooManyTries(f"the hard reset of {branch}", self._tries)
-
     def _move(
         self,
         repository: Repository,
@@ -181,7 +161,7 @@ class Moves:
         current: Branch | None = self._branches.get(repository, branch)
         for _ in range(self._tries):
             assert current is not None
-            judged = self._clean.require(repository, current)
+            judged = self._dirty.require_clean(repository, current)
             plan = make_plan(self._commits.get(repository, judged.commit_id))
             offer = Offer(
                 operation=operation,
@@ -221,12 +201,12 @@ class Moves:
         request: CommitRequest,
     ) -> _Plan:
         """Bring the difference between two commits onto a head."""
-        merged = self._merged(repository, base, source, head, None)
+        merged = self._merge(repository, base, source, head, None)
         if merged == head.metarange_id and not request.allow_empty:
             raise NoChanges(f"{head.id} has all of that already")
         return _Plan(merged, [head])
 
-    def _merged(
+    def _merge(
         self,
         repository: Repository,
         base: Commit,
@@ -234,7 +214,7 @@ class Moves:
         head: Commit,
         strategy: Strategy | None,
     ) -> MetaRangeID:
-        ids = [MetaRangeID(commit.metarange_id) for commit in (base, source, head)]
+        ids = [commit.metarange_id for commit in (base, source, head)]
         return self._committed_in(repository.namespace).merge(*ids, strategy=strategy)
 
     def _parent(self, repository: Repository, commit: Commit, number: int | None) -> Commit:

@@ -10,10 +10,11 @@ and after; else it is evaluated again, against the head as it is then.
 from itertools import islice
 from typing import Final
 
+from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.engine.model import Branch, BranchID, Repository, new_staging_token
+from lakebed.engine.model import Branch, BranchID, Commit, Repository, new_staging_token
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging import empty_runs
@@ -26,7 +27,7 @@ from lakebed.runtime import Runtime
 _PAGE: Final = 100
 
 
-class Resets:
+class Resetter:
     """Discards what is staged on branches."""
 
     def __init__(
@@ -34,6 +35,7 @@ class Resets:
         store: Store,
         branches: Branches,
         publisher: Publisher,
+        dirty: DirtyCheck,
         reader: Reader,
         runtime: Runtime,
         settings: EngineSettings,
@@ -41,6 +43,7 @@ class Resets:
         self._store = store
         self._branches = branches
         self._publisher = publisher
+        self._dirty = dirty
         self._reader = reader
         self._runtime = runtime
         self._tries = settings.tries_max
@@ -76,7 +79,7 @@ class Resets:
             before = self._branches.get(repository, branch)
             staged = self._reader.staged(before, key)
             newest = next((record for record in staged if record is not None), None)
-            done = newest is None or self._restored(repository, before, key, newest, staged[0])
+            done = newest is None or self._restore(repository, before, key, newest, staged[0])
             if done and self._unchanged(repository, before, [key]):
                 return
         raise TooManyTries(f"the reset of {key!r} on {branch}", self._tries)
@@ -100,6 +103,24 @@ class Resets:
                 tries -= 1
         raise TooManyTries(f"the reset of {prefix!r} on {branch}", self._tries)
 
+    def hard_reset(self, repository: Repository, branch: BranchID, target: Commit) -> None:
+        """Make a branch point to another commit; raises as `reset` does, and `DirtyBranch`."""
+        first = current = self._branches.get(repository, branch)
+        for _ in range(self._tries):
+            current = self._dirty.require_clean(repository, current)
+            self._branches.announce_drop(repository, branch, current.sealed_tokens)
+            try:
+                self._branches.change(repository, current, commit_id=target.id, sealed_tokens=())
+            except PredicateFailed:
+                current = self._publisher.look_again(repository, first)
+            except OutcomeUnknown:
+                current = self._publisher.look_again(repository, first)
+                if current.commit_id == target.id:
+                    return
+            else:
+                return
+        raise TooManyTries(f"the hard reset of {branch}", self._tries)
+
     def _unchanged(self, repository: Repository, before: Branch, keys: list[bytes]) -> bool:
         """Look again, after keys were restored; whatever listings noted about them is taken out."""
         token = before.staging_token
@@ -113,11 +134,11 @@ class Resets:
         token = branch.staging_token.encode()
         current = self._store.get_many([(token, record.key) for record in page])
         return all(
-            self._restored(repository, branch, record.key[len(STAGED_PREFIX) :], record, mine)
+            self._restore(repository, branch, record.key[len(STAGED_PREFIX) :], record, mine)
             for record, mine in zip(page, current, strict=True)
         )
 
-    def _restored(
+    def _restore(
         self,
         repository: Repository,
         branch: Branch,

@@ -1,12 +1,12 @@
 """Committed metadata: ranges and metaranges; see `Committed`."""
 
 from lakebed.engine.committed.apply import Applied
-from lakebed.engine.committed.cache import Cache, DiskCache
+from lakebed.engine.committed.cache import Cache
+from lakebed.engine.committed.columns import CONFLICT_SCHEMA, DIFF_SCHEMA, ChangeType, Summary
 from lakebed.engine.committed.files import Counters
 from lakebed.engine.committed.listing import CommonPrefix, DiffEntry, Page, Query
 from lakebed.engine.committed.merge import Strategy
-from lakebed.engine.committed.rows import CONFLICT_SCHEMA, DIFF_SCHEMA, ChangeType, Summary
-from lakebed.engine.committed.store import Committed
+from lakebed.engine.committed.store import Committed, CommittedFor, committed_for
 from lakebed.formats.boundaries import Breaks
 
 __all__ = [
@@ -17,12 +17,13 @@ __all__ = [
     "Cache",
     "ChangeType",
     "Committed",
+    "CommittedFor",
     "CommonPrefix",
     "Counters",
     "DiffEntry",
-    "DiskCache",
     "Page",
     "Query",
     "Strategy",
     "Summary",
+    "committed_for",
 ]

@@ -13,9 +13,15 @@ import pyarrow as pa
 
 from lakebed.engine.committed.batches import Batch, change_windows
 from lakebed.engine.committed.builder import Builder
+from lakebed.engine.committed.columns import (
+    NO_EDITS,
+    Edits,
+    SortedKeys,
+    Summary,
+    apply_rows,
+    successor,
+)
 from lakebed.engine.committed.files import Files
-from lakebed.engine.committed.keys import SortedKeys, successor
-from lakebed.engine.committed.rows import NO_EDITS, Edits, Summary, apply_rows
 from lakebed.engine.committed.walk import NO_ENTRIES, map_ahead
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
 from lakebed.formats.entries import one_array

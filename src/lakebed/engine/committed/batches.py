@@ -6,8 +6,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.engine.committed.keys import check_rising
-from lakebed.engine.committed.rows import Edits
+from lakebed.engine.committed.columns import Edits, check_rising
 from lakebed.formats import CHANGE_SCHEMA, InvalidEntries, conform_entries
 from lakebed.formats.entries import one_array
 

@@ -1,55 +1,66 @@
-"""Immutable files, kept near: decoded in memory, as they are on the local disk.
+"""Immutable files, kept near: decoded in memory, and as they are on the local disk.
 
-What is cached never changes, because its name is the hash of its content. So there is nothing to
-invalidate, and one cache serves all repositories of a process; the folder serves all processes of
-a machine.
+A file's name is the hash of its content, so what is cached never changes. There is nothing to
+invalidate: one cache in memory serves all repositories of a process, and one folder serves all
+processes of a machine.
 """
 
+import logging
 import os
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from lakebed.engine.committed.keys import Range
+from lakebed.engine.committed.columns import Range
+from lakebed.engine.metrics import DISK_HITS, DISK_MISSES, MEMORY_HITS, MEMORY_MISSES
+from lakebed.engine.settings import CacheSettings
 from lakebed.formats import MetaRange
+from lakebed.lru import LRU
 from lakebed.runtime import Event, Runtime
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 ValueT = TypeVar("ValueT")
 
-# Other processes fill the folder too: look at its real size each time this share of it was written.
+# Other processes fill the folder too: its real size is looked at each time that this process has
+# written one part in so many of the bound.
 _SWEEP_SHARE: Final = 16
+
+_FOLDER: Final = "lakebed-ranges"
+"""A folder of its own, so that nothing but cached files is ever deleted."""
 
 
 class MemoryCache(Generic[ValueT]):
-    """Values by name, the least recently used ones dropped when their sizes exceed a bound."""
+    """Values by name, loaded when they are first asked for; bounded by their sizes in bytes."""
 
     def __init__(self, runtime: Runtime, *, max_bytes: int) -> None:
         self._runtime = runtime
-        self._max_bytes = max_bytes
+        self._values: LRU[str, ValueT] = LRU(runtime, cost_max=max_bytes)
         self._lock = runtime.lock()
-        self._values: OrderedDict[str, tuple[ValueT, int]] = OrderedDict()
-        self._bytes = 0
         self._loading: dict[str, Event] = {}
 
     @property
     def size_bytes(self) -> int:
         """The size of what is held now."""
-        return self._bytes
+        return self._values.cost
 
     def get(self, name: str, load: Callable[[], tuple[ValueT, int]]) -> ValueT:
         """Return the value of a name; `load` it, with its size in bytes, if it is not held.
 
-        Of several callers that want the same name at the same time, one loads and the others wait
-        for it. If it fails, the error is its own, and another tries.
+        If several callers want the same name at the same time, one loads it and the others wait.
+        If that fails, only the one that loaded gets the error, and another one tries.
         """
+        value = self._values.get(name)
+        if value is not None:
+            MEMORY_HITS.inc()
+            return value
+        MEMORY_MISSES.inc()
         while True:
             with self._lock:
-                held = self._values.get(name)
-                if held is not None:
-                    self._values.move_to_end(name)
-                    return held[0]
+                value = self._values.get(name)
+                if value is not None:
+                    return value
                 loading = self._loading.get(name)
                 if loading is None:
                     loaded = self._loading[name] = self._runtime.event()
@@ -57,39 +68,32 @@ class MemoryCache(Generic[ValueT]):
             loading.wait()
         try:
             value, size_bytes = load()
-            self._keep(name, value, size_bytes)
+            self._values.put(name, value, cost=size_bytes)
         finally:
             with self._lock:
                 del self._loading[name]
             loaded.set()
         return value
 
-    def _keep(self, name: str, value: ValueT, size_bytes: int) -> None:
-        if size_bytes > self._max_bytes:
-            return
-        with self._lock:
-            self._values[name] = value, size_bytes
-            self._bytes += size_bytes
-            while self._bytes > self._max_bytes:
-                _, (_, dropped_bytes) = self._values.popitem(last=False)
-                self._bytes -= dropped_bytes
-
 
 class DiskCache:
     """Files by name in a folder that processes share, the least recently used ones deleted first.
 
-    A file appears by a rename, so whole; it may vanish at any time, when another process makes
-    room. It is not flushed to the disk: who reads it checks its content and calls `discard` if it
-    is not what it should be. A disk that is full or broken makes the cache useless, not wrong.
+    The folder must hold nothing else. A file appears by a rename, so it is whole; it may vanish at
+    any time, when another process makes room. It is not flushed to the disk: whoever reads it
+    checks its content, and calls `discard` if it is damaged. A disk that is full or broken makes
+    the cache useless, not wrong.
     """
 
     def __init__(self, runtime: Runtime, folder: Path, *, max_bytes: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
         self._runtime = runtime
         self._folder = folder
         self._max_bytes = max_bytes
         self._lock = runtime.lock()
         self._written_bytes = 0
+        self._is_writable = True
         self._sweep()
 
     def get(self, name: str) -> bytes | None:
@@ -99,7 +103,9 @@ class DiskCache:
             data = path.read_bytes()
             os.utime(path)  # used just now
         except OSError:
+            DISK_MISSES.inc()
             return None
+        DISK_HITS.inc()
         return data
 
     def put(self, name: str, data: bytes) -> None:
@@ -110,9 +116,13 @@ class DiskCache:
         try:
             temporary.write_bytes(data)
             temporary.replace(self._folder / name)
-        except OSError:
+        except OSError as error:
             _remove(temporary)
+            if self._is_writable:  # say it once, not for every file
+                _LOGGER.warning("cannot write to the cache in %s: %s", self._folder, error.strerror)
+            self._is_writable = False
             return
+        self._is_writable = True
         with self._lock:
             self._written_bytes += len(data)
             if self._written_bytes * _SWEEP_SHARE > self._max_bytes:
@@ -130,12 +140,11 @@ class DiskCache:
         """
         self._written_bytes = 0
         files = []
-        for path in self._folder.iterdir():
-            try:
-                status = path.stat()
-            except OSError:
-                continue
-            files.append((status.st_mtime_ns, status.st_size, path))
+        with suppress(OSError):  # the folder itself may be gone
+            for path in self._folder.iterdir():
+                with suppress(OSError):
+                    status = path.stat()
+                    files.append((status.st_mtime_ns, status.st_size, path))
         excess = sum(size for _, size, _ in files) - self._max_bytes * (1 - 2 / _SWEEP_SHARE)
         for _, size, path in sorted(files):
             if excess <= 0:
@@ -151,12 +160,15 @@ def _remove(path: Path) -> None:
 
 
 class Cache:
-    """What a process keeps of committed metadata: decoded in memory and, if told, on disk."""
+    """What a process keeps of committed entries: in memory and, if it is set so, on disk."""
 
-    def __init__(
-        self, runtime: Runtime, *, memory_bytes: int = 256 << 20, disk: DiskCache | None = None
-    ) -> None:
-        metarange_bytes = memory_bytes // 8
+    def __init__(self, runtime: Runtime, settings: CacheSettings | None = None) -> None:
+        settings = settings or CacheSettings()
+        metarange_bytes = settings.memory_bytes // 8
+        range_bytes = settings.memory_bytes - metarange_bytes
         self.metaranges = MemoryCache[MetaRange](runtime, max_bytes=metarange_bytes)
-        self.ranges = MemoryCache[Range](runtime, max_bytes=memory_bytes - metarange_bytes)
-        self.disk = disk
+        self.ranges = MemoryCache[Range](runtime, max_bytes=range_bytes)
+        self.disk: DiskCache | None = None
+        if settings.disk_folder is not None:
+            folder = settings.disk_folder / _FOLDER
+            self.disk = DiskCache(runtime, folder, max_bytes=settings.disk_bytes)

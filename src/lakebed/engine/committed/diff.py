@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from lakebed.engine.committed.columns import diff_rows
 from lakebed.engine.committed.files import Files
-from lakebed.engine.committed.rows import diff_rows
 from lakebed.engine.committed.walk import Group, align, map_ahead, side_by_side, window
 from lakebed.formats import MetaRange
 from lakebed.runtime import Runtime

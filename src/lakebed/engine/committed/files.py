@@ -1,14 +1,15 @@
 """Ranges and metaranges as files: in the storage, through the caches, counted."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from lakebed.block import AlreadyExists, BlockStore, Namespace, ObjectNotFound
 from lakebed.engine.committed.cache import Cache
-from lakebed.engine.committed.keys import Range
+from lakebed.engine.committed.columns import Range
 from lakebed.engine.errors import MissingFile
 from lakebed.formats import (
     DamagedFile,
@@ -29,6 +30,8 @@ from lakebed.formats import (
 )
 from lakebed.formats.boundaries import row_bytes
 from lakebed.runtime import Runtime
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 DecodedT = TypeVar("DecodedT")
 
@@ -118,7 +121,8 @@ class Files:
         if disk is not None and (data := disk.get(name)) is not None:
             try:
                 return decode(data, name)
-            except (DamagedFile, ForeignFile):
+            except (DamagedFile, ForeignFile) as error:
+                _LOGGER.warning("a file in the cache is damaged, it is fetched again: %s", error)
                 disk.discard(name)
         address = self._namespace.address(path)
         try:

@@ -11,10 +11,9 @@ from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from lakebed.engine.committed.columns import ChangeType, SortedKeys, prefix_end, successor
 from lakebed.engine.committed.diff import diff_steps, differing_groups
 from lakebed.engine.committed.files import Files
-from lakebed.engine.committed.keys import SortedKeys, prefix_end, successor
-from lakebed.engine.committed.rows import ChangeType
 from lakebed.formats import Entry, MetaRange, entries_of
 from lakebed.formats.entries import one_array
 

@@ -13,13 +13,13 @@ from enum import Enum
 import pyarrow as pa
 
 from lakebed.engine.committed.builder import Builder
-from lakebed.engine.committed.files import Files
-from lakebed.engine.committed.rows import (
+from lakebed.engine.committed.columns import (
     apply_rows,
     diff_rows,
     join_edits,
     split_delta,
 )
+from lakebed.engine.committed.files import Files
 from lakebed.engine.committed.walk import Group, align, map_ahead, side_by_side
 from lakebed.engine.errors import MergeConflict
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef

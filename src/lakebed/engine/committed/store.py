@@ -1,7 +1,9 @@
 """Committed metadata: the entries of commits, immutable, named by their content."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 
@@ -10,9 +12,9 @@ from lakebed.engine.committed.apply import Applied, apply
 from lakebed.engine.committed.batches import Batch, entry_windows
 from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.cache import Cache
+from lakebed.engine.committed.columns import ChangeType, prefix_end
 from lakebed.engine.committed.diff import diff
 from lakebed.engine.committed.files import Counters, Files
-from lakebed.engine.committed.keys import prefix_end
 from lakebed.engine.committed.listing import (
     CommonPrefix,
     DiffBlocks,
@@ -23,12 +25,13 @@ from lakebed.engine.committed.listing import (
     fill_page,
 )
 from lakebed.engine.committed.merge import Strategy, merge
-from lakebed.engine.committed.rows import ChangeType
 from lakebed.engine.committed.walk import map_ahead, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.formats import Entry, MetaRange, MetaRangeID
 from lakebed.formats.boundaries import Breaks
 from lakebed.runtime import Runtime
+
+NAMESPACES_OPEN: Final = 1024
 
 
 class Committed:
@@ -254,3 +257,20 @@ class Committed:
 
     def _builder(self, *inputs: MetaRange) -> Builder:
         return Builder(self._files, self._breaks, self._runtime, inputs=inputs)
+
+
+CommittedFor = Callable[[Namespace], Committed]
+"""Opens the committed entries of a namespace."""
+
+
+def committed_for(block: BlockStore, runtime: Runtime, cache: Cache) -> CommittedFor:
+    """Return a function that opens a namespace, with one cache for all of them.
+
+    An open namespace knows which ranges are stored in it, so the latest ones are kept open.
+    """
+
+    @lru_cache(maxsize=NAMESPACES_OPEN)
+    def open_namespace(namespace: Namespace) -> Committed:
+        return Committed(block, namespace, runtime, cache=cache)
+
+    return open_namespace

@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
+from lakebed.engine.committed.columns import successor
 from lakebed.engine.committed.files import Files
-from lakebed.engine.committed.keys import successor
 from lakebed.formats import ENTRY_SCHEMA, MetaRange, RangeRef
 from lakebed.runtime import Runtime
 

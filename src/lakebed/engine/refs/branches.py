@@ -18,6 +18,7 @@ from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import ABSENT, Item, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
+from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
@@ -35,7 +36,9 @@ class Branches:
         self._second_reads: SharedReads[
             tuple[bytes, BranchID, StagingToken], tuple[Branch, Item | None]
         ] = SharedReads(runtime, self._read_after_put)
-        self._cache: dict[tuple[bytes, BranchID], tuple[Branch, float]] = {}
+        self._cache: LRU[tuple[bytes, BranchID], tuple[Branch, float]] = LRU(
+            runtime, cost_max=CACHE_ENTRIES
+        )
 
     def get(self, repository: Repository, branch: BranchID) -> Branch:
         """Return a branch as it is at some moment after this call began.
@@ -212,12 +215,10 @@ class Branches:
         self, key: tuple[bytes, BranchID], record: Record[pb.Branch] | None, read_at: float
     ) -> Branch:
         if record is None:
-            self._cache.pop(key, None)
+            self._cache.pop(key)
             raise BranchNotFound(key[1])
         read = _branch(record, read_at)
-        if len(self._cache) >= CACHE_ENTRIES:
-            self._cache.clear()
-        self._cache[key] = (read, self._runtime.monotonic() + CACHE_SECONDS)
+        self._cache.put(key, (read, self._runtime.monotonic() + CACHE_SECONDS))
         return read
 
     def _records(self, partition: bytes) -> Records[pb.Branch]:

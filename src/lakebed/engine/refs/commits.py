@@ -8,8 +8,10 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import CommitNotFound
 from lakebed.engine.keys import COMMITS
 from lakebed.engine.model import Commit, CommitID, Repository, StagingToken
+from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
 from lakebed.kv.records import Record, Records
+from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
@@ -29,7 +31,7 @@ class Commits:
         self._store = store
         self._runtime = runtime
         # Nearly every read of a branch asks for its head, which never changes.
-        self._cache: dict[tuple[bytes, CommitID], Commit] = {}
+        self._cache: LRU[tuple[bytes, CommitID], Commit] = LRU(runtime, cost_max=CACHE_ENTRIES)
 
     def get(self, repository: Repository, commit_id: CommitID) -> Commit:
         """Return a commit.
@@ -43,9 +45,8 @@ class Commits:
         record = self._records(repository).find(commit_id.encode())
         if record is None:
             raise CommitNotFound(commit_id)
-        if len(self._cache) >= CACHE_ENTRIES:
-            self._cache.clear()
-        found = self._cache[repository.partition, commit_id] = _commit(record)
+        found = _commit(record)
+        self._cache.put((repository.partition, commit_id), found)
         return found
 
     def add(
@@ -54,7 +55,7 @@ class Commits:
         *,
         committer: str,
         message: str,
-        metarange_id: str,
+        metarange_id: MetaRangeID,
         parents: Sequence[Commit],
         metadata: Mapping[str, str],
         created_us: int | None = None,
@@ -130,7 +131,7 @@ def _commit(record: Record[pb.Commit]) -> Commit:
         id=CommitID(record.name.decode()),
         committer=message.committer,
         message=message.message,
-        metarange_id=message.metarange_id,
+        metarange_id=MetaRangeID(message.metarange_id),
         created_us=message.created_us,
         parents=tuple(CommitID(parent) for parent in message.parents),
         metadata=dict(message.metadata),

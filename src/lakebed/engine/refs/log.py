@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.engine.committed import Committed
-from lakebed.engine.committed.keys import prefix_end, successor
+from lakebed.engine.committed.columns import prefix_end, successor
 from lakebed.engine.committed.walk import map_ahead
-from lakebed.engine.model import Branch, Commit, CommitID, Repository
-from lakebed.engine.refs.branches import Branches
+from lakebed.engine.model import Commit, CommitID, Repository
+from lakebed.engine.refs.ancestry import Frontier, rank
 from lakebed.engine.refs.commits import Commits
-from lakebed.engine.refs.frontier import Frontier, rank
 from lakebed.formats import MetaRangeID
 from lakebed.runtime import Runtime
 
@@ -52,23 +51,10 @@ class History:
         self._commits = commits
         self._runtime = runtime
 
-    def ancestors(
-        self, repository: Repository, head: CommitID, *, first_parent: bool = False
-    ) -> Iterator[Commit]:
-        """Iterate over a commit and its ancestors: each once, children before parents.
-
-        They come by generation, then by date, the latest first (see `rank`).
-
-        Raises:
-            CommitNotFound: There is no such commit.
-        """
-        query = LogQuery(first_parent=first_parent)
-        return (commit for commit, _ in self._walk(repository, head, query))
-
     def log(
         self, repository: Repository, committed: Committed, head: CommitID, query: LogQuery
     ) -> Iterator[Commit]:
-        """Iterate over the commits that a query asks for, in the order of `ancestors`.
+        """Iterate over the commits that a query asks for, each once, in the order of `rank`.
 
         A commit *changed* an object if its entry, by identity, is not as in the first parent; the
         first commit of all changed whatever it has. Most commits are judged by ids alone: of the
@@ -128,24 +114,6 @@ class History:
                 break
         return LogPage(found, has_more=False)
 
-    def not_first_parents(self, repository: Repository) -> Iterator[Commit]:
-        """Iterate, in order of ids, over the commits that are no other's first parent.
-
-        These are the ends of all lines of history, published or not: every commit record is a
-        first-parent ancestor of one of them, or one of them itself.
-
-        All records are read once, and those returned once more. Until the last is read, any can
-        turn out to be a first parent; about 150 bytes of memory are held for each commit meanwhile.
-        """
-        ends: dict[bytes, None] = {}
-        parents: set[bytes] = set()
-        for commit in self._commits.list(repository):
-            ends[bytes.fromhex(commit.id)] = None
-            parents.update(map(bytes.fromhex, commit.parents[:1]))
-        for end in ends:
-            if end not in parents:
-                yield self._commits.get(repository, CommitID(end.hex()))
-
     def _walk(self, repository: Repository, head: CommitID, query: LogQuery) -> Iterator["_Step"]:
         """Yield commits with their first parents; objects and `after` are not looked at."""
         frontier = Frontier(self._commits, repository)
@@ -171,14 +139,6 @@ _Window = tuple[bytes, bytes | None]
 """The keys from one up to, not including, another."""
 
 
-def branches_by_commit(branches: Branches, repository: Repository) -> list[Branch]:
-    """Return all branches of a repository in order of the ids of their commits, then of names.
-
-    All are fetched and sorted in memory.
-    """
-    return sorted(branches.list(repository), key=lambda branch: (branch.commit_id, branch.id))
-
-
 def _start(head: CommitID, query: LogQuery) -> CommitID:
     if query.first_parent and query.after is not None:
         return query.after
@@ -193,8 +153,8 @@ def _windows(query: LogQuery) -> list[_Window]:
 def _changed(
     committed: Committed, commit: Commit, parent: Commit | None, windows: list[_Window]
 ) -> bool:
-    now = MetaRangeID(commit.metarange_id)
-    before = MetaRangeID(parent.metarange_id if parent is not None else "")
+    now = commit.metarange_id
+    before = parent.metarange_id if parent is not None else MetaRangeID("")
     return now != before and any(
         committed.differ(before, now, start=start, end=end) for start, end in windows
     )

@@ -40,7 +40,7 @@ from typing import Final
 
 from lakebed.block import Address, BlockStore, Namespace
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.committed.opened import CommittedFor
+from lakebed.engine.committed import CommittedFor
 from lakebed.engine.errors import (
     Deleting,
     GivenUp,
@@ -63,6 +63,7 @@ from lakebed.errors import LakebedError
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable, Version
 from lakebed.kv.records import Record, Records
+from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
@@ -97,7 +98,9 @@ class Repositories:
         self._owners = Owners(store, block, runtime)
         self._reads: SharedReads[RepositoryID, Repository] = SharedReads(runtime, self._read)
         # What was made of records that were read last: a version stands for one content.
-        self._known: dict[RepositoryID, tuple[Version, Repository]] = {}
+        self._known: LRU[RepositoryID, tuple[Version, Repository]] = LRU(
+            runtime, cost_max=_KNOWN_MAX
+        )
 
     # Looking
 
@@ -380,10 +383,8 @@ class Repositories:
         known = self._known.get(repository)
         if known is not None and known[0] == record.predicate:
             return known[1]
-        if len(self._known) >= _KNOWN_MAX:
-            self._known.clear()
         found = _repository(record)
-        self._known[repository] = record.predicate, found
+        self._known.put(repository, (record.predicate, found))
         return found
 
     def _find_active(self, repository: RepositoryID) -> RepositoryRecord:

@@ -64,7 +64,7 @@ class Search:
     version: Version
 
 
-class Emptied:
+class EmptyRunNotes:
     """The notes at one state of a branch: what a listing knows, and adds."""
 
     def __init__(

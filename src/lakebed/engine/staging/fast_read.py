@@ -19,7 +19,7 @@ from lakebed.formats import Entry
 from lakebed.kv import Item, Store, Version
 
 
-class QuickReader:
+class FastReader:
     """Reads from branches that this process has seen before."""
 
     def __init__(self, store: Store, branches: Branches, reader: Reader) -> None:

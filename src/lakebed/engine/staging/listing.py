@@ -19,14 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.engine.committed import Committed, DiffEntry, Page, Query
-from lakebed.engine.committed.keys import SortedKeys, prefix_end, successor
+from lakebed.engine.committed.columns import (
+    Edits,
+    SortedKeys,
+    apply_rows,
+    diff_rows,
+    prefix_end,
+    successor,
+)
 from lakebed.engine.committed.listing import Block, DiffBlock, fill_page
-from lakebed.engine.committed.rows import Edits, apply_rows, diff_rows
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.codec import TOMBSTONE, decode
-from lakebed.engine.staging.empty_runs import Emptied, Search, Stretch
+from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.scan import StagedChanges, changes_table
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_of, entries_table
 from lakebed.formats.entries import one_array
@@ -56,7 +62,7 @@ def list_entries(
     noting: Noting,
 ) -> Page[Entry]:
     """Return a page of what tokens, newest first, make of a metarange."""
-    notes = Emptied(store, tokens, metarange_id, now_us=noting.now_us)
+    notes = EmptyRunNotes(store, tokens, metarange_id, now_us=noting.now_us)
     emptied = _EmptyRuns(notes, query, noting.tombstones_min)
     return fill_page(_MergedWindows(store, tokens, committed, metarange_id, query, emptied), query)
 
@@ -130,7 +136,7 @@ class _StagedWindows:
 class _EmptyRuns:
     """Stretches in which nothing is left: those known from notes, and those to note."""
 
-    def __init__(self, notes: Emptied, query: Query, noted_min: int) -> None:
+    def __init__(self, notes: EmptyRunNotes, query: Query, noted_min: int) -> None:
         self._notes = notes
         self._query = query
         self._noted_min = noted_min

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from lakebed.block import Namespace
-from lakebed.engine.committed import Committed, DiffEntry, Page, Query
+from lakebed.engine.committed import CommittedFor, DiffEntry, Page, Query
 from lakebed.engine.errors import EntryNotFound, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, CommitID, Repository
@@ -21,7 +20,7 @@ from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.codec import decode
 from lakebed.engine.staging.listing import Noting, list_changes, list_entries
-from lakebed.formats import Entry, MetaRangeID
+from lakebed.formats import Entry
 from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -39,7 +38,7 @@ class Reader:
         store: Store,
         branches: Branches,
         commits: Commits,
-        committed_in: Callable[[Namespace], Committed],
+        committed_in: CommittedFor,
         runtime: Runtime,
         settings: EngineSettings,
     ) -> None:
@@ -115,7 +114,7 @@ class Reader:
         def read(record: Branch) -> Page[ResultT]:
             commit = self._commits.get(repository, record.commit_id)
             committed = self._committed_in(repository.namespace)
-            metarange_id = MetaRangeID(commit.metarange_id)
+            metarange_id = commit.metarange_id
             return list_page(self._store, record.tokens, committed, metarange_id, query)
 
         return self.consistently(repository, branch, read, record=record)
@@ -164,6 +163,6 @@ class Reader:
         commit = self._commits.get(repository, commit_id)
         try:
             committed = self._committed_in(repository.namespace)
-            return committed.get(MetaRangeID(commit.metarange_id), key)
+            return committed.get(commit.metarange_id, key)
         except EntryNotFound:
             return None

@@ -56,9 +56,9 @@ class StagedChanges:
         """Yield the records that decide each key, in order of the keys."""
         if len(self._tokens) == 1:
             return self._scan(self._tokens[0])
-        return self._merged()
+        return self._merge()
 
-    def _merged(self) -> Iterator[Item]:
+    def _merge(self) -> Iterator[Item]:
         scans = [self._ranked(rank, token) for rank, token in enumerate(self._tokens)]
         last = b""
         for key, _, entry in heapq.merge(*scans):

@@ -14,6 +14,7 @@ from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.server.http import metrics
+from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.errors import JSON_TYPE, UNEXPECTED, kind_of, note_error
 from lakebed.server.http.logs import cause_of, log_access
 from lakebed.server.http.request import RequestRecord, begin_record, unbind_record
@@ -34,8 +35,14 @@ with the request."""
 class Envelope:
     """An application with the record of each request around it."""
 
-    def __init__(self, app: WSGIApplication, begin_span: BeginSpan | None = None) -> None:
+    def __init__(
+        self,
+        app: WSGIApplication,
+        proxies: TrustedProxies | None = None,
+        begin_span: BeginSpan | None = None,
+    ) -> None:
         self._app = app
+        self._proxies = proxies or TrustedProxies()
         self._begin_span = begin_span
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -44,6 +51,7 @@ class Envelope:
             environ["REQUEST_METHOD"],
             _path_of(environ),
             peer=environ.get("REMOTE_ADDR", ""),
+            client=self._proxies.client_of(environ),
             given_id=environ.get("HTTP_X_REQUEST_ID"),
         )
         metrics.IN_PROGRESS.inc()

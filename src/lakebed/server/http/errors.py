@@ -12,7 +12,7 @@ import falcon
 import msgspec
 
 from lakebed import auth, block, kv
-from lakebed.builders import WorkerDied
+from lakebed.builders import BuilderDied
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
@@ -91,7 +91,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (engine.Stale, 408),
     (engine.TooManyTries, 429),
     (engine.GivenUp, 503),
-    (WorkerDied, 503),
+    (BuilderDied, 503),
     # stores and storages
     (kv.InvalidArgument, 400),
     (kv.OutcomeUnknown, 503),
@@ -106,13 +106,11 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
 
 _INTERNAL: Final = "internal error: the log of the server has the details under this request's id"
 
-# Errors whose texts may name hosts, paths and drivers, and what is said instead.
+# Errors without a `public_message` whose texts may name hosts, paths and drivers.
 _PRIVATE: Final[tuple[tuple[type[LakebedError], str], ...]] = (
-    (kv.OutcomeUnknown, "the database does not answer; try again"),
     (kv.StoreClosed, _INTERNAL),
     (kv.CorruptRecord, _INTERNAL),
     (kv.ForeignStore, _INTERNAL),
-    (block.StorageUnavailable, "the storage does not answer; try again"),
     (block.StorageClosed, _INTERNAL),
     (block.Forbidden, "the storage refuses this to the server"),
 )
@@ -135,8 +133,9 @@ def public_message(error: Exception) -> str | None:
     """Return what strangers may read of an error whose own text is for the log; else None."""
     if not isinstance(error, LakebedError):
         return _INTERNAL
-    told: str | None = getattr(error, "public_message", None)
-    return told or next((text for family, text in _PRIVATE if isinstance(error, family)), None)
+    if error.public_message is not None:
+        return error.public_message
+    return next((text for family, text in _PRIVATE if isinstance(error, family)), None)
 
 
 def message_of(error: Exception, operation: str) -> str:

@@ -90,6 +90,7 @@ def log_access(record: RequestRecord) -> None:
         "bytes": record.bytes_sent,
         "operation": record.operation,
         "user": record.user,
+        "client": record.client,
         "request_id": record.request_id,
     }
     if record.kind:

@@ -1,15 +1,13 @@
 """Whether a server can do its work: its database and its storage answer.
 
 Liveness (``/_health``) asks nothing and says that the process runs. Readiness asks both, and is red
-with 503 while one of them does not answer. A question takes as little as it can: one key that every
-store has, and the head of one object that is not there.
+with 503 while one of them does not answer. What is asked is in `lakebed.server.questions`.
 
 Whatever hangs, the answer comes within `BOUND_SECONDS`. Each question is asked in a thread of its
 own, and by one thread at a time: probes that come while it hangs wait for the same one, so they do
 not pile up.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,23 +16,11 @@ from typing import Final
 import falcon
 import msgspec
 
-from lakebed.block import (
-    Address,
-    BlockError,
-    BlockStore,
-    LocalSettings,
-    Namespace,
-    StorageUnavailable,
-)
 from lakebed.errors import LakebedError
-from lakebed.kv import KeyNotFound, Store
-from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
 from lakebed.server.http.errors import JSON_TYPE, RETRY_SECONDS, note_error
 from lakebed.server.http.request import current_record
-from lakebed.server.settings import BlockstoreSettings
 
 BOUND_SECONDS: Final = 1.5
-_NOT_THERE: Final = "lakebed-readiness/not-there"
 
 Question = Callable[[], None]
 """Asks something; raises if there is no answer."""
@@ -140,58 +126,3 @@ class ReadinessDoor:
             states |= {"message": str(error), "kind": error.kind}
         response.data = msgspec.json.encode(states)
         response.content_type = JSON_TYPE
-
-
-def ask_store(store: Store) -> None:
-    """Read the mark that every store has; one that is missing is an answer too."""
-    try:
-        store.get(METADATA_PARTITION, SCHEMA_KEY)
-    except KeyNotFound:
-        return
-
-
-class StorageQuestion:
-    """Asks the storage for an object that is not there, in a place that it may be asked about."""
-
-    def __init__(
-        self,
-        block: BlockStore,
-        settings: BlockstoreSettings,
-        find_namespace: Callable[[], Namespace | None],
-    ) -> None:
-        """Prepare the question.
-
-        Args:
-            block: The storage.
-            settings: With a prefix for namespaces, if there is one.
-            find_namespace: Returns the namespace of any repository: in a cloud, credentials are
-                often good for some buckets only. None while there is no repository.
-        """
-        self._block = block
-        self._local = settings.block if isinstance(settings.block, LocalSettings) else None
-        self._find_namespace = find_namespace
-        prefix = settings.default_namespace_prefix
-        if prefix is None and block.scheme in {"local", "mem"}:
-            prefix = f"{block.scheme}://"
-        self._address = None if prefix is None else _address_in(prefix)
-
-    def __call__(self) -> None:
-        """Ask; any answer will do, also that the object may not be looked at."""
-        if self._local is not None:
-            self._local.root.stat()  # a folder that is gone looks like an empty storage
-        if self._address is None:
-            namespace = self._find_namespace()
-            if namespace is None:
-                return  # no repository, no prefix: there is no place that could be asked about
-            self._address = namespace.address(_NOT_THERE)
-        try:
-            self._block.head(self._address)
-        except StorageUnavailable:
-            raise
-        except BlockError:
-            if self._local is not None and not os.access(self._local.root, os.W_OK | os.X_OK):
-                raise
-
-
-def _address_in(prefix: str) -> Address:
-    return Address.parse(f"{prefix}{'' if prefix.endswith('/') else '/'}{_NOT_THERE}")

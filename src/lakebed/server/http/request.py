@@ -40,7 +40,9 @@ class RequestRecord:
     """What led to an answer of 5xx or 410, without secrets."""
     bytes_sent: int = 0
     peer: str = ""
-    """The address of the client, or of the proxy in front of it."""
+    """The address of the other end of the connection: the client's, or that of a proxy."""
+    client: str = ""
+    """The address of the client; see `client_address`."""
     received_at: float = 0.0
     """When something of the request last came."""
     is_receiving: bool = False
@@ -68,10 +70,13 @@ def records_under_way() -> list[RequestRecord]:
     return list(_under_way)
 
 
-def begin_record(method: str, path: str, *, peer: str, given_id: str | None) -> RequestRecord:
+def begin_record(
+    method: str, path: str, *, peer: str, client: str, given_id: str | None
+) -> RequestRecord:
     """Make the record of a request that arrived, and bind it to this thread."""
     now = time.monotonic()
-    record = RequestRecord(_request_id(given_id), method, path, now, peer=peer, received_at=now)
+    request_id = _request_id(given_id)
+    record = RequestRecord(request_id, method, path, now, peer=peer, client=client, received_at=now)
     _record.set(record)
     _under_way.add(record)
     return record

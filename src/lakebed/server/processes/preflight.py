@@ -69,6 +69,8 @@ def _folders(settings: ServerSettings) -> Iterator[Path]:
         yield Path(url.removeprefix(_SQLITE)).absolute().parent
     if settings.blockstore.type == "local" and settings.blockstore.local is not None:
         yield settings.blockstore.local.root
+    if settings.cache.disk_folder is not None:
+        yield settings.cache.disk_folder
 
 
 def _check_folder(folder: Path) -> None:

@@ -1,0 +1,262 @@
+"""Sorted columns of keys and rows: searching, comparing and combining them whole.
+
+Keys are searched in their column as it is, without making Python objects of all the others. To
+compare or combine rows, those of one table are found in another by their keys, with Arrow's hash
+lookup. Rows picked from two tables are brought in order by a sort of their keys, which on two
+sorted runs is little more than a merge.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.engine.errors import UnsortedEntries
+from lakebed.formats import ENTRY_SCHEMA, EntryRows
+from lakebed.formats.entries import one_array
+
+DIFF_SCHEMA: Final = ENTRY_SCHEMA.insert(0, pa.field("change", pa.int8(), nullable=False))
+"""The columns of a diff: what happened (see `ChangeType`) and the entry, as it is now; for a
+removed one, as it was."""
+
+CONFLICT_SCHEMA: Final = pa.schema(
+    [
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("source_change", pa.int8(), nullable=False),
+        pa.field("destination_change", pa.int8(), nullable=False),
+    ]
+)
+"""The columns of conflicts: what each side did to the key, seen from the base (`ChangeType`)."""
+
+
+class SortedKeys:
+    """A sorted binary column as something to search in; no copy is made."""
+
+    __slots__ = ("_bounds", "_data", "_first", "_length")
+
+    def __init__(self, array: pa.Array) -> None:
+        _, bounds, data = array.buffers()
+        self._length = len(array)
+        self._first = array.offset
+        self._bounds = memoryview(bounds or b"").cast("i")
+        self._data = memoryview(data or b"")
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, row: int) -> bytes:
+        place = self._first + (row if row >= 0 else self._length + row)
+        return bytes(self._data[self._bounds[place] : self._bounds[place + 1]])
+
+    def find(self, key: bytes, start: int = 0) -> int:
+        """Return the index of the first key, from `start` on, that is not below this one."""
+        return bisect_left(self, key, start)
+
+
+class Range:
+    """A decoded range: its rows, and its keys ready to search in."""
+
+    __slots__ = ("keys", "rows", "table")
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self.keys = SortedKeys(one_array(table, "key"))
+        self.rows = EntryRows(table)
+
+    def between(self, start: bytes, end: bytes | None) -> pa.Table:
+        """Return the rows with keys from `start` up to, not including, `end`."""
+        first = self.keys.find(start)
+        last = len(self.keys) if end is None else self.keys.find(end, first)
+        return self.table.slice(first, last - first)
+
+
+def successor(key: bytes) -> bytes:
+    """Return the successor of a key: no key lies between the two."""
+    return key + b"\x00"
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """Return the first key behind all that begin with the prefix; None if none can be."""
+    stripped = prefix.rstrip(b"\xff")
+    if not stripped:
+        return None
+    return stripped[:-1] + bytes([stripped[-1] + 1])
+
+
+def check_rising(keys: pa.Array, before: bytes) -> None:
+    """Refuse keys that do not rise from row to row, starting above `before`; an empty one, too.
+
+    Raises:
+        UnsortedEntries: Two neighbours are equal or in the wrong order.
+    """
+    if len(keys) and keys[0].as_py() <= before:
+        raise UnsortedEntries(before, keys[0].as_py())
+    falls = pc.index(pc.less(keys[:-1], keys[1:]), value=False).as_py()
+    if falls >= 0:
+        raise UnsortedEntries(keys[falls].as_py(), keys[falls + 1].as_py())
+
+
+class ChangeType(IntEnum):
+    """What happened to an entry."""
+
+    ADDED = 1
+    CHANGED = 2
+    """It has another identity; another address or time alone is no change."""
+    REMOVED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How many entries were added, changed and removed."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+
+    def __add__(self, other: "Summary") -> "Summary":
+        return Summary(
+            self.added + other.added, self.changed + other.changed, self.removed + other.removed
+        )
+
+    def __bool__(self) -> bool:
+        return self != Summary()
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """Changes to apply to rows: entries to put, and keys to remove; both sorted, no key in both."""
+
+    puts: pa.Table
+    removals: pa.Array
+
+
+NO_EDITS: Final = Edits(ENTRY_SCHEMA.empty_table(), pa.array([], pa.binary()))
+
+
+def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
+    """Return the base with the edits applied, and how many of them changed anything.
+
+    A put with the identity of the entry that is there keeps that entry, address and all.
+    """
+    if not base.num_rows:
+        return edits.puts, Summary(added=edits.puts.num_rows)
+    base_keys = one_array(base, "key")
+    found = pc.index_in(one_array(edits.puts, "key"), value_set=base_keys)
+    added = pc.is_null(found)
+    changed = pc.fill_null(_differ(edits.puts, base, found), False)
+    removed = pc.index_in(edits.removals, value_set=base_keys).drop_null()
+    summary = Summary(_count(added), _count(changed), len(removed))
+    if not summary:
+        return base, summary
+    replaced = pa.concat_arrays([found.filter(changed), removed])
+    kept = base.filter(_none_of(replaced, base.num_rows))
+    return _in_order(kept, edits.puts.filter(pc.or_(added, changed))), summary
+
+
+def diff_rows(left: pa.Table, right: pa.Table) -> pa.Table:
+    """Return what is different in the right table, by `DIFF_SCHEMA`."""
+    found = pc.index_in(one_array(right, "key"), value_set=one_array(left, "key"))
+    added = pc.is_null(found)
+    changed = pc.fill_null(_differ(right, left, found), False)
+    kinds = pc.if_else(added, _int8(ChangeType.ADDED), _int8(ChangeType.CHANGED))
+    either = pc.or_(added, changed)
+    now = right.filter(either).add_column(0, DIFF_SCHEMA.field(0), kinds.filter(either))
+    gone = left.filter(_none_of(found.drop_null(), left.num_rows))
+    was = gone.add_column(0, DIFF_SCHEMA.field(0), _repeat(ChangeType.REMOVED, gone.num_rows))
+    return _in_order(now, was)
+
+
+def split_delta(
+    delta: pa.Table, base: pa.Table, destination: pa.Table
+) -> tuple[Edits, Edits, pa.Table]:
+    """Tell which changes of a merge's source the destination can take.
+
+    Args:
+        delta: From base to source, as `diff_rows` returns it.
+        base: The rows of the base.
+        destination: The rows of the destination.
+
+    Returns:
+        The changes to keys that the destination left alone; those to keys that it changed
+        otherwise; and the latter as conflicts, by `CONFLICT_SCHEMA`. What the destination did just
+        so itself is in none of them.
+    """
+    keys = one_array(delta, "key")
+    in_base = pc.index_in(keys, value_set=one_array(base, "key"))
+    in_destination = pc.index_in(keys, value_set=one_array(destination, "key"))
+    was, now = _identities(base, in_base), _identities(destination, in_destination)
+    change = one_array(delta, "change")
+    gone = pc.equal(change, _int8(ChangeType.REMOVED))
+    none = pa.scalar(None, pa.binary())
+    wanted = pc.if_else(gone, none, one_array(delta, "identity"))
+    agreed = _same(now, wanted)
+    untouched = _same(now, was)
+    contested = pc.invert(pc.or_(agreed, untouched))
+    theirs = pc.if_else(
+        pc.is_null(was),
+        _int8(ChangeType.ADDED),
+        pc.if_else(pc.is_null(now), _int8(ChangeType.REMOVED), _int8(ChangeType.CHANGED)),
+    )
+    conflicts = pa.table([keys, change, theirs], schema=CONFLICT_SCHEMA).filter(contested)
+    return _edits(delta.filter(untouched)), _edits(delta.filter(contested)), conflicts
+
+
+def join_edits(one: Edits, other: Edits) -> Edits:
+    """Return the edits of both, which have no key in common."""
+    removals = pa.concat_arrays([one.removals, other.removals])
+    return Edits(_in_order(one.puts, other.puts), removals.take(pc.sort_indices(removals)))
+
+
+def _edits(delta: pa.Table) -> Edits:
+    gone = pc.equal(delta.column("change"), _int8(ChangeType.REMOVED))
+    puts = delta.filter(pc.invert(gone)).select(ENTRY_SCHEMA.names)
+    return Edits(puts.combine_chunks(), one_array(delta.filter(gone), "key"))
+
+
+def _differ(rows: pa.Table, others: pa.Table, found: pa.Array) -> pa.Array:
+    """Whether each row has another identity than its counterpart; null where it has none."""
+    return pc.not_equal(one_array(rows, "identity"), _identities(others, found))
+
+
+def _identities(table: pa.Table, rows: pa.Array) -> pa.Array:
+    """Return the identities of some rows; null where the row is null."""
+    return one_array(table, "identity").take(rows)
+
+
+def _same(one: pa.Array, other: pa.Array) -> pa.Array:
+    """Whether two identities are equal, or both missing."""
+    both_missing = pc.and_(pc.is_null(one), pc.is_null(other))
+    return pc.or_(both_missing, pc.fill_null(pc.equal(one, other), False))
+
+
+def _none_of(rows: pa.Array, count: int) -> pa.Array:
+    """Return a mask of `count` rows that leaves out some."""
+    mask = np.ones(count, dtype=np.bool_)
+    mask[rows.to_numpy()] = False
+    return pa.array(mask)
+
+
+def _in_order(one: pa.Table, other: pa.Table) -> pa.Table:
+    """Return the rows of two sorted tables, which have no key in common, in one sorted table."""
+    if not other.num_rows:
+        return one.combine_chunks()
+    if not one.num_rows:
+        return other.combine_chunks()
+    rows = pa.concat_tables([one, other]).combine_chunks()
+    return rows.take(pc.sort_indices(one_array(rows, "key")))
+
+
+def _count(mask: pa.Array) -> int:
+    return int(pc.sum(mask, min_count=0).as_py())
+
+
+def _int8(value: int) -> pa.Scalar:
+    return pa.scalar(value, pa.int8())
+
+
+def _repeat(value: int, count: int) -> pa.Array:
+    return pa.repeat(_int8(value), count)

@@ -1,0 +1,75 @@
+"""What the engine measures, for Prometheus.
+
+- ``lakebed_engine_cache_requests_total``: files of committed entries that were asked for, by the
+  cache that was asked and whether it had them. Every miss of the memory asks the disk, if there is
+  a cache on disk; every miss of the last one reads from the storage.
+- ``lakebed_engine_commit_seconds``: how long commits took, by outcome.
+- ``lakebed_engine_commit_changes``: how many entries each commit added, changed and removed.
+- ``lakebed_engine_build_seconds``: how long it took to build what a commit holds, in this process
+  (``here``) or in one that builds large commits (``process``).
+- ``lakebed_engine_rebuilds_total``: builds that were done again because another changed the branch
+  first, or because the first build had become too old.
+- ``lakebed_engine_merge_seconds``: how long merges, reverts and cherry-picks took, by outcome.
+- ``lakebed_engine_cleaned_total``: what the Cleaner removed.
+
+The outcome is ``done``, or the kind of the error.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from prometheus_client import Counter, Histogram
+
+from lakebed.errors import LakebedError
+from lakebed.runtime import Runtime
+
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+_CACHE_REQUESTS = Counter(
+    "lakebed_engine_cache_requests",
+    "Files of committed entries that were asked for, by cache and result",
+    ["cache", "result"],
+)
+MEMORY_HITS = _CACHE_REQUESTS.labels("memory", "hit")
+MEMORY_MISSES = _CACHE_REQUESTS.labels("memory", "miss")
+DISK_HITS = _CACHE_REQUESTS.labels("disk", "hit")
+DISK_MISSES = _CACHE_REQUESTS.labels("disk", "miss")
+
+COMMIT_SECONDS = Histogram(
+    "lakebed_engine_commit_seconds", "Time of commits, by outcome", ["outcome"], buckets=_SECONDS
+)
+COMMIT_CHANGES = Histogram(
+    "lakebed_engine_commit_changes",
+    "Entries that a commit added, changed and removed",
+    buckets=(1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000),
+)
+BUILD_SECONDS = Histogram(
+    "lakebed_engine_build_seconds",
+    "Time to build what a commit holds, by where it was built",
+    ["where"],
+    buckets=_SECONDS,
+)
+REBUILDS = Counter("lakebed_engine_rebuilds", "Builds of a commit that had to be done again")
+MERGE_SECONDS = Histogram(
+    "lakebed_engine_merge_seconds",
+    "Time of merges, reverts and cherry-picks, by outcome",
+    ["operation", "outcome"],
+    buckets=_SECONDS,
+)
+CLEANED = Counter("lakebed_engine_cleaned", "What the Cleaner removed", ["what"])
+
+
+@contextmanager
+def measure_outcome(histogram: Histogram, runtime: Runtime, *labels: str) -> Iterator[None]:
+    """Observe how long a block takes, with its outcome as the last label."""
+    begun = runtime.monotonic()
+    outcome = "error"
+    try:
+        yield
+        outcome = "done"
+    except LakebedError as error:
+        outcome = error.kind
+        raise
+    finally:
+        histogram.labels(*labels, outcome).observe(runtime.monotonic() - begun)
