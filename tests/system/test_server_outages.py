@@ -47,7 +47,7 @@ class Bench:
         assert seconds < READINESS_SECONDS
         answer, seconds = self.get("api/v1/repositories")
         assert answer.status_code == 503
-        assert answer.json()["kind"] in {"store_unavailable", "outcome_unknown"}
+        assert answer.json()["kind"] in {"store_unreachable", "store_unavailable"}
         assert answer.headers["Retry-After"] == "1"
         self._assert_silent(answer)
         assert seconds < ANSWER_SECONDS
