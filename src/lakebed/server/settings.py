@@ -270,7 +270,7 @@ def masked(settings: object) -> dict[str, Any]:
 
 
 def mask(secret: str) -> str:
-    """Return a secret as it may be shown: of a URL, all but its password; of others, nothing."""
+    """Return a secret as it may be shown: a URL without its password, anything else not at all."""
     if "://" not in secret:
         return MASK
     # The last @ ends the user's part: a password may hold one too.
@@ -306,7 +306,7 @@ def _proxy_problems(listen: ListenSettings) -> Iterator[str]:
 
 
 def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
-    """Numbers that are negative, or zero where that makes no sense."""
+    """Find numbers that are negative, infinite, or zero where that makes no sense."""
     may_be_zero = {"limits.queue_seconds", "processes.shutdown_seconds"}
     for section in fields(settings):
         for name, value in masked(getattr(settings, section.name)).items():

@@ -1,4 +1,4 @@
-"""Headers about the object that is there: what they tell of it, and ask of it."""
+"""Headers about an object: its ETag, its time, and the conditions and ranges of a request."""
 
 import re
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ def etag(checksum: str) -> str:
 
 
 def http_date(time: datetime) -> str:
-    """Return a time as headers tell it, to the second."""
+    """Return a time in the form of headers, to the second."""
     return _http_date(int(time.timestamp()))
 
 

@@ -1,4 +1,4 @@
-"""Metrics of the server, for Prometheus, right across its processes.
+"""Metrics of the server, for Prometheus, summed over its processes.
 
 The library keeps the numbers of a process in files of a folder that ``PROMETHEUS_MULTIPROC_DIR``
 names; whichever worker is asked for ``/metrics`` adds up the files of all. The supervisor makes
@@ -38,7 +38,7 @@ FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 SUPERVISOR_FILE: Final = "supervisor.prom"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 NO_OPERATION: Final = "none"
-"""The operation of requests that ended before it was known: a label that cannot multiply."""
+"""The label of requests that ended before their operation was known."""
 
 IN_PROGRESS: Final = Gauge(
     "lakebed_http_requests_in_progress", "Requests under way", multiprocess_mode="livesum"
