@@ -3,7 +3,8 @@
 The supervisor opens neither store nor storage. It makes sure that the port is free, starts the
 workers and the background process, starts them again when they die, and reports when the first
 worker answers. SIGTERM, SIGINT or the end of its terminal make it stop: workers take no new
-connections and finish their requests, for a while. All processes notice when the supervisor is gone.
+connections and finish their requests, for a while. All processes notice when the supervisor is
+gone.
 
 Granian does the serving and the work with signals; what we change of it is in `granian_parts`.
 """
