@@ -79,21 +79,32 @@ def test_a_quickstart_prints_what_to_paste_and_keeps_its_key(
     command = [*PROGRAM, "quickstart", "--port", str(port), "--data-dir", str(folder)]
     key = None
     for _ in range(2):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         servers.started.append(process)
         lines = until_line(process, f"http://127.0.0.1:{port}/")
+        assert f"The log is {folder}/lakebed.log; warnings are shown here too." in lines
         text = "\n".join(lines)
         assert f"Lakebed is ready at http://127.0.0.1:{port}" in lines
         assert "AKIAIOSFOLQUICKSTART" in text
         assert "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY" in text
         assert any(line.endswith(" repo list") for line in lines)
         assert httpx.get(f"http://127.0.0.1:{port}/healthcheck").status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{port}/crash").status_code == 500
         file = folder / "secret.key"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert key in {None, file.read_text()}
         key = file.read_text()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=PATIENCE_SECONDS) == 0
+        _, terminal = process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == 0
+        # The terminal has the failure; the file has the requests too.
+        assert "a request failed: internal: ZeroDivisionError" in terminal
+        assert "GET /healthcheck 200" not in terminal
+        log = (folder / "lakebed.log").read_text()
+        assert "a request failed: internal: ZeroDivisionError" in log
+        assert "GET /healthcheck 200" in log
 
 
 def test_a_busy_port_and_a_folder_that_cannot_be_written_take_one_line(tmp_path: Path) -> None:
