@@ -1,7 +1,7 @@
 """The root of every error that Lakebed raises on purpose.
 
-Each layer draws its own tree below this root, in its own ``errors`` module, and the doors (HTTP,
-S3, command line) hold one table from those errors to what goes over the wire.
+Each layer has its own tree below this root, in its own ``errors`` module. The doors (HTTP, S3,
+command line) have one table each, from those errors to what goes over the wire.
 """
 
 from typing import Any, ClassVar
@@ -12,6 +12,9 @@ class LakebedError(Exception):
 
     kind: ClassVar[str] = "error"
     """A stable name for programs; the message is for people and may change."""
+
+    public_message: ClassVar[str | None] = None
+    """What to show to strangers instead of the message, where that may name hosts or folders."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors travel between processes. By default they would be made anew from their message,
@@ -26,6 +29,23 @@ def _restore(
     error.args = arguments
     error.__dict__.update(state)
     return error
+
+
+class NotFoundMixin(KeyError):  # noqa: N818 - a part of errors, not one itself
+    """A `KeyError` that shows its message as it is; `KeyError` itself would put it in quotes."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def quoted(key: bytes) -> str:
+    """Return a key as it is shown in messages: as text, in quotes, whatever its bytes are."""
+    text = key.decode(errors="backslashreplace")
+    if not text.isprintable():
+        text = "".join(
+            each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        )
+    return f"'{text}'"
 
 
 class MissingExtraError(LakebedError, ImportError):

@@ -1,4 +1,4 @@
-"""A staged value: an entry with its identity, or a tombstone, as bytes of a record."""
+"""A staged value: an entry or a tombstone, as the bytes that the store keeps."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,20 +6,20 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from lakebed.engine import records_pb2 as pb
+from lakebed.errors import quoted
 from lakebed.formats import AddressType, Entry
 from lakebed.kv import CorruptRecord, Item
 from lakebed.times import from_datetime, to_datetime
 
 TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
-"""Says that the key is not there; it has no identity."""
+"""Stages the removal of a key: a value without an identity."""
 
-
-# Many entries are decoded at a time, and to call the type would take as long as to parse them.
+# Many entries are decoded at a time, and calling the type would take as long as parsing them.
 _ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
 
 
 def encode(entry: Entry, *, replaced_address: str = "") -> bytes:
-    """Return the value that stages an entry, in the place of one with a relative address."""
+    """Return the value that stages an entry, perhaps over one with a relative address."""
     return pb.StagedEntry(
         identity=entry.identity,
         entry=pb.Entry(
@@ -58,16 +58,16 @@ def decode(key: bytes, value: bytes) -> Entry | None:
     )
 
 
-def parse_all(records: Sequence[Item]) -> list[pb.StagedEntry]:
-    """Return the values of staged records as messages.
+def parse_all(items: Sequence[Item]) -> list[pb.StagedEntry]:
+    """Return the values of staged items as messages.
 
     Raises:
         CorruptRecord: One of them is not a staged value.
     """
     try:
-        return [pb.StagedEntry.FromString(record.value) for record in records]
+        return [pb.StagedEntry.FromString(item.value) for item in items]
     except DecodeError:
-        return [parse(record.key, record.value) for record in records]  # says which one it is
+        return [parse(item.key, item.value) for item in items]  # says which one it is
 
 
 def parse(key: bytes, value: bytes) -> pb.StagedEntry:
@@ -79,4 +79,4 @@ def parse(key: bytes, value: bytes) -> pb.StagedEntry:
     try:
         return pb.StagedEntry.FromString(value)
     except DecodeError as error:
-        raise CorruptRecord(f"the staged value of {key!r} cannot be read: {error}") from error
+        raise CorruptRecord(f"the staged value of {quoted(key)} cannot be read: {error}") from error

@@ -3,13 +3,14 @@
 A read begins with the branch's record, read after the call began. Everything else is taken from
 what that record names: its tokens, newest first, then its commit. The record may change meanwhile;
 the read still returns the state of one record. Tokens that are dropped meanwhile stay readable,
-because the Cleaner leaves them alone for a grace period longer than any request; a read that took
-longer than half of it begins again.
+because the Cleaner leaves them alone for a grace period. A read that took longer than half of that
+period starts over.
 """
 
+import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from lakebed.engine.committed import CommittedFor, DiffEntry, Page, Query
 from lakebed.engine.errors import EntryNotFound, TooManyTries
@@ -25,9 +26,11 @@ from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 ResultT = TypeVar("ResultT")
 
-_TRIES = 3
+_TRIES: Final = 3
 
 
 class Reader:
@@ -51,30 +54,30 @@ class Reader:
         self._noted_min = settings.noted_tombstones_min
 
     def get(
-        self, repository: Repository, branch: BranchID, key: bytes, *, record: Branch | None = None
+        self, repository: Repository, branch: BranchID, key: bytes, *, known: Branch | None = None
     ) -> Entry:
         """Return the entry of a key on a branch, staged or committed.
 
-        Whoever has just read the branch's record passes it on: it need not be read again.
+        A caller that has just read the branch passes it as `known`: it is not read again.
 
         Raises:
             BranchNotFound: There is no such branch.
             EntryNotFound: There is no such entry.
         """
 
-        def read(record: Branch) -> Entry:
-            for staged in self.staged(record, key):
+        def read(current: Branch) -> Entry:
+            for staged in self.staged(current, key):
                 if staged is not None:
                     entry = decode(key, staged.value)
                     if entry is None:
                         raise EntryNotFound(key)
                     return entry
-            found = self.committed(repository, record.commit_id, key)
+            found = self.committed(repository, current.commit_id, key)
             if found is None:
                 raise EntryNotFound(key)
             return found
 
-        return self.consistently(repository, branch, read, record=record)
+        return self._consistently(repository, branch, read, known)
 
     def list_entries(
         self,
@@ -82,16 +85,16 @@ class Reader:
         branch: BranchID,
         query: Query,
         *,
-        record: Branch | None = None,
+        known: Branch | None = None,
     ) -> Page[Entry]:
-        """Return a page of the entries of a branch, staged and committed; `record` as in `get`.
+        """Return a page of the entries of a branch, staged and committed; `known` as in `get`.
 
         Raises:
             BranchNotFound: There is no such branch.
         """
         noting = Noting(now_us(self._runtime), self._noted_min)
         list_page = partial(list_entries, noting=noting)
-        return self._page(repository, branch, query, list_page, record)
+        return self._page(repository, branch, query, list_page, known)
 
     def list_changes(
         self, repository: Repository, branch: BranchID, query: Query
@@ -109,49 +112,52 @@ class Reader:
         branch: BranchID,
         query: Query,
         list_page: Callable[..., Page[ResultT]],
-        record: Branch | None = None,
+        known: Branch | None = None,
     ) -> Page[ResultT]:
-        def read(record: Branch) -> Page[ResultT]:
-            commit = self._commits.get(repository, record.commit_id)
+        def read(current: Branch) -> Page[ResultT]:
+            commit = self._commits.get(repository, current.commit_id)
             committed = self._committed_in(repository.namespace)
             metarange_id = commit.metarange_id
-            return list_page(self._store, record.tokens, committed, metarange_id, query)
+            return list_page(self._store, current.tokens, committed, metarange_id, query)
 
-        return self.consistently(repository, branch, read, record=record)
+        return self._consistently(repository, branch, read, known)
 
-    def consistently(
+    def _consistently(
         self,
         repository: Repository,
         branch: BranchID,
         read: Callable[[Branch], ResultT],
-        *,
-        record: Branch | None = None,
+        known: Branch | None,
     ) -> ResultT:
-        """Read from the state of one record of a branch, soon enough that its tokens are there.
+        """Read the state of one record of a branch, soon enough that its tokens are still there.
 
         Args:
-            repository: Where.
+            repository: In which repository.
             branch: Which branch.
-            read: What to read, given its record.
-            record: The record to begin with, if it was just read.
+            read: What to read, given the branch.
+            known: The branch to begin with, if it was just read.
 
         Raises:
             BranchNotFound: There is no such branch.
             TooManyTries: The read always took too long.
         """
         for _ in range(_TRIES):
-            record = record or self._branches.get(repository, branch)
-            begun = record.read_at
+            current = known or self._branches.get(repository, branch)
             try:
-                result = read(record)
+                result = read(current)
             except EntryNotFound:
-                if self._runtime.monotonic() - begun < self._patience:
+                if self._is_in_time(current):
                     raise
             else:
-                if self._runtime.monotonic() - begun < self._patience:
+                if self._is_in_time(current):
                     return result
-            record = None
+            _LOGGER.warning("a read of branch %s took too long: it starts over", branch)
+            known = None
         raise TooManyTries(f"a read of branch {branch}", _TRIES)
+
+    def _is_in_time(self, branch: Branch) -> bool:
+        """Whether the tokens of a branch, dropped or not, are certainly still there."""
+        return self._runtime.monotonic() - branch.read_at < self._patience
 
     def staged(self, branch: Branch, key: bytes) -> list[Item | None]:
         """Return what each token of a branch has for a key, newest first; all in one call."""
