@@ -345,8 +345,8 @@ def lonely(generation: int, parents: list[str]) -> Callable[[Rows], Rows]:
 @pytest.mark.parametrize(
     ("kind", "edit", "reason"),
     [
-        (RefKind.COMMITS, edited("message", "forged"), "is not what its id says"),
-        (RefKind.COMMITS, edited("nonce", b""), "is not what its id says"),
+        (RefKind.COMMITS, edited("message", "forged"), "does not match its id"),
+        (RefKind.COMMITS, edited("nonce", b""), "does not match its id"),
         (RefKind.COMMITS, lambda rows: [*rows, rows[0]], "is there twice"),
         (RefKind.COMMITS, lonely(2, ["0" * 64]), "parent 0+ of commit .* is not there"),
         (RefKind.COMMITS, lonely(2, []), "has generation 2 instead of 1"),
