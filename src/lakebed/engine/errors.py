@@ -42,7 +42,7 @@ class EngineError(LakebedError):
     kind: ClassVar[str] = "engine"
 
 
-class NotFound(NotFoundMixin, EngineError):
+class NotFound(EngineError, NotFoundMixin):
     """There is no such thing."""
 
     kind = "not_found"
