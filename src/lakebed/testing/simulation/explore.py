@@ -9,6 +9,7 @@ more often than others, and how many times as often.
 """
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -106,6 +107,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="replay this one, with its trace")
     parser.add_argument("--processes", type=int, help="how many at a time; one for each core")
     chosen = parser.parse_args(arguments)
+    # Warnings are what the faults of a simulation are expected to cause: do not print them.
+    logging.getLogger("lakebed").addHandler(logging.NullHandler())
     names = [name for scenarios in chosen.scenarios for name in load(scenarios)]
     if chosen.seed is not None:
         return max(replay(name, chosen.seed) for name in names)
