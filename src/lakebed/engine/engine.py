@@ -38,7 +38,7 @@ from lakebed.engine.refs.resolve import Resolver, View
 from lakebed.engine.refs.restore import restore_refs
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.settings import CacheSettings, EngineSettings
-from lakebed.engine.staging.codec import decode
+from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.fast_read import FastReader
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
@@ -143,8 +143,8 @@ class Engine:
         elif resolved.view is View.COMBINED:
             return reader.get(repository, resolved.branch.id, key, known=resolved.branch)
         else:
-            staged = [item for item in reader.staged(resolved.branch, key) if item]
-            found = decode(key, staged[0].value) if staged else None
+            staged = newest(reader.staged(resolved.branch, key))
+            found = None if staged is None else decode(key, staged.value)
         if found is None:
             raise EntryNotFound(key)
         return found

@@ -19,7 +19,7 @@ from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Repository
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging.codec import decode
+from lakebed.engine.staging.codec import decode, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.kv import Store
@@ -80,7 +80,7 @@ class DirtyCheck:
         """Whether the sealed tokens change the head; cheap if one of their first keys does."""
         changes = StagedChanges(self._store, branch.sealed_tokens)
         for item in islice(changes.items(), _PEEK):
-            key = item.key[len(STAGED_PREFIX) :]
+            key = path_of(item)
             staged = decode(key, item.value)
             committed = self._reader.committed(repository, branch.commit_id, key)
             if (staged and staged.identity) != (committed and committed.identity):

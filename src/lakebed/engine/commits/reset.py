@@ -21,7 +21,7 @@ from lakebed.engine.model import Branch, BranchID, Commit, Repository, new_stagi
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging import empty_runs
-from lakebed.engine.staging.codec import TOMBSTONE, encode
+from lakebed.engine.staging.codec import TOMBSTONE, encode, newest, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.errors import quoted
@@ -82,8 +82,8 @@ class Resetter:
         for _ in range(self._tries):
             before = self._branches.get(repository, branch)
             staged = self._reader.staged(before, key)
-            newest = next((item for item in staged if item is not None), None)
-            done = newest is None or self._restore(repository, before, key, newest, staged[0])
+            decides = newest(staged)
+            done = decides is None or self._restore(repository, before, key, decides, staged[0])
             if done and self._unchanged(repository, before, [key]):
                 return
         raise TooManyTries(f"the reset of {quoted(key)} on branch {branch}", self._tries)
@@ -96,7 +96,7 @@ class Resetter:
             before = self._branches.get(repository, branch)
             changes = StagedChanges(self._store, before.tokens, start=start, prefix=prefix)
             page = list(islice(changes.items(), _PAGE))
-            keys = [item.key[len(STAGED_PREFIX) :] for item in page]
+            keys = [path_of(item) for item in page]
             done = self._restore_page(repository, before, page)
             if done and self._unchanged(repository, before, keys):
                 if len(page) < _PAGE:
@@ -141,7 +141,7 @@ class Resetter:
         token = branch.staging_token.encode()
         current = self._store.get_many([(token, item.key) for item in page])
         return all(
-            self._restore(repository, branch, item.key[len(STAGED_PREFIX) :], item, own)
+            self._restore(repository, branch, path_of(item), item, own)
             for item, own in zip(page, current, strict=True)
         )
 
@@ -150,7 +150,7 @@ class Resetter:
         repository: Repository,
         branch: Branch,
         key: bytes,
-        newest: Item,
+        staged: Item,
         current: Item | None,
     ) -> bool:
         """Stage what the head has for a key; return whether that has certainly worked.
@@ -159,11 +159,11 @@ class Resetter:
             repository: In which repository.
             branch: The branch as it was read.
             key: Which key.
-            newest: What is staged for it.
+            staged: What is staged for it.
             current: What is staged for it under the current token.
         """
         committed = self._reader.committed(repository, branch.commit_id, key)
-        if committed is None and newest.value == TOMBSTONE:
+        if committed is None and staged.value == TOMBSTONE:
             return True
         # Also over a put that changes nothing: its writer might take it back (`UndoLog`).
         value = TOMBSTONE if committed is None else encode(committed)

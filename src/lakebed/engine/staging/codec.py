@@ -1,11 +1,12 @@
 """A staged value: an entry or a tombstone, as the bytes that the store keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
 from lakebed.engine import records_pb2 as pb
+from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.errors import quoted
 from lakebed.formats import AddressType, Entry
 from lakebed.kv import CorruptRecord, Item
@@ -56,6 +57,16 @@ def decode(key: bytes, value: bytes) -> Entry | None:
         content_type=entry.content_type,
         metadata=dict(entry.metadata) if entry.metadata else {},
     )
+
+
+def path_of(item: Item) -> bytes:
+    """Return the path of the object that an item of a staging token is about."""
+    return item.key[len(STAGED_PREFIX) :]
+
+
+def newest(staged: Iterable[Item | None]) -> Item | None:
+    """Return the item that decides, given what each token has for a key, newest token first."""
+    return next((item for item in staged if item is not None), None)
 
 
 def parse_all(items: Sequence[Item]) -> list[pb.StagedEntry]:

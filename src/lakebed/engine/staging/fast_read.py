@@ -8,11 +8,9 @@ them all the time in between, and the staged values are those of the branch. If 
 wrong, and the read is done in the ordinary way (`reader`).
 """
 
-from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.keys import BRANCHES, GRAVELER, REPOSITORIES, STAGED_PREFIX
-from lakebed.engine.model import Branch, BranchID, Repository
+from lakebed.engine.model import BranchID, Repository
 from lakebed.engine.refs.branches import Branches
-from lakebed.engine.staging.codec import decode
 from lakebed.engine.staging.reader import Reader
 from lakebed.formats import Entry
 from lakebed.kv import Item, Store, Version
@@ -52,19 +50,7 @@ class FastReader:
         )
         if not (_is(branch_now, branch.version) and _is(repository_now, version)):
             return None
-        return self._entry(repository, branch, key, staged)
-
-    def _entry(
-        self, repository: Repository, branch: Branch, key: bytes, staged: list[Item | None]
-    ) -> Entry:
-        newest = next((item for item in staged if item is not None), None)
-        if newest is None:
-            found = self._reader.committed(repository, branch.commit_id, key)
-        else:
-            found = decode(key, newest.value)
-        if found is None:
-            raise EntryNotFound(key)
-        return found
+        return self._reader.entry(repository, branch, key, staged)
 
 
 def _is(item: Item | None, version: Version) -> bool:

@@ -33,7 +33,7 @@ from lakebed.engine.committed.listing import Block, DiffBlock, fill_page
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
-from lakebed.engine.staging.codec import TOMBSTONE, decode
+from lakebed.engine.staging.codec import TOMBSTONE, decode, newest, path_of
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.scan import StagedChanges, changes_table
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_of, entries_table
@@ -132,7 +132,7 @@ class _StagedWindows:
             self._store, self._tokens, start=start, prefix=self._prefix, limit=self._size
         )
         items = list(islice(changes.items(), self._size))
-        keys = [item.key[len(STAGED_PREFIX) :] for item in items]
+        keys = [path_of(item) for item in items]
         return _Staged(keys, items, successor(keys[-1]) if len(keys) == self._size else None)
 
 
@@ -268,13 +268,12 @@ class _MergedWindows:
         wanted = [(token.encode(), STAGED_PREFIX + key) for key in keys for token in self._tokens]
         found = iter(self._store.get_many(wanted) if wanted else [])
         for key in keys:
-            staged = list(islice(found, len(self._tokens)))
-            newest = next((item for item in staged if item is not None), None)
-            if newest is None:
+            staged = newest(list(islice(found, len(self._tokens))))
+            if staged is None:
                 entry = self._committed.get(self._metarange_id, key)
                 return _MergedBlock(entries_table([entry]), _Staged([], [], None))
-            if newest.value != TOMBSTONE:
-                return _MergedBlock(ENTRY_SCHEMA.empty_table(), _Staged([key], [newest], None))
+            if staged.value != TOMBSTONE:
+                return _MergedBlock(ENTRY_SCHEMA.empty_table(), _Staged([key], [staged], None))
         return None
 
     def _window(self, start: bytes) -> tuple[Block[Entry], bytes | None, list[bytes]]:

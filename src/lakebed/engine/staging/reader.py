@@ -8,7 +8,7 @@ period starts over.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -19,7 +19,7 @@ from lakebed.engine.model import Branch, BranchID, CommitID, Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging.codec import decode
+from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.listing import Noting, list_changes, list_entries
 from lakebed.formats import Entry
 from lakebed.kv import Item, Store
@@ -66,16 +66,7 @@ class Reader:
         """
 
         def read(current: Branch) -> Entry:
-            for staged in self.staged(current, key):
-                if staged is not None:
-                    entry = decode(key, staged.value)
-                    if entry is None:
-                        raise EntryNotFound(key)
-                    return entry
-            found = self.committed(repository, current.commit_id, key)
-            if found is None:
-                raise EntryNotFound(key)
-            return found
+            return self.entry(repository, current, key, self.staged(current, key))
 
         return self._consistently(repository, branch, read, known)
 
@@ -163,6 +154,27 @@ class Reader:
         """Return what each token of a branch has for a key, newest first; all in one call."""
         name = STAGED_PREFIX + key
         return self._store.get_many([(token.encode(), name) for token in branch.tokens])
+
+    def entry(
+        self,
+        repository: Repository,
+        branch: Branch,
+        key: bytes,
+        staged: Sequence[Item | None],
+    ) -> Entry:
+        """Return the entry of a key, given what each token of the branch has for it.
+
+        Raises:
+            EntryNotFound: There is no such entry.
+        """
+        decides = newest(staged)
+        if decides is None:
+            found = self.committed(repository, branch.commit_id, key)
+        else:
+            found = decode(key, decides.value)
+        if found is None:
+            raise EntryNotFound(key)
+        return found
 
     def committed(self, repository: Repository, commit_id: CommitID, key: bytes) -> Entry | None:
         """Return the entry of a key in a commit, or None."""
