@@ -11,7 +11,7 @@ from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.engine import Engine
-from lakebed.testing.faults import Call, FaultyStore
+from lakebed.testing.faults import FaultyStore, StoreCall
 
 ResultT = TypeVar("ResultT")
 
@@ -69,9 +69,9 @@ def measure_directories(folder: Path, objects: int) -> list[Row]:
 
 def _directories(folder: Path, lake: Lake, where: str) -> Row:
     """Count what a listing, by an engine with nothing in its cache, asks store and storage for."""
-    calls: list[Call] = []
+    calls: list[StoreCall] = []
 
-    def count(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def count(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         calls.append(call)
         return apply()
 

@@ -35,9 +35,11 @@ from benchmarks import garbage_prepare
 from benchmarks.garbage_lake import NAMESPACE, UID, Lake, PreparedServer
 from benchmarks.report import Row, report
 from lakebed.block import LocalSettings, Namespace
-from lakebed.formats.gc_files import GCRunID, gc_path
-from lakebed.gc.job import Job, Options, new_session
+from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.layout import gc_path
+from lakebed.gc.job import Job, Options
 from lakebed.gc.report import Summary
+from lakebed.gc.spark import new_session
 from lakebed.gc.storage import Storage
 
 OBJECTS: Final = 2_000_000

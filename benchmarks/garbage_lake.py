@@ -38,8 +38,9 @@ from lakebed.formats.gc_files import (
     GCRunID,
     encode_gc_manifest,
     encode_gc_table,
-    gc_path,
 )
+from lakebed.formats.layout import gc_path
+from lakebed.formats.object_paths import ObjectPath, new_object_uid, new_partition
 from lakebed.gc.server import Server
 
 NAMESPACE: Final = "local://lake/data"
@@ -67,9 +68,9 @@ class Objects:
 
     def _path(self, number: int) -> str:
         branch = number % BRANCHES
-        partition = f"{(1 << 64) - 1 - self.made_us:016x}-{branch:012x}"
-        uid = f"{self.made_us + number:016x}{number:020x}"
-        return f"repos/{UID}/branches/branch-{branch}/{partition}/{uid}"
+        partition = new_partition(self.made_us, branch.to_bytes(6))
+        uid = new_object_uid(self.made_us + number, number.to_bytes(10))
+        return str(ObjectPath(UID, f"branch-{branch}", partition, uid))
 
 
 @dataclass
@@ -205,5 +206,5 @@ class PreparedServer(Server):
         assert unique_id == UID
         return self._run_id
 
-    def finish(self, unique_id: str, run_id: GCRunID) -> None:
+    def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
         assert (unique_id, run_id) == (UID, self._run_id)

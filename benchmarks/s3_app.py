@@ -37,8 +37,8 @@ def create(settings: ServerSettings) -> WSGIApplication:
         if path.startswith("/floor/put"):
             name = services.runtime.random_bytes(16).hex()
             body = Body(environ, seconds_max=600)
-            stored = services.block.put(FLOOR.address(name), body.chunks())
-            services.store.set(b"floor", name.encode(), stored.md5.encode())
+            stored = services.foundation.block.put(FLOOR.address(name), body.chunks())
+            services.foundation.store.set(b"floor", name.encode(), stored.md5.encode())
         start("200 OK", [("Content-Length", "0")])
         return [b""]
 
@@ -56,8 +56,9 @@ def main(file: str) -> None:
     settings = load(Path(file), environment={})
     services = open_services(settings)
     services.auth.setup("admin", ADMIN)
-    namespace = Namespace.parse(f"local://lakes/{REPOSITORY}")
-    services.engine.repositories.create(REPOSITORY, namespace, committer="admin")
+    services.catalog.repositories.create(
+        REPOSITORY, f"local://lakes/{REPOSITORY}", committer="admin"
+    )
     services.close()
     serve(settings, factory="benchmarks.s3_app:create", on_ready=_say_ready)
 

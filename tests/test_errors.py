@@ -7,8 +7,9 @@ import pkgutil
 import pytest
 
 import lakebed
+from lakebed.block import errors as block
 from lakebed.engine.errors import MissingFile, UnsortedEntries
-from lakebed.errors import LakebedError, MissingExtraError
+from lakebed.errors import LakebedError, MissingExtraError, quoted
 from lakebed.kv import errors as kv
 
 
@@ -36,7 +37,7 @@ def test_the_tree_of_the_store() -> None:
     assert issubclass(kv.StoreFull, kv.StoreUnavailable)
     assert issubclass(kv.StoreUnavailable, kv.OutcomeUnknown)
     assert not issubclass(kv.PredicateFailed, kv.OutcomeUnknown)
-    assert str(kv.KeyNotFound(b"p", b"k")) == "no key b'k' in partition b'p'"
+    assert str(kv.KeyNotFound(b"p", b"k")) == "there is no key 'k' in partition 'p'"
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,34 @@ def test_an_error_survives_the_way_to_another_process(error: LakebedError) -> No
     assert type(again) is type(error)
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        (b"x/a.txt", "'x/a.txt'"),
+        ("grün".encode(), "'grün'"),
+        (b"two\nlines\x00", "'two\\nlines\\x00'"),
+        (b"\xff/a", "'\\xff/a'"),
+    ],
+)
+def test_keys_are_shown_as_text(key: bytes, shown: str) -> None:
+    assert quoted(key) == shown
+    assert str(kv.KeyNotFound(b"p", key)) == f"there is no key {shown} in partition 'p'"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        kv.OutcomeUnknown("lost on db.internal"),
+        kv.StoreUnavailable("db.internal is down"),
+        kv.StoreUnreachable("db.internal refuses"),
+        kv.StoreFull("/var/lib/db.internal"),
+        block.StorageUnavailable("db.internal is down"),
+        block.StorageFull("/var/lib/db.internal"),
+    ],
+    ids=lambda error: error.kind,
+)
+def test_strangers_are_not_told_hosts_and_folders(error: LakebedError) -> None:
+    assert error.public_message
+    assert "db.internal" not in error.public_message

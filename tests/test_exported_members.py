@@ -23,6 +23,7 @@ def test_the_public_names_of_the_store() -> None:
         "StoreClosed",
         "StoreFull",
         "StoreUnavailable",
+        "StoreUnreachable",
         "Version",
         "open_store",
     ]

@@ -4,6 +4,7 @@ from lakebed.auth import (
     Action,
     AuthService,
     AuthSettings,
+    Context,
     Denied,
     Effect,
     Identity,
@@ -23,6 +24,7 @@ QUICKSTART = KeyPair(
     secret_access_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
 )
 UNCACHED = AuthSettings(cache_seconds=0.0)
+NO_ADDRESS = Context(source_ip=None)
 READ = Permission(Action.READ_OBJECT, object_arn("lake", "a/b"))
 WRITE = Permission(Action.WRITE_OBJECT, object_arn("lake", "a/b"))
 
@@ -68,7 +70,7 @@ def equip(auth: AuthService, user: str) -> tuple[NewCredential, Identity]:
 
 def may(auth: AuthService, identity: Identity, permission: Permission) -> bool:
     try:
-        auth.authorize(identity, permission)
+        auth.authorize(identity, NO_ADDRESS, permission)
     except Denied:
         return False
     return True

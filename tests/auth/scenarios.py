@@ -36,7 +36,7 @@ from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.scheduler import Actor
 from lakebed.testing.simulation.simulator import NO_FAULTS, Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore
-from tests.auth.kit import QUICKSTART, UNCACHED, allow, service
+from tests.auth.kit import NO_ADDRESS, QUICKSTART, UNCACHED, allow, service
 
 Memberships = Relations[pb.User, User, pb.Group, Group]
 Open = Callable[[Store, Runtime], AuthService]
@@ -162,7 +162,7 @@ def working_keys(store: Store, auth: AuthService) -> list[Identity]:
 
 def allows(auth: AuthService, identity: Identity, action: Action) -> bool:
     try:
-        auth.authorize(identity, Permission(action, "*"))
+        auth.authorize(identity, NO_ADDRESS, Permission(action, "*"))
     except Denied:
         return False
     return True

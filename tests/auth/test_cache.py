@@ -15,7 +15,7 @@ from lakebed.auth import (
 from lakebed.auth.cache import Cache
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
-from tests.auth.kit import READ, Clockwork, allow, deny, equip, may, service
+from tests.auth.kit import NO_ADDRESS, READ, Clockwork, allow, deny, equip, may, service
 
 
 def test_what_another_process_changes_counts_within_the_bound(store: Store) -> None:
@@ -87,10 +87,10 @@ def test_a_hit_is_fast_and_asks_no_store(auth: AuthService, store: Store) -> Non
 
     def by_key() -> None:
         identity = auth.authenticate(new.access_key_id, new.secret_access_key)
-        auth.authorize(identity, READ)
+        auth.authorize(identity, NO_ADDRESS, READ)
 
     def by_token() -> None:
-        auth.authorize(auth.authenticate_token(token), READ)
+        auth.authorize(auth.authenticate_token(token), NO_ADDRESS, READ)
 
     by_key()
     by_token()

@@ -24,8 +24,18 @@ from lakebed.auth.entities.keys import AUTH
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore, lost
-from tests.auth.kit import QUICKSTART, READ, UNCACHED, Clockwork, allow, deny, may, service
+from lakebed.testing.faults import FaultyStore, StoreCall, lost
+from tests.auth.kit import (
+    NO_ADDRESS,
+    QUICKSTART,
+    READ,
+    UNCACHED,
+    Clockwork,
+    allow,
+    deny,
+    may,
+    service,
+)
 
 ResultT = TypeVar("ResultT")
 
@@ -44,7 +54,7 @@ class Mortal:
         self._after = after
         self._writes = writes
 
-    def _intercept(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def _intercept(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if self._writes and not call.writes and self.calls < self._at:
             return apply()  # only writes are counted
         self.calls += 1
@@ -299,7 +309,7 @@ def check_next_setup(inner: Store, victims: list[str]) -> None:
         return
     assert [user.id for user in auth.users.list().items] == ["next"]
     identity = auth.authenticate(won.access_key_id, won.secret_access_key)
-    auth.authorize(identity, READ)
+    auth.authorize(identity, NO_ADDRESS, READ)
     assert [user.id for user in auth.memberships.sources_of("Admins").items] == ["next"]
     for victim in victims:
         with pytest.raises(UserNotFound):
@@ -315,7 +325,7 @@ def losing_the_reply_to(inner: Store, operation: str, prefix: bytes) -> AuthServ
     """A service that never hears that a certain write was applied."""
     heard = {"lost": False}
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         result = apply()
         wanted = call.operation == operation and call.key.startswith(prefix)
         if wanted and not heard["lost"]:
@@ -342,14 +352,15 @@ def test_a_setup_survives_a_lost_reply(prefix: bytes) -> None:
     inner = MemoryStore(ThreadRuntime())
     won = losing_the_reply_to(inner, "set_if", prefix).setup("admin")
     auth = service(inner)
-    auth.authorize(auth.authenticate(won.access_key_id, won.secret_access_key), READ)
+    winner = auth.authenticate(won.access_key_id, won.secret_access_key)
+    auth.authorize(winner, NO_ADDRESS, READ)
 
 
 def test_a_setup_survives_a_lost_reply_to_its_last_word() -> None:
     inner = MemoryStore(ThreadRuntime())
     claims = []
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         result = apply()
         if call.writes and call.key == b"setup":
             claims.append(call)

@@ -18,7 +18,7 @@ from lakebed.auth import (
 )
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore
+from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.auth.kit import allow, service
 
 ResultT = TypeVar("ResultT")
@@ -151,9 +151,9 @@ def test_what_is_not_there_is_not_found(auth: AuthService) -> None:
 
 
 def test_a_listing_of_many_makes_few_calls() -> None:
-    calls: list[Call] = []
+    calls: list[StoreCall] = []
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         calls.append(call)
         return apply()
 

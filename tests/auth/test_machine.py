@@ -30,8 +30,8 @@ from lakebed.auth.policy.actions import repository_arn
 from lakebed.kv import OutcomeUnknown, StoreUnavailable
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore, lost
-from tests.auth.kit import allow, deny, service
+from lakebed.testing.faults import FaultyStore, StoreCall, lost
+from tests.auth.kit import NO_ADDRESS, allow, deny, service
 
 ResultT = TypeVar("ResultT")
 
@@ -48,7 +48,7 @@ class FaultPlan:
     at: int
     how: str
 
-    def intercept(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         self.at -= 1
         if self.how == "death" and self.at <= 0:
             raise StoreUnavailable("dead")
@@ -60,7 +60,7 @@ class FaultPlan:
         return result
 
 
-def without_faults(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+def without_faults(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
     return apply()
 
 
@@ -344,7 +344,8 @@ class AuthMachine(RuleBasedStateMachine):
         denied = any(self.policies[policy] for policy in policies)
         for policy in POLICIES:
             try:
-                self.auth.authorize(identity, Permission("fs:ReadObject", repository_arn(policy)))
+                read = Permission("fs:ReadObject", repository_arn(policy))
+                self.auth.authorize(identity, NO_ADDRESS, read)
             except Denied:
                 assert denied or policy not in policies
             else:

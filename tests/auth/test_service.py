@@ -29,7 +29,7 @@ from lakebed.auth.entities.keys import AUTH, CREDENTIALS, POLICIES
 from lakebed.auth.policy.actions import user_arn
 from lakebed.kv import CorruptRecord, Store
 from lakebed.kv.records import Records
-from tests.auth.kit import QUICKSTART, READ, WRITE, allow, deny, equip, may, service
+from tests.auth.kit import NO_ADDRESS, QUICKSTART, READ, WRITE, allow, deny, equip, may, service
 
 # Setup
 
@@ -45,7 +45,7 @@ def test_an_installation_is_set_up_once(auth: AuthService) -> None:
     identity = auth.authenticate(new.access_key_id, new.secret_access_key)
     assert (identity.user_id, identity.committer) == ("admin", "admin@example.com")
     for action in Action:
-        auth.authorize(identity, Permission(action, "*"))
+        auth.authorize(identity, NO_ADDRESS, Permission(action, "*"))
     with pytest.raises(AlreadySetUp):
         auth.setup("mallory")
     assert [user.id for user in auth.users.list().items] == ["admin"]
@@ -280,7 +280,7 @@ def test_a_viewer_reads_and_does_not_write(auth: AuthService) -> None:
     assert may(auth, jane, Permission(Action.CREATE_CREDENTIALS, user_arn("jane")))
     assert not may(auth, jane, Permission(Action.CREATE_CREDENTIALS, user_arn("admin")))
     with pytest.raises(Denied, match="fs:WriteObject on arn:lakefs:fs:::repository/lake"):
-        auth.authorize(jane, WRITE)
+        auth.authorize(jane, NO_ADDRESS, WRITE)
     auth.memberships.remove("jane", "Viewers")
     assert not may(auth, jane, READ)
 
@@ -314,9 +314,9 @@ def test_conditions_reach_from_the_request_to_the_policy(auth: AuthService) -> N
     statement = Statement(effect=Effect.ALLOW, actions=("fs:*",), resource="*", condition=inside)
     auth.policies.create("inside", [statement])
     auth.user_policies.add("jane", "inside")
-    auth.authorize(jane, READ, Context(source_ip="10.1.1.1"))
+    auth.authorize(jane, Context(source_ip="10.1.1.1"), READ)
     with pytest.raises(Denied):
-        auth.authorize(jane, READ, Context(source_ip="11.1.1.1"))
+        auth.authorize(jane, Context(source_ip="11.1.1.1"), READ)
     assert not may(auth, jane, READ)
 
 
@@ -336,10 +336,10 @@ def test_what_a_newer_version_may_have_written_allows_nothing(
     message.statements[0].conditions.add(operator="MoonPhase", field="Phase", values=["full"])
     records.set(b"odd", message)
     with pytest.raises(InvalidPolicy):
-        service(store).authorize(jane, READ)
+        service(store).authorize(jane, NO_ADDRESS, READ)
     store.set(AUTH, b"policies/odd", b"\xff\xff")
     with pytest.raises(CorruptRecord):
-        service(store).authorize(jane, READ)
+        service(store).authorize(jane, NO_ADDRESS, READ)
 
 
 def test_deny_reaches_through_groups(auth: AuthService) -> None:

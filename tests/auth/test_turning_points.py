@@ -27,7 +27,7 @@ from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore
+from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.auth.kit import QUICKSTART, READ, allow, deny, may
 from tests.auth.scenarios import Memberships, Open, open_right, with_memberships
 
@@ -45,7 +45,7 @@ class Meanwhile:
     def before(self, operation: str, prefix: bytes, act: Callable[[], object]) -> None:
         self._when, self._act = (operation, prefix), act
 
-    def _intercept(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def _intercept(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if self._when is not None:
             operation, prefix = self._when
             if call.operation.startswith(operation) and call.key.startswith(prefix):

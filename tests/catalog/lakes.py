@@ -9,6 +9,7 @@ from lakebed.block import BlockStore, LocalSettings, MemorySettings, Namespace, 
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
+from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.kv import Store, open_store
 from lakebed.runtime import ThreadRuntime
@@ -52,9 +53,21 @@ class Lake:
 
     def text(self, ref: str, path: bytes) -> str:
         """The content of an object."""
-        _, stream = self.catalog.objects.open(REPOSITORY, ref, path)
-        with stream:
-            return b"".join(stream).decode()
+        return self.bytes_of(REPOSITORY, ref, path).decode()
+
+    def bytes_of(self, name: RepositoryID, ref: str, path: bytes) -> bytes:
+        """The content of an object of some repository."""
+        objects = self.catalog.objects
+        with objects.read(objects.stat(name, ref, path)) as stream:
+            return b"".join(stream)
+
+    def exists(self, path: bytes, ref: str = "main") -> bool:
+        """Whether there is such an object."""
+        try:
+            self.catalog.objects.stat(REPOSITORY, ref, path)
+        except EntryNotFound:
+            return False
+        return True
 
     def upload(self, path: bytes, text: str, branch: BranchID = MAIN) -> None:
         self.catalog.uploads.upload(REPOSITORY, branch, path, [text.encode()])

@@ -64,8 +64,7 @@ def test_a_copy_to_another_repository(lake: Lake) -> None:
         OTHER, MAIN, b"b", source_repository_id=REPOSITORY, source_ref="main", source_path=b"a"
     )
     assert stats.address in other.namespace
-    _, stream = lake.catalog.objects.open(OTHER, "main", b"b")
-    assert b"".join(stream) == b"x"
+    assert lake.bytes_of(OTHER, "main", b"b") == b"x"
 
 
 def hold_up(lake: Lake, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
@@ -216,7 +215,7 @@ def test_two_moves_of_one_object_both_hold(lake: Lake) -> None:
 def test_a_foreign_object_is_shared_on_its_branch_and_copied_elsewhere(lake: Lake) -> None:
     place = Address.parse(f"{lake.block.scheme}://lake/elsewhere/x")
     lake.block.put(place, [b"x"])
-    lake.catalog.foreign.stage(REPOSITORY, MAIN, b"a", place, checksum="c", size=1)
+    lake.catalog.external.stage(REPOSITORY, MAIN, b"a", place, checksum="c", size=1)
     lake.clock.ahead_seconds += 10 * lake.settings.min_age_seconds
     copy(lake, "main", MAIN)
     copy(lake, "main", DEV)

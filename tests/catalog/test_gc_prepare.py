@@ -158,7 +158,7 @@ def test_what_a_write_replaced_is_spared_while_it_may_be_put_back(
 
 def test_a_foreign_address_is_written_as_it_is(lake: Lake) -> None:
     place = Namespace.parse(f"{lake.block.scheme}://lake/elsewhere").address("x")
-    lake.catalog.foreign.stage(REPOSITORY, MAIN, b"a", place, checksum="c", size=1)
+    lake.catalog.external.stage(REPOSITORY, MAIN, b"a", place, checksum="c", size=1)
     prepared, _ = prepare_pages(lake)
     assert addresses(lake, end(lake, prepared), GCFileKind.STAGED) == Counter([str(place)])
 
@@ -257,7 +257,7 @@ def test_pages_remember_the_tokens_of_a_branch(lake: Lake, monkeypatch: pytest.M
 
 
 def entry_of(lake: Lake) -> Entry:
-    if not lake.catalog.objects.exists(REPOSITORY, "main", b"a"):
+    if not lake.exists(b"a"):
         lake.upload(b"a", "x")
     return lake.engine.get(REPOSITORY, "main", b"a")
 

@@ -116,7 +116,7 @@ def test_a_link_expires(lake: Lake) -> None:
     lake.clock.ahead_seconds += lake.settings.link_life_seconds
     with pytest.raises(LinkExpired):
         link(lake, given)
-    assert not lake.catalog.objects.exists(REPOSITORY, "main", b"a")
+    assert not lake.exists(b"a")
 
 
 def test_a_link_that_was_consumed_in_time_and_staged_too_late(
@@ -133,7 +133,7 @@ def test_a_link_that_was_consumed_in_time_and_staged_too_late(
     monkeypatch.setattr(type(lake.block), "head", lambda _self, address: slow(address))
     with pytest.raises(Stale):
         link(lake, given)
-    assert not lake.catalog.objects.exists(REPOSITORY, "main", b"a")
+    assert not lake.exists(b"a")
 
 
 def test_expired_links_are_forgotten_and_others_are_not(lake: Lake) -> None:
@@ -198,7 +198,7 @@ def test_a_foreign_object_is_staged_where_it_lies(lake: Lake) -> None:
     place = Address.parse(f"{lake.block.scheme}://lake/elsewhere/x")
     lake.block.put(place, [b"abroad"])
     written = datetime(2020, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-    stats = lake.catalog.foreign.stage(
+    stats = lake.catalog.external.stage(
         REPOSITORY, MAIN, b"a", place, checksum="c", size=6, mtime=written, metadata={"k": "v"}
     )
     assert stats == lake.catalog.objects.stat(REPOSITORY, "main", b"a")
@@ -212,22 +212,22 @@ def test_what_lies_in_a_namespace_is_not_foreign(lake: Lake, path: str) -> None:
     lake.engine.repositories.create("other", other, committer="ann")
     for namespace in (other, lake.repository.namespace):
         with pytest.raises(AddressTaken):
-            lake.catalog.foreign.stage(
+            lake.catalog.external.stage(
                 REPOSITORY, MAIN, b"a", namespace.address(path), checksum="c", size=1
             )
     lake.engine.repositories.delete(RepositoryID("other"))
-    lake.catalog.foreign.stage(REPOSITORY, MAIN, b"a", other.address(path), checksum="c", size=1)
+    lake.catalog.external.stage(REPOSITORY, MAIN, b"a", other.address(path), checksum="c", size=1)
 
 
 @pytest.mark.parametrize("path", ["lake-2/x", "lak", "deep/x"])
 def test_neighbours_of_a_namespace_are_foreign(lake: Lake, path: str) -> None:
     place = Address.parse(f"{lake.block.scheme}://lake/{path}")
-    lake.catalog.foreign.stage(REPOSITORY, MAIN, b"a", place, checksum="c", size=1)
+    lake.catalog.external.stage(REPOSITORY, MAIN, b"a", place, checksum="c", size=1)
     assert lake.catalog.objects.stat(REPOSITORY, "main", b"a").address == place
 
 
 def test_an_address_that_no_storage_here_serves(lake: Lake) -> None:
     with pytest.raises(ValueError, match="cannot be staged"):
-        lake.catalog.foreign.stage(
+        lake.catalog.external.stage(
             REPOSITORY, MAIN, b"a", Address.parse("gs://bucket/x"), checksum="c", size=1
         )

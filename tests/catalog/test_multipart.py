@@ -125,7 +125,7 @@ def test_repeating_answers_the_same_and_stages_nothing(lake: Lake) -> None:
     assert records(lake) == (1, 0)
     lake.catalog.objects.delete(REPOSITORY, MAIN, PATH)
     assert lake.catalog.completions.complete(target, named) == stats
-    assert not lake.catalog.objects.exists(REPOSITORY, "main", PATH)
+    assert not lake.exists(PATH)
     with pytest.raises(MultipartNotFound):
         lake.catalog.completions.complete(target, named[:1])
 
@@ -207,14 +207,14 @@ def test_an_upload_that_is_dropped_meanwhile_is_not_acknowledged(
     stands = MultipartRecords.stands
 
     def dropped(self: MultipartRecords, decided: UploadRecord) -> bool:
-        if lake.catalog.objects.exists(REPOSITORY, "main", PATH):
+        if lake.exists(PATH):
             self.drop(decided)
         return stands(self, decided)
 
     monkeypatch.setattr(MultipartRecords, "stands", dropped)
     with pytest.raises(Stale):
         lake.catalog.completions.complete(target, named)
-    assert not lake.catalog.objects.exists(REPOSITORY, "main", PATH)
+    assert not lake.exists(PATH)
 
 
 def test_a_storage_that_does_not_answer_leaves_an_upload_to_be_completed(
@@ -257,7 +257,7 @@ def test_a_part_sent_again_while_completing_is_never_in_the_object_unnoticed(
         patch.setattr(storage, "complete_upload", late)
         with pytest.raises(PartMissing):
             lake.catalog.completions.complete(target, named)
-    assert not lake.catalog.objects.exists(REPOSITORY, "main", PATH)
+    assert not lake.exists(PATH)
     # It is open as before.
     again = send(lake, target, 1, b"third")
     lake.catalog.completions.complete(target, [again])

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from lakebed.block import Namespace
-from lakebed.catalog.addresses import Addresses, ObjectAddress, PartitionID, partition_made
+from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.errors import InvalidSettings
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.settings import EngineSettings
+from lakebed.formats.object_paths import ObjectPath, partition_made_us
 from lakebed.ids import UniqueID
 from tests.catalog.lakes import TurnableClock
 
@@ -87,9 +88,10 @@ def test_a_partition_is_open_until_the_last_object_can_have_come(multipart_life:
 def test_addresses_can_be_taken_apart() -> None:
     clock = TurnableClock()
     issued = Addresses(clock, DEFAULTS).issue(WHERE, BranchID("main"))
-    assert ObjectAddress.parse(str(issued)) == issued
-    assert issued.issued == pytest.approx(clock.now(), abs=5)
-    assert partition_made(issued.partition) == pytest.approx(clock.now(), abs=5)
+    assert ObjectPath.parse(str(issued)) == issued
+    assert issued.issued_us / 1e6 == pytest.approx(clock.now(), abs=5)
+    assert issued.made_us / 1e6 == pytest.approx(clock.now(), abs=5)
+    assert partition_made_us(issued.partition) == issued.made_us
     other = Addresses(clock, DEFAULTS).issue(WHERE, BranchID("main"))
     assert (other.partition, other.uid) != (issued.partition, issued.uid)
 
@@ -97,9 +99,9 @@ def test_addresses_can_be_taken_apart() -> None:
 @pytest.mark.parametrize("cut", ["repos/", "branches/", "-", "main/"])
 def test_what_is_no_address_of_ours(cut: str) -> None:
     issued = str(Addresses(TurnableClock(), DEFAULTS).issue(WHERE, BranchID("main")))
-    assert ObjectAddress.parse(issued.replace(cut, "", 1)) is None
-    assert ObjectAddress.parse(issued + "0") is None
-    assert partition_made(PartitionID("x")) is None
+    assert ObjectPath.parse(issued.replace(cut, "", 1)) is None
+    assert ObjectPath.parse(issued + "0") is None
+    assert partition_made_us("x") is None
 
 
 def test_partitions_sort_newest_first_and_are_replaced_in_time() -> None:
@@ -120,9 +122,7 @@ def test_a_clock_that_is_set_back_makes_a_new_partition() -> None:
     clock.ahead_seconds -= 1000
     second = addresses.issue(WHERE, BranchID("main"))
     assert second.partition != first.partition
-    made = partition_made(second.partition)
-    assert made is not None
-    assert made <= clock.now()
+    assert second.made_us / 1e6 <= clock.now()
 
 
 def test_partitions_are_replaced_when_they_are_full() -> None:

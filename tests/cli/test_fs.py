@@ -7,7 +7,7 @@ import pytest
 
 from lakebed import cli
 from lakebed.cli import running
-from tests.cli.scripted import Answer, Request, answer_json, scripted_server
+from tests.client.scripted import Answer, Request, answer_json, scripted_server
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakebed.cli.commands.fs.names import file_for, files_below, make_parent
-from lakebed.client.errors import UnsafeKey
+from lakebed.cli.errors import UnsafeKey
 
 FOLDER = Path("/target/folder")
 KEYS = st.lists(

@@ -13,8 +13,7 @@ import pytest
 
 from lakebed import cli
 from lakebed.cli import COMMANDS, running
-from tests.cli.scripted import Answer, Request, answer_json, scripted_server
-from tests.client.test_http import Numbers
+from tests.client.scripted import Answer, Numbers, Request, answer_json, scripted_server
 
 COMMAND = [sys.executable, "-c", "import lakebed.cli; lakebed.cli.main()"]
 

@@ -7,9 +7,10 @@ import pytest
 
 from lakebed.cli.commands.fs.parallel import Outcome, Parallel, Stopped
 from lakebed.cli.commands.fs.transfer import fetch_file, send_file
+from lakebed.cli.errors import CommandError, Damaged
 from lakebed.cli.uris import PathUri
-from lakebed.client.errors import CommandError, Damaged, Refused, Unreachable
-from tests.cli.scripted import Answer, Request, answer_json, scripted_client
+from lakebed.client.errors import Refused, Unreachable
+from tests.client.scripted import Answer, Request, answer_json, scripted_client
 
 URI = PathUri("repo", "main", "a b.csv")
 CONTENT = bytes(range(256)) * 12_000  # three chunks

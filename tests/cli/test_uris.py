@@ -4,6 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lakebed.cli.errors import Misuse
 from lakebed.cli.uris import (
     PathUri,
     RefUri,
@@ -14,7 +15,6 @@ from lakebed.cli.uris import (
     parse_repository,
     same_repository,
 )
-from lakebed.client.errors import Misuse
 
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9-]{2,20}", fullmatch=True)
 REFS = st.from_regex(r"\w[-\w]{0,10}([~^@$][0-9]{0,2}){0,2}", fullmatch=True)

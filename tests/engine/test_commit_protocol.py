@@ -34,7 +34,7 @@ from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore
+from lakebed.testing.faults import FaultyStore, StoreCall
 from lakebed.testing.models.committed import ModelCommitted
 from tests.engine.histories import REPOSITORY
 from tests.engine.samples import sample
@@ -180,7 +180,7 @@ def test_a_reset_of_a_key_is_evaluated_against_the_head_of_its_end(lake: Lake) -
     put(ours, b"a", "w2")
     moved: list[bool] = []
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         # Just before the reset writes what it found committed, the staged value is committed.
         if call.operation == "set_if" and call.key == b"key/a" and not moved:
             moved.append(True)
@@ -204,7 +204,7 @@ def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: L
     sealed = ours.branches.get(REPOSITORY, MAIN)
     moved: list[bool] = []
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         # The reset found w1 committed. Before it writes that, the sealed token is published.
         if call.operation == "set_if" and call.key == b"key/a" and not moved:
             moved.append(True)
@@ -254,7 +254,7 @@ def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: Lake) -> N
     other = lake.engine()
     merged: list[Commit] = []
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         # Nothing is staged, so the merge takes no new token: only the head tells of it.
         if call.operation == "set_if" and call.key == b"key/dev" and not merged:
             merged.append(_merge(other))
@@ -356,7 +356,7 @@ class LosesTheReplyToThePublishingSwap:
     def __init__(self) -> None:
         self.swaps = 0
 
-    def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         result = apply()
         if call.operation == "set_if" and call.key == b"branches/main":
             self.swaps += 1
@@ -450,7 +450,7 @@ def test_a_conditional_create_written_too_late_is_written_again(lake: Lake) -> N
     other = lake.engine()
     moments: list[str] = []
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         # The token is sealed and scanned by a commit just before the entry arrives in it.
         if call.operation == "set_if" and call.key == b"key/a" and not moments:
             moments.append("late")
@@ -469,7 +469,7 @@ def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(la
     put(other, b"b", "w2")
     under_way: list[tuple[Branch, Commit]] = []
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         # The token is sealed and scanned just before the entry arrives in it, and still named when
         # the writer looks again.
         if call.operation == "set_if" and call.key == b"key/a" and not under_way:

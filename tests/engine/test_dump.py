@@ -37,7 +37,7 @@ from lakebed.formats import (
 from lakebed.kv import CorruptRecord, KVError, Store, open_store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
-from lakebed.testing.faults import Call, FaultyStore, lost
+from lakebed.testing.faults import FaultyStore, StoreCall, lost
 from tests.engine.histories import NO_METARANGE, RUNTIME, Shape, World, shapes
 
 ResultT = TypeVar("ResultT")
@@ -395,7 +395,7 @@ class FailAt:
         self._applied = applied
         self._lock = threading.Lock()
 
-    def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         with self._lock:
             self._left -= call.writes
             left = self._left
@@ -578,7 +578,7 @@ def test_of_two_dumps_restored_at_once_one_wins() -> None:
     class Overtaking:
         """Lets the other restore note its dump just before this one does."""
 
-        def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
             if call.key == b"settings/restored_refs" and call.operation == "set_if":
                 world.restore(second, bare)
             return apply()
@@ -591,12 +591,12 @@ def test_of_two_dumps_restored_at_once_one_wins() -> None:
 def test_the_repository_record_changes_while_refs_are_restored() -> None:
     world = small()
     manifest, bare = world.dump(), world.make_repository("bare")
-    touched: list[Call] = []
+    touched: list[StoreCall] = []
 
     class Touching:
         """Changes the record just before its first conditional write."""
 
-        def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
             if call.key == b"repos/bare" and call.operation == "set_if" and not touched:
                 records = Records(world.store, REPOSITORIES, GRAVELER)
                 record = records.get(b"bare")

@@ -18,7 +18,7 @@ from lakebed.formats import MetaRangeID
 from lakebed.kv import Item, OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore
+from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.engine.histories import REPOSITORY
 from tests.engine.test_commit_protocol import Lake, commit, put
 from tests.simulation.world import MAIN, entry
@@ -73,14 +73,14 @@ def listed(engine: EngineParts, query: Query = SHORT) -> list[bytes]:
 class Before:
     """Does something, once, before the store is asked for something in particular."""
 
-    def __init__(self, store: Store, wanted: Callable[[Call], bool]) -> None:
+    def __init__(self, store: Store, wanted: Callable[[StoreCall], bool]) -> None:
         self.wanted = wanted
         self.thing: Callable[[], object] | None = None
         self.calls = 0
         self.is_done = False
         self.store = FaultyStore(store, self._intercept)
 
-    def _intercept(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def _intercept(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if self.wanted(call):
             self.calls += 1
             if self.thing is not None:
@@ -115,7 +115,7 @@ def test_what_is_put_behind_a_listing_under_way_is_in_the_next(filler: str) -> N
     """The listing has passed the key, and is about to note that nothing is there."""
     lake = Emptying()
 
-    def is_note_of_what_was_found(call: Call) -> bool:
+    def is_note_of_what_was_found(call: StoreCall) -> bool:
         return call.operation == "set_if" and call.key == EMPTIED and bool(lake.note())
 
     before = Before(lake.store, is_note_of_what_was_found)
@@ -182,7 +182,7 @@ def test_a_note_that_others_always_change_is_deleted() -> None:
     tokens = [StagingToken("new")]
     notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
 
-    def seek_before(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def seek_before(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if call.operation in {"set_if", "delete_if"}:
             assert notes.seek(Stretch(b"a", None)) is not None
         return apply()
@@ -244,7 +244,7 @@ def test_a_lost_reply_to_a_filling_is_looked_into() -> None:
     notes.found(search, None)
     lost = iter([OutcomeUnknown("lost")])
 
-    def refuse(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def refuse(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if call.operation == "set_if" and (error := next(lost, None)):
             raise error
         return apply()

@@ -14,7 +14,7 @@ from lakebed.engine.model import RepositoryID
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore
+from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.simulation.world import DEV, MAIN, entry
 
 ResultT = TypeVar("ResultT")
@@ -61,7 +61,7 @@ class Lake:
         self.before_call = before_call
         return reader.get(NAME, MAIN, b"key").address
 
-    def _intercept(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def _intercept(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         meanwhile = self.before_call.pop(len(self.calls), None)
         self.calls.append(call.operation)
         if meanwhile is not None:

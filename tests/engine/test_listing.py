@@ -19,7 +19,7 @@ from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table
 from lakebed.kv import CorruptRecord, Item, Store, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore
+from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.engine.histories import REPOSITORY
 from tests.simulation.world import entry
 
@@ -179,7 +179,7 @@ class Reads:
         self.records = 0
         lake.store = FaultyStore(lake.store, self._count)
 
-    def _count(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def _count(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         result = apply()
         self.calls += 1
         self.records += len(result) if isinstance(result, list) else 1  # of pages and bulk reads

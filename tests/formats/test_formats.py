@@ -234,7 +234,7 @@ def test_a_file_with_a_broken_version() -> None:
 
 def test_a_file_with_other_columns() -> None:
     data = marked(TABLE.drop_columns("size"), type="range", format="1")
-    with pytest.raises(ForeignFile, match=r"x\.parquet has not the columns of a range"):
+    with pytest.raises(ForeignFile, match=r"x\.parquet has other columns than a range"):
         decode_range(data, range_id(TABLE), file="x.parquet")
 
 

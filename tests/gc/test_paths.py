@@ -1,6 +1,4 @@
-"""Paths of objects: the same as the server makes them, and nothing else."""
-
-from datetime import UTC, datetime
+"""Paths of objects: what garbage collection makes of listings and entries."""
 
 import pyarrow as pa
 import pytest
@@ -8,14 +6,27 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakebed.block import LIST_SCHEMA, InvalidAddress, Namespace
-from lakebed.catalog.addresses import ObjectAddress, partition_made
+from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.formats import AddressType
+from lakebed.formats.object_paths import ObjectPath, partition_made_us
 from lakebed.gc.executors.list import stored_objects
 from lakebed.gc.executors.read import entry_paths
-from lakebed.gc.paths import ObjectPath, canonical
-from lakebed.gc.rules import stored_object
+from lakebed.gc.rules import canonical_path, stored_object
+from lakebed.ids import UniqueID
+from lakebed.runtime import ThreadRuntime
 
 NAMESPACE = Namespace.parse("s3://bucket/lake")
+REPOSITORY = Repository(
+    id=RepositoryID("lake"),
+    unique_id=UniqueID("ab12"),
+    namespace=NAMESPACE,
+    default_branch=BranchID("main"),
+    created_us=0,
+    read_only=False,
+    metadata={},
+)
 GOOD = "repos/ab/branches/dev/fff9bf1e0bd6d4ff-00112233aabb/000640e1f4292b0000112233445566778899"
 
 hexadecimal = st.text("0123456789abcdef", min_size=13, max_size=13)
@@ -43,17 +54,30 @@ paths = good_paths | st.sampled_from(
 )
 
 
-@given(st.lists(st.tuples(paths, st.integers(0, 9), st.integers(0, 2 * 10**15)), max_size=8))
-@example([(GOOD, 1, 5)])
-def test_listings_are_read_as_the_rules_say(rows: list[tuple[str, int, int]]) -> None:
+def listing(rows: list[tuple[str, int, int]]) -> pa.RecordBatch:
     columns = [
         pa.array([f"{NAMESPACE}{path}" for path, _, _ in rows], pa.string()),
         pa.array([size for _, size, _ in rows], pa.int64()),
         pa.array([mtime for _, _, mtime in rows], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
     ]
-    listed = pa.RecordBatch.from_arrays(columns, schema=LIST_SCHEMA)
+    return pa.RecordBatch.from_arrays(columns, schema=LIST_SCHEMA)
+
+
+class SteppingClock(ThreadRuntime):
+    """A clock that a test sets."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def now(self) -> float:
+        return self.seconds
+
+
+@given(st.lists(st.tuples(paths, st.integers(0, 9), st.integers(0, 2 * 10**15)), max_size=8))
+@example([(GOOD, 1, 5)])
+def test_listings_are_read_as_the_rules_say(rows: list[tuple[str, int, int]]) -> None:
     expected = [stored_object(path, size=size, mtime_us=mtime) for path, size, mtime in rows]
-    found = stored_objects(listed, NAMESPACE).to_pylist()
+    found = stored_objects(listing(rows), NAMESPACE).to_pylist()
     assert found == [
         {"path": one.path, "size": one.size, "born_us": one.born_us, "made_us": one.made_us}
         for one in expected
@@ -61,25 +85,35 @@ def test_listings_are_read_as_the_rules_say(rows: list[tuple[str, int, int]]) ->
     ]
 
 
-@given(good_paths)
-@example(GOOD)
-def test_paths_are_what_the_server_issues(path: str) -> None:
-    mine, theirs = ObjectPath.parse(path), ObjectAddress.parse(path)
-    assert mine is not None
-    assert theirs is not None
-    assert (mine.repository_uid, mine.branch) == (theirs.repository_uid, theirs.branch)
-    assert mine.issued_us == pytest.approx(theirs.issued * 1e6, abs=1)
-    made = partition_made(theirs.partition)
-    assert made is not None
-    assert mine.made_us == pytest.approx(made * 1e6, rel=1e-9, abs=1)
+@given(st.floats(0, 4e9), st.floats(0, 1e6), st.integers(1, 4), st.text("ab-_9Z", min_size=1))
+def test_what_the_catalog_issues_is_recognized(
+    start: float, step: float, count: int, branch: str
+) -> None:
+    """With the same times, whatever the clock says, and by all three ways to read a path."""
+    clock = SteppingClock(start)
+    addresses = Addresses(clock, CatalogSettings())
+    issued = []
+    for _ in range(count):
+        issued.append(addresses.issue(REPOSITORY, BranchID(branch)))
+        clock.seconds += step
+    rows = [(str(path), 1, 0) for path in issued]
+    assert stored_objects(listing(rows), NAMESPACE).to_pylist() == [
+        {"path": str(path), "size": 1, "born_us": path.issued_us, "made_us": path.made_us}
+        for path in issued
+    ]
+    for number, path in enumerate(issued):
+        assert ObjectPath.parse(str(path)) == path
+        assert path.issued_us == pytest.approx((start + number * step) * 1e6, abs=2)
+        assert path.made_us <= path.issued_us
+        assert partition_made_us(path.partition) == path.made_us
 
 
 def test_one_object_has_one_path() -> None:
-    assert canonical("repos/x", AddressType.RELATIVE, NAMESPACE) == "repos/x"
-    assert canonical("s3://bucket/lake/repos/x", AddressType.FULL, NAMESPACE) == "repos/x"
-    assert canonical("s3://bucket/lake-2/repos/x", AddressType.FULL, NAMESPACE) is None
+    assert canonical_path("repos/x", AddressType.RELATIVE, NAMESPACE) == "repos/x"
+    assert canonical_path("s3://bucket/lake/repos/x", AddressType.FULL, NAMESPACE) == "repos/x"
+    assert canonical_path("s3://bucket/lake-2/repos/x", AddressType.FULL, NAMESPACE) is None
     with pytest.raises(InvalidAddress, match="an entry names"):
-        canonical("nonsense", AddressType.FULL, NAMESPACE)
+        canonical_path("nonsense", AddressType.FULL, NAMESPACE)
 
 
 def test_entries_of_both_kinds() -> None:
@@ -95,9 +129,3 @@ def test_entries_of_both_kinds() -> None:
         }
     )
     assert entry_paths(entries, NAMESPACE).to_pylist() == ["repos/a", "repos/b", "repos/c"]
-
-
-def test_an_issue_time_is_the_server_s() -> None:
-    parts = ObjectPath.parse(GOOD)
-    assert parts is not None
-    assert datetime.fromtimestamp(parts.issued_us / 1e6, UTC).year == 2025

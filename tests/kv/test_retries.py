@@ -4,17 +4,27 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
+from prometheus_client import REGISTRY
 
-from lakebed.kv import ABSENT, OutcomeUnknown, Store, StoreFull, StoreUnavailable, Version
+from lakebed.kv import (
+    ABSENT,
+    OutcomeUnknown,
+    Store,
+    StoreFull,
+    StoreUnavailable,
+    StoreUnreachable,
+    Version,
+)
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.retries import (
     PATIENCE_SECONDS,
     RETRY_BURST,
     SET_MANY_CHUNK,
+    UNREACHABLE_SECONDS,
     RetryingStore,
 )
 from lakebed.runtime import Runtime, ThreadRuntime
-from lakebed.testing.faults import Call, FaultyStore, Interceptor
+from lakebed.testing.faults import FaultyStore, Interceptor, StoreCall
 from lakebed.testing.simulation.simulator import Simulation
 
 ResultT = TypeVar("ResultT")
@@ -28,7 +38,7 @@ class Script:
         self.calls: list[str] = []
         self.applied = applied
 
-    def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         self.calls.append(call.operation)
         error = self.errors.pop(0) if self.errors else None
         if error is None:
@@ -81,21 +91,93 @@ def test_an_outcome_that_cannot_be_told_is_not_guessed() -> None:
     assert script.calls == ["set_if", "get"]
 
 
-def test_patience_ends() -> None:
+@pytest.mark.parametrize(
+    ("error", "patience"),
+    [
+        (StoreUnavailable("down"), PATIENCE_SECONDS),
+        (StoreUnreachable("no way there"), UNREACHABLE_SECONDS),
+    ],
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.get(b"p", b"k"),
+        lambda store: store.set(b"p", b"k", b"v"),
+        lambda store: store.set_if(b"p", b"k", b"v", ABSENT),
+        lambda store: store.delete(b"p", b"k"),
+        lambda store: store.delete_if(b"p", b"k", Version(bytes(16))),
+        lambda store: store.set_many(b"p", [(b"k", b"v")]),
+    ],
+)
+def test_patience_ends(
+    call: Callable[[Store], object], error: StoreUnavailable, patience: float
+) -> None:
     simulation = Simulation(0)
     actor = simulation.actor("ann")
-    script = Script(*[StoreUnavailable("down")] * 1000)
+    script = Script(*[error] * 1000)
     waited: list[float] = []
 
     def body() -> None:
-        with pytest.raises(StoreUnavailable):
-            retrying(script, actor.runtime).get(b"p", b"k")
+        with pytest.raises(type(error)):
+            call(retrying(script, actor.runtime))
         waited.append(actor.runtime.monotonic())
 
     actor.start(body)
     simulation.run()
-    assert PATIENCE_SECONDS <= waited[0] < PATIENCE_SECONDS + 2
-    assert len(script.calls) < 30
+    assert patience <= waited[0] < patience + 0.1
+    assert 3 < len(script.calls) < 30
+
+
+def test_a_store_out_of_reach_is_not_tried_again_after_a_long_try() -> None:
+    simulation = Simulation(0)
+    actor = simulation.actor("ann")
+    tries: list[float] = []
+
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        tries.append(actor.runtime.monotonic())
+        actor.runtime.sleep(UNREACHABLE_SECONDS)
+        raise StoreUnreachable("no way there")
+
+    def body() -> None:
+        with pytest.raises(StoreUnreachable):
+            retrying(intercept, actor.runtime).get(b"p", b"k")
+
+    actor.start(body)
+    simulation.run()
+    assert len(tries) == 1
+
+
+def retries(operation: str, reason: str) -> float:
+    labels = {"operation": operation, "reason": reason}
+    return REGISTRY.get_sample_value("lakebed_kv_retries_total", labels) or 0.0
+
+
+def test_retries_are_counted_and_what_is_given_up_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = retries("get", "store_unavailable"), retries("set_if", "outcome_unknown")
+    store = retrying(Script(None, StoreUnavailable("down"), StoreUnavailable("down")))
+    old = store.set(b"p", b"k", b"v")
+    store.get(b"p", b"k")
+    store = retrying(script := Script(OutcomeUnknown("lost")))
+    script.errors.insert(0, None)
+    old = store.set(b"p", b"k", b"v")
+    store.set_if(b"p", b"k", b"w", old)
+    after = retries("get", "store_unavailable"), retries("set_if", "outcome_unknown")
+    assert (after[0] - before[0], after[1] - before[1]) == (2, 1)
+    assert caplog.messages == []
+    with pytest.raises(StoreFull):
+        retrying(Script(StoreFull("no room"))).set(b"p", b"k", b"v")
+    assert caplog.messages == ["gave up set after 0.0 s: no room"]
+
+
+def test_what_was_found_out_about_lost_replies_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    retrying(Script(OutcomeUnknown("lost"), applied=True)).set_if(b"p", b"k/1", b"v", ABSENT)
+    assert caplog.messages == ["set_if of key 'k/1' had been applied; its reply was lost: lost"]
+    caplog.clear()
+    with pytest.raises(OutcomeUnknown):
+        retrying(Script(OutcomeUnknown("lost"))).set_if(b"p", b"k/1", b"v", ABSENT)
+    assert caplog.messages == ["whether set_if of key 'k/1' was applied cannot be found out: lost"]
 
 
 def test_the_budget_bounds_the_retries_of_everyone_together() -> None:
@@ -193,7 +275,7 @@ def test_the_default_bulk_calls_do_not_claim_that_nothing_happened() -> None:
 def test_a_store_closed_before_the_read_back_leaves_the_outcome_unknown() -> None:
     store: Store
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         apply()
         store.close()
         raise OutcomeUnknown("lost")

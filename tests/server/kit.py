@@ -8,7 +8,6 @@ from typing import Any
 from falcon.testing import Result, TestClient
 
 from lakebed.auth import KeyPair
-from lakebed.block import Namespace
 from lakebed.catalog.tasks import run_inline
 from lakebed.server.app import build, open_services
 from lakebed.server.config_files import load
@@ -65,8 +64,8 @@ def server() -> Iterator[Server]:
     services = open_services(settings, run_in_background=run_inline)
     try:
         services.auth.setup("admin", ADMIN)
-        services.engine.repositories.create(
-            REPOSITORY, Namespace.parse(f"mem://lakes/{REPOSITORY}"), committer="admin"
+        services.catalog.repositories.create(
+            REPOSITORY, f"mem://lakes/{REPOSITORY}", committer="admin"
         )
         yield Server(services)
     finally:

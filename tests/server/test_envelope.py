@@ -71,7 +71,8 @@ def test_an_answer_has_an_id_and_is_logged_and_counted(
 ) -> None:
     client = Client(plain)
     before = counted("plainly", 200)
-    assert client.call("/\xc3\xa4\xff", HTTP_X_REQUEST_ID="id-1") == [b"12", b"345"]
+    called = {"HTTP_X_REQUEST_ID": "id-1", "REMOTE_ADDR": "::ffff:203.0.113.5"}
+    assert client.call("/\xc3\xa4\xff", **called) == [b"12", b"345"]
     assert client.headers == {"A": "b", "X-Request-ID": "id-1"}
     (line,) = lines()
     assert line.pop("milliseconds") >= 0
@@ -86,6 +87,7 @@ def test_an_answer_has_an_id_and_is_logged_and_counted(
         "bytes": 5,
         "operation": "plainly",
         "user": "ada",
+        "client": "203.0.113.5",
         "request_id": "id-1",
     }
     assert counted("plainly", 200) == before + 1

@@ -14,73 +14,10 @@ from lakebed.kv import Store
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.api.routes import Access, Need, Route
 from tests.server.kit import BRANCH, REPOSITORY, Server, server
+from tests.server.operations import PARTS, PATH, filled, request
 
 GUARDED = [route for route in ROUTES if isinstance(route.needs, tuple)]
-PATH = "folder/object"
-
-PARTS = {
-    "repository": REPOSITORY,
-    "branch": BRANCH,
-    "ref": BRANCH,
-    "right_ref": BRANCH,
-    "destination_branch": BRANCH,
-    "tag": "v1",
-    "user": "someone",
-    "group": "Viewers",
-    "policy": "FSReadAll",
-    "access_key_id": "AKIAJSOMEONE",
-    "kind": "range",
-}
-QUERIES = {
-    "path": PATH,
-    "dest_path": "folder/copy",
-    "ref": BRANCH,
-    "task_id": "unknown",
-    "id": "unknown",
-    "bare": "false",
-}
-STATEMENT = {"effect": "allow", "resource": "*", "action": ["fs:ReadObject"]}
 NOTHING = Statement(effect=Effect.DENY, actions=("fs:Nothing",), resource="*")
-BODIES: dict[str, Any] = {
-    "createRepository": {"name": "another", "storage_namespace": "mem://lakes/another"},
-    "setRepositoryMetadata": {"metadata": {"owner": "me"}},
-    "deleteRepositoryMetadata": {"keys": ["owner"]},
-    "setBranchProtectionRules": [{"pattern": "release-*"}],
-    "internalCreateBranchProtectionRule": {"pattern": "release-*"},
-    "internalDeleteBranchProtectionRule": {"pattern": "release-*"},
-    "restoreRefs": dict.fromkeys(
-        ("commits_meta_range_id", "tags_meta_range_id", "branches_meta_range_id"), "none"
-    ),
-    "restoreSubmit": dict.fromkeys(
-        ("commits_meta_range_id", "tags_meta_range_id", "branches_meta_range_id"), "none"
-    ),
-    "createBranch": {"name": "dev", "source": BRANCH},
-    "resetBranch": {"type": "reset"},
-    "revertBranch": {"ref": BRANCH, "parent_number": 0},
-    "cherryPick": {"ref": BRANCH},
-    "createTag": {"id": "v2", "ref": BRANCH},
-    "commit": {"message": "a commit"},
-    "mergeIntoBranch": {},
-    "deleteObjects": {"paths": [PATH, "folder/other"]},
-    "copyObject": {"src_path": PATH},
-    "updateObjectUserMetadata": {"set": {"colour": "blue"}},
-    "linkPhysicalAddress": {
-        "staging": {"physical_address": "mem://lakes/lake/x"},
-        "checksum": "0",
-        "size_bytes": 1,
-    },
-    "stageObject": {
-        "physical_address": "mem://elsewhere/x",
-        "checksum": "0",
-        "size_bytes": 1,
-    },
-    "prepareGarbageCollectionUncommitted": {},
-    "createUser": {"id": "another"},
-    "createGroup": {"id": "another"},
-    "setGroupACL": {"permission": "Write"},
-    "createPolicy": {"id": "another", "statement": [STATEMENT]},
-    "updatePolicy": {"id": "FSReadAll", "statement": [STATEMENT]},
-}
 
 
 @pytest.fixture
@@ -92,15 +29,9 @@ def world() -> Iterator[Server]:
         )
         assert commit.status_code == 201, commit.text
         found.put("folder/staged")
-        found.services.engine.create_tag(RepositoryID(REPOSITORY), "v1", BRANCH)
+        found.services.catalog.refs.create_tag(RepositoryID(REPOSITORY), "v1", BRANCH)
         found.services.auth.users.create("someone")
         yield found
-
-
-def filled(route: Route) -> str:
-    """The path of an operation on things that are there, where they can be."""
-    parts = {name: PARTS.get(name, "unknown") for name in route.parameters}
-    return route.path.replace(":path}", "}").format(**parts)
 
 
 def newcomer(world: Server) -> KeyPair:
@@ -117,19 +48,6 @@ def allow(world: Server, statements: list[Statement]) -> None:
         service.policies.delete("just-this")
     service.policies.create("just-this", statements or [NOTHING])
     service.user_policies.add("newcomer", "just-this")
-
-
-def request(route: Route) -> tuple[str, str, dict[str, Any]]:
-    """A request to an operation that is well formed."""
-    kwargs: dict[str, Any] = {}
-    if route.query is not None:
-        required = [each for each in msgspec.structs.fields(route.query) if each.required]
-        kwargs["params"] = {each.encode_name: QUERIES[each.encode_name] for each in required}
-    if route.body is not None:
-        kwargs["json"] = BODIES[route.operation]
-    if route.uploads:
-        kwargs["body"] = b"data"
-    return route.method, filled(route), kwargs
 
 
 def everything(store: Store) -> list[tuple[bytes, bytes, bytes]]:
@@ -151,11 +69,11 @@ def test_every_operation_has_a_request() -> None:
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.operation)
 def test_without_the_permission_nothing_happens(world: Server, route: Route) -> None:
     pair = newcomer(world)
-    before = everything(world.services.store)
+    before = everything(world.services.foundation.store)
     method, path, kwargs = request(route)
     answer = world.call(method, path, pair=pair, **kwargs)
     assert answer.status_code == 401
-    assert everything(world.services.store) == before
+    assert everything(world.services.foundation.store) == before
 
 
 def resources(route: Route, need: Need, kwargs: dict[str, Any]) -> list[str]:

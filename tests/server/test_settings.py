@@ -63,12 +63,22 @@ def test_every_type_is_read_from_the_environment(tmp_path: Path) -> None:
             "LAKEBED_SERVER__BLOCKSTORE__LOCAL__ROOT": "/srv",
             "LAKEBED_SERVER__LIMITS__STALL_SECONDS": "5",
             "LAKEBED_SERVER__GC__GAP_SECONDS": "1.5e4",
+            "LAKEBED_SERVER__LISTEN__TRUSTED_PROXIES": "10.0.0.0/8, ::1,",
         }
     )
     assert settings.blockstore.block == S3Settings(access_key_id="123", path_style=True)
     assert settings.blockstore.local == LocalSettings(Path("/srv"))
     assert settings.limits.stall_seconds == 5.0
     assert settings.gc.gap_seconds == 15000.0
+    assert settings.listen.trusted_proxies == ("10.0.0.0/8", "::1")
+
+
+def test_a_list_is_read_from_a_file(tmp_path: Path) -> None:
+    settings = from_yaml(tmp_path, "listen: {trusted_proxies: [10.0.0.0/8, '::1']}")
+    assert settings.listen.trusted_proxies == ("10.0.0.0/8", "::1")
+    yaml.safe_dump(masked(settings))
+    (problem,) = problems_of(tmp_path, "listen: {trusted_proxies: 10.0.0.0/8}")
+    assert problem.startswith("listen.trusted_proxies: expected a list of texts, not '10.0.0.0/8'")
 
 
 def test_an_unknown_key_is_an_error_that_says_where_and_suggests_the_right_one(
@@ -121,6 +131,9 @@ def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> 
     [
         ("listen.port", 0, "listen.port is 0"),
         ("listen.port", 70000, "use 1 to 65535"),
+        ("listen.trusted_proxies", ("10.0.0.0/99",), "'10.0.0.0/99' is not an address or"),
+        ("listen.trusted_proxies", ("::1", "10.0.0.1/8"), "'10.0.0.1/8' is not an address or"),
+        ("listen.trusted_proxies", ("proxy",), "'proxy' is not an address or a network"),
         ("processes.workers", 0, "processes.workers is 0"),
         ("processes.workers", -1, "processes.workers is -1"),
         ("limits.stall_seconds", math.nan, "limits.stall_seconds is nan"),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from lakebed.block import Namespace
 from lakebed.formats import AddressType
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.gc import rules
-from lakebed.gc.paths import ObjectPath, canonical
 from lakebed.gc.rules import Judged, Look, State, StoredObject, Verdict
 from tests.simulation.gc_world import (
     GAP,
@@ -50,8 +50,8 @@ def path_of(entry: Entry) -> str | None:
     if entry.path is None:
         return None
     if entry.whole:
-        return canonical(str(NAMESPACE.address(entry.path)), AddressType.FULL, NAMESPACE)
-    return canonical(entry.path, AddressType.RELATIVE, NAMESPACE)
+        return rules.canonical_path(str(NAMESPACE.address(entry.path)), AddressType.FULL, NAMESPACE)
+    return rules.canonical_path(entry.path, AddressType.RELATIVE, NAMESPACE)
 
 
 def prepare(world: World, process: Process) -> Generator[Pause, None, Preparation | None]:
@@ -298,8 +298,9 @@ class Collector:
 
 
 def may_optimize(state: State | None, prepared: Preparation) -> bool:
-    known = None if state is None else state.repository_uids
-    return rules.may_optimize(known, prepared.repository_uids)
+    return rules.may_optimize(
+        state, began_us=prepared.look.began_us, repository_uids=prepared.repository_uids
+    )
 
 
 def all_named(prepared: Preparation) -> set[str]:

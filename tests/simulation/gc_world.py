@@ -11,7 +11,12 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lakebed.gc.paths import ObjectPath
+from lakebed.formats.object_paths import (
+    ObjectPath,
+    PartitionID,
+    new_object_uid,
+    new_partition,
+)
 
 Pause = Any
 """How many ticks an operation waits before its next step; None: as long as chance will have it."""
@@ -28,8 +33,6 @@ SCAN_LIMIT = 20
 PARTITION_LIFE = 30
 MULTIPART_LIFE = 200
 PARTITION_OPEN = PARTITION_LIFE + max(HOLD, MULTIPART_LIFE) + SKEW
-
-_TIME_MAX = (1 << 64) - 1
 
 
 class DataLossError(AssertionError):
@@ -76,7 +79,7 @@ class Process:
 
     number: int
     offset: int
-    partition: str = ""
+    partition: PartitionID | None = None
     made: int = -(1 << 60)
 
 
@@ -164,9 +167,10 @@ class World:
         now = self.now + process.offset
         if now - process.made >= PARTITION_LIFE:
             process.made = now
-            process.partition = f"{_TIME_MAX - now:016x}-{self.number():012x}"
-        uid = f"{now:016x}{self.number():020x}"
-        return f"repos/{self.repository_uid}/branches/{branch}/{process.partition}/{uid}"
+            process.partition = new_partition(now, self.number().to_bytes(6))
+        assert process.partition is not None
+        uid = new_object_uid(now, self.number().to_bytes(10))
+        return str(ObjectPath(str(self.repository_uid), branch, process.partition, uid))
 
     def put(self, path: str) -> None:
         parts = ObjectPath.parse(path)

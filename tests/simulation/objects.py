@@ -18,7 +18,6 @@ from typing import Final
 
 from lakebed.block import Address, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.catalog.addresses import ObjectAddress
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.errors import InvalidLink
 from lakebed.catalog.gc.files import RunFiles
@@ -34,6 +33,7 @@ from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry, MetaRangeID, entries_of
 from lakebed.formats.gc_files import GCFileKind, GCManifest, decode_gc_table
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import ItemT, ResultT, Runtime, ThreadRuntime
@@ -182,7 +182,7 @@ def overwrite(race: Race, process: Process) -> None:
 
 def commit(process: Process) -> None:
     with suppress(LakebedError):
-        process.catalog.engine.commit(REPOSITORY, MAIN, REQUEST)
+        process.catalog.commits.commit(REPOSITORY, MAIN, REQUEST)
 
 
 LINK_FAULTS: Final = Faults(
@@ -288,13 +288,13 @@ class Writer:
         self.catalog.objects.delete(REPOSITORY, branch, self.random.choice(PATHS))
 
     def commit(self, branch: BranchID) -> None:
-        self.catalog.engine.commit(REPOSITORY, branch, REQUEST)
+        self.catalog.commits.commit(REPOSITORY, branch, REQUEST)
 
     def reset(self, branch: BranchID) -> None:
-        self.catalog.engine.reset(REPOSITORY, branch)
+        self.catalog.commits.reset(REPOSITORY, branch)
 
     def reset_key(self, branch: BranchID) -> None:
-        self.catalog.engine.reset_key(REPOSITORY, branch, self.random.choice(PATHS))
+        self.catalog.commits.reset_object(REPOSITORY, branch, self.random.choice(PATHS))
 
     def wait(self, _branch: BranchID) -> None:
         self.process.actor.runtime.sleep(self.random.random() * SETTINGS.min_age_seconds)
@@ -385,9 +385,9 @@ class Collector:
         found: set[str] = set()
         for batch in self.block.list_objects(place):
             for row in batch.to_pylist():
-                issued = ObjectAddress.parse(namespace.relative(Address.parse(row["address"])))
+                issued = ObjectPath.parse(namespace.relative(Address.parse(row["address"])))
                 assert issued is not None
-                written_us = max(issued.issued, row["mtime"].timestamp()) * 1e6
+                written_us = max(issued.issued_us, row["mtime"].timestamp() * 1e6)
                 if row["address"] not in live and written_us < manifest.run.cutoff_us:
                     found.add(row["address"])
         return found

@@ -254,7 +254,7 @@ def test_partitions_closed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_optimizing_over_newly_adopted_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "may_optimize", lambda known, _uids: known is not None)
+    monkeypatch.setattr(rules, "may_optimize", lambda state, **_: state is not None)
     assert finding("reborn") == "DisagreementError"
 
 
@@ -270,6 +270,21 @@ def test_a_state_that_believes_in_deletions_that_failed(
     rightly = Collector.sweep
     monkeypatch.setattr(Collector, "sweep", sweep)
     assert finding("mixed") in {"DisagreementError", "GarbageLeftError"}
+
+
+def test_a_state_that_a_run_may_go_by() -> None:
+    state = State(
+        repository_uids=frozenset({"a", "b"}),
+        began_us=100,
+        closed_before_us=0,
+        commits=frozenset(),
+        objects={},
+    )
+    assert rules.may_optimize(state, began_us=100, repository_uids={"a"})
+    assert not rules.may_optimize(None, began_us=100, repository_uids={"a"})
+    assert not rules.may_optimize(state, began_us=100, repository_uids={"a", "c"})
+    # The clock was ahead when it was left: what it calls closed may not be.
+    assert not rules.may_optimize(state, began_us=99, repository_uids={"a"})
 
 
 def test_the_brake() -> None:

@@ -9,11 +9,11 @@ import pytest
 from google.protobuf.message import Message
 
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.addresses import ObjectAddress
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc.walk import StagedWalk
 from lakebed.catalog.links import Links
 from lakebed.formats.gc_files import GCManifest
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
 from lakebed.testing.simulation.explore import first_failure
@@ -125,7 +125,7 @@ def test_writers_that_do_not_look_at_the_age(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_writers_that_look_at_the_age_only_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    def test_once(self: Freshness, address: ObjectAddress) -> Callable[[], bool]:
+    def test_once(self: Freshness, address: ObjectPath) -> Callable[[], bool]:
         looks: list[bool] = []
 
         def is_fresh() -> bool:

@@ -51,10 +51,10 @@ class LocalServer(Server):
             prepared = gc.prepare_uncommitted(
                 self._lake.name, unique_id=UniqueID(unique_id), token=prepared.continuation_token
             )
-        self.finish(unique_id, prepared.run_id)
+        self.write_commits(unique_id, prepared.run_id)
         return prepared.run_id
 
-    def finish(self, unique_id: str, run_id: GCRunID) -> None:
+    def write_commits(self, unique_id: str, run_id: GCRunID) -> None:
         gc = self._lake.catalog.gc
         gc.prepare_commits(self._lake.name, unique_id=UniqueID(unique_id), run_id=run_id)
 

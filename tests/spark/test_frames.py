@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
+from lakebed.formats.object_paths import ObjectPath, new_object_uid, new_partition
 from lakebed.gc import frames, rules
 from lakebed.gc.frames import JUDGED, PATHS, STORED
-from lakebed.gc.paths import TIME_MAX
 from lakebed.gc.rules import Judged, Look, State, StoredObject, Verdict
 
 pytestmark = pytest.mark.timeout(300)
@@ -23,7 +23,8 @@ def stored(draw: random.Random, number: int) -> StoredObject:
 
 
 def path_of(number: int, made_us: int) -> str:
-    return f"repos/a0/branches/b/{TIME_MAX - made_us:016x}-{0:012x}/{number:016x}{0:020x}"
+    partition = new_partition(made_us, bytes(6))
+    return str(ObjectPath("a0", "b", partition, new_object_uid(number, bytes(10))))
 
 
 def state_of(draw: random.Random, objects: list[StoredObject]) -> State:
@@ -31,6 +32,7 @@ def state_of(draw: random.Random, objects: list[StoredObject]) -> State:
     judged = [_judged(draw, one) for one in chosen]
     return State(
         repository_uids=frozenset({"a0"}),
+        began_us=0,
         closed_before_us=draw.randint(0, 400),
         commits=frozenset(),
         objects={one.stored.path: one for one in judged},
@@ -70,6 +72,7 @@ def test_judging_and_what_comes_of_it(spark: SparkSession) -> None:
     unseen = [path_of(1000 + number, draw.randint(0, 999)) for number in range(50)]
     everything = [one.path for one in objects] + [*unseen, "repos/a0/branches/b/p/none"]
     committed, held = (draw.choices(everything, k=200) for _ in range(2))
+    committed.append(f"{path_of(2000, 5)}\n")  # not a path of ours, so not looked for
     state = state_of(draw, objects)
     listed = [one for one in objects if not rules.is_closed(one, state)]
     saved = spark.createDataFrame([row(one) for one in state.objects.values()], JUDGED)

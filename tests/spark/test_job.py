@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from lakebed.block import Address
 from lakebed.catalog.gc.walk import PageLimits
+from lakebed.client.errors import Refused
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.model import BranchID
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
@@ -21,11 +22,10 @@ from lakebed.gc.errors import (
     InvalidOption,
     NotQuiet,
     Overtaken,
-    ServerError,
     TooMuchGarbage,
     WrongStorage,
 )
-from lakebed.gc.executors import delete as sweep
+from lakebed.gc.executors import delete
 from lakebed.gc.job import Job, Options
 from lakebed.gc.report import run_ids
 from lakebed.gc.state import SavedState
@@ -266,14 +266,13 @@ def test_a_server_that_refuses_before_anything_is_deleted(lake: GCLake) -> None:
             self.prepared = True
             return run_id
 
-        def finish(self, unique_id: str, run_id: GCRunID) -> None:
-            if self.prepared:
-                raise ServerError("the server refused")
-            super().finish(unique_id, run_id)
+        def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
+            assert self.prepared
+            raise Refused(401, "not any more")
 
     server = Refusing(lake.lake)
     job = Job(lake.spark, server, open_storage(server, lake.settings))
-    with pytest.raises(ServerError):
+    with pytest.raises(Refused):
         job.run(Options())
     assert garbage in lake.stored()
     assert lake.run().deleted == 1
@@ -318,7 +317,7 @@ def test_what_cannot_be_deleted_stays_known(lake: GCLake, monkeypatch: pytest.Mo
     lake.later(24 * 9)
     assert lake.run().waiting == 1
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "delete_object", lambda *_arguments: "hands off")
+        patch.setattr(delete, "delete_object", lambda *_arguments: "hands off")
         for _ in range(2):
             lake.later()
             summary = lake.run()
@@ -384,7 +383,7 @@ def test_a_quiet_repository_that_is_prepared_in_other_pages(
                 token = page.continuation_token
                 if token is None:
                     break
-            self.finish(unique_id, page.run_id)
+            self.write_commits(unique_id, page.run_id)
             return page.run_id
 
     server = Slow(lake.lake)

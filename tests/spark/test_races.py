@@ -67,7 +67,7 @@ def test_a_young_copy_that_is_moved_while_the_server_reads(
                 page = gc.prepare_uncommitted(
                     REPOSITORY, unique_id=uid, token=page.continuation_token
                 )
-            self.finish(unique_id, page.run_id)
+            self.write_commits(unique_id, page.run_id)
             return page.run_id
 
     server = Interrupted(lake.lake)

@@ -19,7 +19,7 @@ from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind, decode_result
 from lakebed.gc import storage as storages
 from lakebed.gc.errors import NotTheOwner
-from lakebed.gc.executors import delete as sweep
+from lakebed.gc.executors import delete as deleting
 from lakebed.gc.storage import Storage
 
 NAMESPACE = Namespace.parse("mem://lake/data")
@@ -30,7 +30,7 @@ RUN = GCRunID("run")
 def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
     block = open_block(MemorySettings())
     monkeypatch.setattr(storages, "_opened", lambda _settings: block)
-    monkeypatch.setattr(sweep, "_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(deleting, "_PAUSE_SECONDS", 0.001)
     block.put(NAMESPACE.address(OWNER_PATH), [encode_owner(Owner("i", "lake", "a0"))])
     return Storage(MemorySettings(), NAMESPACE, "a0")
 
@@ -48,7 +48,7 @@ def swept(
     storage: Storage, *batches: pa.RecordBatch
 ) -> dict[GCResultKind, list[dict[str, object]]]:
     found: dict[GCResultKind, list[dict[str, object]]] = {}
-    for batch in sweep.sweep(storage, RUN)(iter(batches)):
+    for batch in deleting.delete_due(storage, RUN)(iter(batches)):
         for row in batch.to_pylist():
             kind = GCResultKind(row["kind"])
             data = storage.block.read(storage.file(RUN, row["name"]))
@@ -117,7 +117,7 @@ def test_whose_the_namespace_is_is_asked_before_every_batch(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(storage, "a", "b", "c")
-    monkeypatch.setattr(sweep, "BATCH", 1)
+    monkeypatch.setattr(deleting, "BATCH", 1)
     rightly = storage.block.delete
 
     def delete(address: Address) -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from lakebed.auth import AlreadySetUp
 from lakebed.kv import open_store
-from lakebed.testing.faults import Call, FaultyStore
+from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.auth.kit import service
 
 ResultT = TypeVar("ResultT")
@@ -23,7 +23,7 @@ def say(*words: str) -> None:
 def main(url: str, user: str, stop_at: str) -> None:
     left = int(stop_at)
 
-    def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         nonlocal left
         result = apply()
         left -= call.writes

@@ -1,10 +1,9 @@
-"""A server with an administrator and a repository, for S3 clients: the program that serves it."""
+"""A program that runs a server with an administrator and a repository, for S3 clients."""
 
 import sys
 from pathlib import Path
 
 from lakebed.auth import KeyPair
-from lakebed.block import Namespace
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load
 from lakebed.server.processes.supervisor import serve
@@ -18,8 +17,8 @@ def main(file: str) -> None:
     services = open_services(settings)
     if not services.auth.is_set_up():
         services.auth.setup("admin", ADMIN)
-        services.engine.repositories.create(
-            REPOSITORY, Namespace.parse(f"local://lakes/{REPOSITORY}"), committer="admin"
+        services.catalog.repositories.create(
+            REPOSITORY, f"local://lakes/{REPOSITORY}", committer="admin"
         )
     services.close()
     serve(settings, on_ready=_say_ready)

@@ -10,7 +10,7 @@ import pytest
 
 from lakebed.auth import Action, Permission
 from lakebed.kv import open_store
-from tests.auth.kit import UNCACHED, service
+from tests.auth.kit import NO_ADDRESS, UNCACHED, service
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,7 +67,7 @@ def check_one_winner(url: str, answers: list[list[str]]) -> None:
         auth = service(store, settings=UNCACHED)
         identity = auth.authenticate(*won[0][1:])
         for action in Action:
-            auth.authorize(identity, Permission(action, "*"))
+            auth.authorize(identity, NO_ADDRESS, Permission(action, "*"))
         for users in (auth.users.list(), auth.memberships.sources_of("Admins")):
             assert [user.id for user in users.items] == [identity.user_id]
 

@@ -377,7 +377,7 @@ def test_identity_and_doctor(run: CommandLine, monkeypatch: pytest.MonkeyPatch) 
         last = json.loads(printed)[-1]
         assert (code, last["check"], last["ok"]) == (1, failing, False)
         assert last["advice"]
-        assert said == "lakebed: not everything is well, see above\n"
+        assert said == "lakebed: a check failed, see above\n"
 
 
 def test_wrong_credentials_are_said_to_be(

@@ -319,7 +319,7 @@ def test_what_azure_would_take_for_another_address_is_refused(
 
 
 def test_half_an_access_key_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="two halves"):
+    with pytest.raises(InvalidArgument, match="both its id and its secret"):
         open_block(S3Settings(access_key_id="id"))
 
 

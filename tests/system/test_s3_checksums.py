@@ -1,4 +1,4 @@
-"""Checksums from the one who uploads to the one who reads, with boto3."""
+"""The checksum of an object from its upload to its reader, with boto3."""
 
 import hashlib
 import zlib
@@ -31,7 +31,7 @@ def checksums(found: dict[str, Any]) -> dict[str, str]:
 
 
 def kept(s3: Client, name: str) -> dict[str, str]:
-    """What the gateway tells of the checksum of an object."""
+    """Return what the gateway shows of the checksum of an object."""
     return checksums(s3.head_object(**where(name), ChecksumMode="ENABLED"))
 
 
@@ -80,7 +80,7 @@ def test_a_checksum_stays_with_its_object(gateway: Gateway, s3: Client, algorith
     assert found["Body"].read() == BODY
     attributes = s3.get_object_attributes(**where(name), ObjectAttributes=["Checksum"])
     assert attributes["Checksum"] == expected
-    # It is told to those who ask, of the whole object; and it is not the user's.
+    # Only those who ask see it, only for the whole object, and not as the user's metadata.
     silent = gateway.client(response_checksum_validation="when_required")
     assert checksums(silent.get_object(**where(name))) == {}
     assert checksums(silent.head_object(**where(name))) == {}
@@ -105,9 +105,7 @@ def test_an_object_without_a_checksum_has_none(gateway: Gateway, s3: Client) -> 
     assert "Checksum" not in asked
 
 
-def test_damage_on_the_disk_reaches_no_reader_unseen(
-    gateway: Gateway, s3: Client, tmp_path: Path
-) -> None:
+def test_readers_notice_damage_on_the_disk(gateway: Gateway, s3: Client, tmp_path: Path) -> None:
     for name, body in (("small", BODY), ("large", BODY * 10_000)):
         s3.put_object(**where(name), Body=body)
         assert s3.get_object(**where(name))["Body"].read() == body
@@ -139,7 +137,7 @@ def test_a_copy_has_the_checksum_of_its_bytes(gateway: Gateway, s3: Client) -> N
     assert kept(s3, "by api") == of_crc32(BODY)
 
 
-def test_new_metadata_leave_the_checksum(gateway: Gateway, s3: Client) -> None:
+def test_new_metadata_keeps_the_checksum(gateway: Gateway, s3: Client) -> None:
     s3.put_object(**where("told of"), Body=BODY)
     path = "branches/main/objects/stat/user_metadata?path=told%20of"
     ask_api(gateway, "PUT", path, json={"set": {"a": "b"}})
@@ -147,7 +145,9 @@ def test_new_metadata_leave_the_checksum(gateway: Gateway, s3: Client) -> None:
     assert metadata_by_api(gateway, "told of") == {"a": "b"}
 
 
-def test_the_same_bytes_with_another_checksum_are_no_change(gateway: Gateway, s3: Client) -> None:
+def test_the_same_bytes_with_another_checksum_are_not_a_change(
+    gateway: Gateway, s3: Client
+) -> None:
     s3.put_object(**where("again"), Body=BODY)
     ask_api(gateway, "POST", "branches/main/commits", json={"message": "with CRC32"})
     assert kept(s3, "again") == of_crc32(BODY)
@@ -156,7 +156,7 @@ def test_the_same_bytes_with_another_checksum_are_no_change(gateway: Gateway, s3
         assert f"Checksum{again['ChecksumAlgorithm']}" in kept(s3, "again")
         assert ask_api(gateway, "GET", "branches/main/diff").json()["results"] == []
         assert s3.get_object(**where("again"))["Body"].read() == BODY
-    # Other bytes have their own.
+    # Other bytes get a checksum of their own.
     s3.put_object(**where("again"), Body=b"other")
     assert kept(s3, "again") == of_crc32(b"other")
     ask_api(gateway, "POST", "branches/main/commits", json={"message": "other bytes"})

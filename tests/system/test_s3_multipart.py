@@ -74,7 +74,7 @@ def test_parts_become_an_object(s3: Client) -> None:
     assert complete(s3, upload, first, last) == etag
 
 
-def test_what_an_upload_refuses(s3: Client) -> None:
+def test_parts_and_completions_that_are_refused(s3: Client) -> None:
     upload = begin(s3, "main/refused")
     small, last = send(s3, upload, 1, b"small"), send(s3, upload, 2, LAST)
     for parts, code in [
@@ -112,7 +112,7 @@ def test_conditions(s3: Client) -> None:
     assert s3.get_object(Bucket=LAKE, Key="main/once")["Body"].read() == b"multipart"
 
 
-def test_a_checksum_of_the_whole_object_is_not_one_of_the_request(s3: Client) -> None:
+def test_a_checksum_of_the_whole_object_is_not_one_of_the_body(s3: Client) -> None:
     upload = begin(s3, "main/whole", ChecksumAlgorithm="CRC32", ChecksumType="FULL_OBJECT")
     part = s3.upload_part(**upload, PartNumber=1, Body=LAST, ChecksumAlgorithm="CRC32")
     named = {"PartNumber": 1, "ETag": part["ETag"], "ChecksumCRC32": part["ChecksumCRC32"]}
@@ -204,7 +204,7 @@ def test_an_upload_outlives_the_server(servers: Servers) -> None:
 
 
 def signed(gateway: Gateway, method: str, url: str, body: bytes = b"") -> dict[str, str]:
-    """Headers that sign a request."""
+    """Return the headers that sign a request."""
     request = AWSRequest(method, url, data=body)
     auth = S3SigV4Auth(Credentials(gateway.access_key, gateway.secret_key), "s3", gateway.region)
     auth.add_auth(request)
@@ -224,7 +224,7 @@ def test_a_client_that_goes_away_leaves_nothing(gateway: Gateway, s3: Client) ->
     assert not answer or b"IncompleteBody" in answer
     with pytest.raises(s3.exceptions.NoSuchKey):
         s3.get_object(Bucket=LAKE, Key="main/cut")
-    # The same request, whole, is taken: what was refused was the cut.
+    # The same request is accepted when it is whole: only the cut was refused.
     whole = httpx.put(f"{gateway.url}{path}", headers=headers, content=body)
     assert whole.status_code == 200, whole.text
 

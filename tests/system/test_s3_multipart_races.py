@@ -1,4 +1,4 @@
-"""One multipart upload, many at it: with real clients, and with processes that are killed."""
+"""Many clients at one multipart upload, and processes that are killed."""
 
 import os
 import random
@@ -26,7 +26,7 @@ def s3(gateway: Gateway) -> Client:
 
 
 def at_once(*calls: Callable[[], Any]) -> list[Any]:
-    """Make calls at the same moment; return what each says, the code of an error too."""
+    """Make calls at the same moment; return the answer of each, or the code of its error."""
     barrier = threading.Barrier(len(calls))
 
     def call(function: Callable[[], Any]) -> Any:
@@ -93,7 +93,7 @@ def test_a_part_that_comes_while_an_upload_is_completed(s3: Client, number: int)
 
 
 def worker_of(gateway: Gateway) -> psutil.Process:
-    """The process that answers: the one that listens."""
+    """Return the process that answers: the one that listens."""
 
     def listening() -> list[psutil.Process]:
         found = []
@@ -111,7 +111,7 @@ def worker_of(gateway: Gateway) -> psutil.Process:
 
 
 def repeated(gateway: Gateway, upload: dict[str, str], *parts: dict[str, object]) -> str:
-    """Complete, and repeat it until there is an answer."""
+    """Complete the upload; repeat until there is an answer."""
     for _ in range(100):
         s3 = gateway.client(retries={"total_max_attempts": 1}, read_timeout=10)
         try:

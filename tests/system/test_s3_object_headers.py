@@ -1,4 +1,4 @@
-"""Headers that go with objects, parts of finished objects, and attributes, with boto3."""
+"""Headers kept with objects, parts of finished objects, and attributes, with boto3."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -39,7 +39,7 @@ def metadata_by_api(gateway: Gateway, path: str) -> dict[str, str]:
     return metadata
 
 
-def test_headers_go_with_an_object(gateway: Gateway, s3: Client) -> None:
+def test_headers_stay_with_an_object(gateway: Gateway, s3: Client) -> None:
     where = {"Bucket": LAKE, "Key": "main/headers"}
     s3.put_object(**where, Body=b"x", Metadata={"my": "own"}, **KEPT)
     found = s3.get_object(**where)
@@ -77,7 +77,7 @@ def test_a_copy_has_the_headers_or_new_ones(gateway: Gateway, s3: Client) -> Non
         CacheControl="no-store",
     )
     assert kept(s3.head_object(Bucket=LAKE, Key="main/copy")) == {"CacheControl": "no-store"}
-    # Metadata that are replaced by the API are the user's; the headers stay.
+    # The API replaces the user's metadata only; the headers stay.
     answer = httpx.put(
         f"{gateway.url}/api/v1/repositories/lake/branches/main/objects/stat/user_metadata",
         params={"path": "original"},
@@ -167,7 +167,7 @@ def test_attributes(s3: Client, in_parts: dict[str, str]) -> None:
     assert code_of(caught) == "InvalidArgument"
 
 
-def test_a_range_of_an_object_that_has_changed_is_all_of_it(s3: Client) -> None:
+def test_a_range_of_a_changed_object_returns_all_of_it(s3: Client) -> None:
     where = {"Bucket": LAKE, "Key": "main/if range"}
     etag = s3.put_object(**where, Body=b"0123456789")["ETag"]
 
@@ -187,7 +187,7 @@ def test_a_range_of_an_object_that_has_changed_is_all_of_it(s3: Client) -> None:
     assert asked('"other"') == asked("Wed, 01 Jan 2020 00:00:00 GMT") == b"0123456789"
 
 
-def test_a_range_behind_the_end_tells_the_size(gateway: Gateway, s3: Client) -> None:
+def test_a_refused_range_shows_the_size(gateway: Gateway, s3: Client) -> None:
     where = {"Bucket": LAKE, "Key": "main/short"}
     s3.put_object(**where, Body=b"0123")
     url = s3.generate_presigned_url("get_object", Params=where)

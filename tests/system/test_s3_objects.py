@@ -128,7 +128,7 @@ def test_conditions_of_reads(s3: Client) -> None:
         with pytest.raises(ClientError) as caught:
             s3.get_object(**where, **condition)
         assert code_of(caught) == code
-    # The connection is as good as new.
+    # The connection can still be used.
     assert get(s3, "main/read") == b"1"
 
 
@@ -140,11 +140,11 @@ def test_conditions_of_writes(s3: Client) -> None:
         with pytest.raises(ClientError) as caught:
             s3.put_object(Bucket=LAKE, Key=key, Body=b"2", **condition)
         assert code_of(caught) == "PreconditionFailed"
-        # The body was refused before it was sent; what follows is a request, and not that body.
+        # The body was refused before it was sent; the server must read what follows as a request.
         assert get(s3, key) == b"1"
     s3.put_object(Bucket=LAKE, Key=key, Body=b"2", IfMatch=etag)
     assert get(s3, key) == b"2"
-    # What asks for an object that is not there is told so.
+    # A condition on an object that does not exist is refused as such.
     s3.delete_object(Bucket=LAKE, Key=key)
     source = {"Bucket": LAKE, "Key": "main/to copy"}
     s3.put_object(**source, Body=b"3")
@@ -191,7 +191,7 @@ def test_branches_are_folders(s3: Client) -> None:
     assert "CommonPrefixes" not in s3.list_objects_v2(Bucket=LAKE, Prefix="other")
 
 
-def test_what_is_not_there(s3: Client) -> None:
+def test_missing_objects_branches_and_buckets(s3: Client) -> None:
     calls: list[tuple[Callable[[], Any], str]] = [
         (lambda: get(s3, "main/nothing"), "NoSuchKey"),
         (lambda: get(s3, "main/"), "NoSuchKey"),
@@ -207,7 +207,7 @@ def test_what_is_not_there(s3: Client) -> None:
         assert code_of(caught) == code
 
 
-def test_deleting_what_is_not_there_is_fine(s3: Client) -> None:
+def test_deleting_a_missing_object_succeeds(s3: Client) -> None:
     s3.delete_object(Bucket=LAKE, Key="main/never")
     keys = [{"Key": "main/never"}, {"Key": "nobranch/a"}]
     answer = s3.delete_objects(Bucket=LAKE, Delete={"Objects": keys})

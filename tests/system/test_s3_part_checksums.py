@@ -25,7 +25,7 @@ def s3(gateway: Gateway) -> Client:
 
 
 def digest(algorithm: str, data: bytes) -> bytes:
-    """As it is computed from all bytes."""
+    """Return the checksum computed from all bytes."""
     found = ALGORITHMS[algorithm.lower()]()
     found.update(data)
     return found.digest()
@@ -44,7 +44,7 @@ def send(
 
 
 def refused(s3: Client, upload: dict[str, str], *parts: dict[str, Any], **options: Any) -> str:
-    """The code that completing an upload is refused with; it is open after that."""
+    """Return the code that completing an upload is refused with; the upload stays open."""
     with pytest.raises(ClientError) as caught:
         complete(s3, upload, *parts, **options)
     with pytest.raises(ClientError) as missing:
@@ -54,7 +54,7 @@ def refused(s3: Client, upload: dict[str, str], *parts: dict[str, Any], **option
 
 
 @pytest.mark.parametrize("algorithm", COMPOSITE)
-def test_a_checksum_of_checksums(s3: Client, algorithm: str) -> None:
+def test_a_composite_checksum(s3: Client, algorithm: str) -> None:
     name = f"composite {algorithm}"
     created = s3.create_multipart_upload(**where(name), ChecksumAlgorithm=algorithm)
     assert checksums(created) == {"ChecksumAlgorithm": algorithm, "ChecksumType": "COMPOSITE"}
@@ -83,7 +83,7 @@ def test_a_checksum_of_checksums(s3: Client, algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", FULL)
-def test_a_checksum_of_all_bytes(gateway: Gateway, s3: Client, algorithm: str) -> None:
+def test_a_full_object_checksum(gateway: Gateway, s3: Client, algorithm: str) -> None:
     name = f"full {algorithm}"
     upload = begin(s3, f"main/{name}", ChecksumAlgorithm=algorithm, ChecksumType="FULL_OBJECT")
     parts = [send(s3, upload, 1, FIRST, algorithm), send(s3, upload, 2, LAST, algorithm)]
@@ -119,20 +119,20 @@ def test_a_checksum_of_all_bytes(gateway: Gateway, s3: Client, algorithm: str) -
         {"ChecksumType": "HALF"},
     ],
 )
-def test_what_no_upload_can_have(s3: Client, options: dict[str, str]) -> None:
+def test_schemes_that_do_not_exist_are_refused(s3: Client, options: dict[str, str]) -> None:
     with pytest.raises(ClientError) as caught:
         begin(s3, "main/never", **options)
     assert code_of(caught) == "InvalidRequest"
 
 
-def test_an_upload_tells_of_its_checksum(s3: Client) -> None:
+def test_an_open_upload_shows_its_scheme(s3: Client) -> None:
     upload = begin(s3, "main/told/1", ChecksumAlgorithm="CRC64NVME")
     (listed,) = s3.list_multipart_uploads(Bucket=LAKE, Prefix="main/told/")["Uploads"]
     assert checksums(listed) == {"ChecksumAlgorithm": "CRC64NVME", "ChecksumType": "FULL_OBJECT"}
     s3.abort_multipart_upload(**upload)
 
 
-def test_what_does_not_come_with_a_part_is_computed(gateway: Gateway, s3: Client) -> None:
+def test_a_missing_checksum_of_a_part_is_computed(gateway: Gateway, s3: Client) -> None:
     silent = gateway.client(request_checksum_calculation="when_required")
     upload = begin(s3, "main/computed", ChecksumAlgorithm="SHA256")
     s3.put_object(Bucket=LAKE, Key="main/to copy", Body=FIRST)
@@ -153,7 +153,7 @@ def test_what_does_not_come_with_a_part_is_computed(gateway: Gateway, s3: Client
     assert kept(s3, "computed")["ChecksumSHA256"] == f"{text(hashlib.sha256(inner).digest())}-3"
 
 
-def test_a_part_that_does_not_have_its_checksum_is_not_there(s3: Client) -> None:
+def test_a_part_with_a_wrong_checksum_is_not_stored(s3: Client) -> None:
     upload = begin(s3, "main/bad part", ChecksumAlgorithm="CRC32")
     with pytest.raises(ClientError) as caught:
         s3.upload_part(**upload, PartNumber=1, Body=LAST, ChecksumCRC32="AAAAAA==")
@@ -173,7 +173,7 @@ def test_a_large_file_as_boto3_sends_it(s3: Client, tmp_path: Any) -> None:
         "ChecksumCRC32": f"{text(zlib.crc32(inner).to_bytes(4, 'big'))}-3",
         "ChecksumType": "COMPOSITE",
     }
-    # With the checksum of all bytes, which a client may know beforehand.
+    # A client may know the checksum of all bytes beforehand.
     whole = text(digest("CRC64NVME", data))
     extra = {"ChecksumCRC64NVME": whole}
     s3.upload_file(str(file), LAKE, "main/large", Config=config, ExtraArgs=extra)

@@ -182,8 +182,7 @@ def test_a_first_start_on_loopback_has_the_keys_of_tutorials(tmp_path: Path) -> 
     services = open_services(settings)
     key, secret = WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key
     assert services.auth.authenticate(key, secret).user_id == "admin"
-    sample = services.engine.repositories.get(RepositoryID("sample"))
-    assert len(list(services.engine.branches.list(sample))) == 2
+    assert len(list(services.catalog.refs.list_branches(RepositoryID("sample")))) == 2
     services.close()
 
 

@@ -1,4 +1,4 @@
-"""Users, groups, policies and credentials, in the key-value store."""
+"""Users, groups, policies and access keys, in the key-value store: who may do what."""
 
 from lakebed.auth.cache import AuthSettings
 from lakebed.auth.errors import (
@@ -34,7 +34,7 @@ from lakebed.auth.model import (
     UserID,
 )
 from lakebed.auth.policy.actions import Action
-from lakebed.auth.policy.rules import AllOf, AnyOf, Context, Permission, Requirement, is_allowed
+from lakebed.auth.policy.rules import Context, Permission
 from lakebed.auth.secrets import ServerKeys
 from lakebed.auth.service import AuthService
 from lakebed.auth.tokens import Token
@@ -43,10 +43,8 @@ from lakebed.ids import UniqueID
 __all__ = [
     "AccessKeyID",
     "Action",
-    "AllOf",
     "AlreadyExists",
     "AlreadySetUp",
-    "AnyOf",
     "AuthError",
     "AuthInvalid",
     "AuthNotFound",
@@ -72,7 +70,6 @@ __all__ = [
     "Policy",
     "PolicyID",
     "PolicyNotFound",
-    "Requirement",
     "ServerKeys",
     "Statement",
     "Token",
@@ -80,5 +77,4 @@ __all__ = [
     "User",
     "UserID",
     "UserNotFound",
-    "is_allowed",
 ]

@@ -1,4 +1,4 @@
-"""A small cache of what was read lately, and how stale it may be."""
+"""A small cache of what was read lately. What it returns is at most some seconds old."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthSettings:
-    """What an installation may set about users and permissions."""
+    """Settings of users and permissions."""
 
     cache_seconds: float = 5.0
-    """How long a process may still let in whom another one has shut out; 0: not at all."""
+    """How long this process may still go by what another one has changed; 0: not at all."""
 
     cache_entries_max: int = 1024
-    """How many access keys, tokens and users, each, a process remembers."""
+    """How many access keys, how many tokens and how many users a process remembers."""
 
     refused: frozenset[str] = frozenset()
-    """Access keys that open nothing here, whoever has them."""
+    """Ids of access keys that are never accepted."""
 
 
 class Cache(Generic[KeyT, ValueT]):
     """Keeps what `load` returned for some seconds, counted from before it was read.
 
-    So nothing is answered that was changed more than that long ago, by whomever; and nothing that
-    this process changed before it called `clear`. Failures are not kept.
+    A change by another process counts after that time at the latest. A change by this process
+    counts at once, because it calls `clear`. Failures are not kept.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Cache(Generic[KeyT, ValueT]):
         self._clears = 0
 
     def get(self, key: KeyT) -> ValueT:
-        """Return what is kept, or load it."""
+        """Return the value that is kept, or load it."""
         now = self._runtime.monotonic()
         entry = self._entries.get(key)
         if entry is not None and now < entry[1]:
@@ -51,7 +51,7 @@ class Cache(Generic[KeyT, ValueT]):
         clears = self._clears
         value = self._load(key)
         with self._lock:
-            # What was read before a change of our own must not outlive it.
+            # A value that was read before a change by this process must not be kept after it.
             if clears == self._clears:
                 self._entries.pop(key, None)
                 if len(self._entries) >= self._entries_max:
@@ -60,7 +60,7 @@ class Cache(Generic[KeyT, ValueT]):
         return value
 
     def clear(self) -> None:
-        """Forget everything, also what is being loaded."""
+        """Forget all values, and do not keep those that are being loaded now."""
         with self._lock:
             self._clears += 1
             self._entries.clear()

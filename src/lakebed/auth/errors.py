@@ -1,21 +1,21 @@
-"""What users and permissions refuse, by what the caller does next.
+"""The errors of users and permissions, by what the caller does next.
 
 LakebedError
 └── AuthError
-    ├── AuthenticationFailed    nobody is told what exactly was wrong
+    ├── AuthenticationFailed    not known; the caller is not told what was wrong
     ├── Denied                  known, but without the permission
-    ├── AuthNotFound            there is no such thing                      (also a KeyError)
+    ├── AuthNotFound            it does not exist                           (also a KeyError)
     │   └── UserNotFound, GroupNotFound, PolicyNotFound, CredentialNotFound
-    ├── AlreadyExists           something of that name is there already
+    ├── AlreadyExists           the name is taken
     ├── AlreadySetUp            the installation has its first administrator
-    ├── AuthInvalid             the request makes no sense                  (also a ValueError)
+    ├── AuthInvalid             the request is not valid                    (also a ValueError)
     │   └── InvalidName, InvalidPolicy
-    └── AuthTooManyTries        others were always faster; try again
+    └── AuthTooManyTries        others were faster every time; try again
 """
 
 from typing import ClassVar
 
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, NotFoundMixin
 
 # The names say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -28,7 +28,7 @@ class AuthError(LakebedError):
 
 
 class AuthenticationFailed(AuthError):
-    """Unknown key, wrong secret, expired token, deleted user: one error, which tells none apart."""
+    """Unknown key, wrong secret, expired token, deleted user: one error for all, on purpose."""
 
     kind = "authentication_failed"
 
@@ -49,14 +49,10 @@ class Denied(AuthError):
         self.resource = resource
 
 
-class AuthNotFound(AuthError, KeyError):
-    """There is no such thing."""
+class AuthNotFound(AuthError, NotFoundMixin):
+    """A user, group, policy or access key does not exist."""
 
     kind = "auth_not_found"
-
-    def __str__(self) -> str:
-        # KeyError shows the repr of its argument, which would quote the sentence.
-        return str(self.args[0])
 
 
 class UserNotFound(AuthNotFound):
@@ -96,13 +92,13 @@ class CredentialNotFound(AuthNotFound):
 
 
 class AlreadyExists(AuthError):
-    """Something of that name is there already."""
+    """The name is taken."""
 
     kind = "auth_already_exists"
 
 
 class AlreadySetUp(AuthError):
-    """The installation has its first administrator; add others as that one."""
+    """The installation has its first administrator, who can add others."""
 
     kind = "already_set_up"
 
@@ -111,7 +107,7 @@ class AlreadySetUp(AuthError):
 
 
 class AuthInvalid(AuthError, ValueError):
-    """The request makes no sense; nothing was done."""
+    """The request is not valid; nothing was done."""
 
     kind = "auth_invalid"
 
@@ -123,15 +119,17 @@ class InvalidName(AuthInvalid):
 
 
 class InvalidPolicy(AuthInvalid):
-    """A policy that is not well formed, or asks for what is not supported."""
+    """A policy that is not well formed, or uses what is not supported."""
 
     kind = "invalid_policy"
 
 
 class AuthTooManyTries(AuthError):
-    """Others changed the same record every time; nothing was lost, try again."""
+    """Others changed the same record at every try. Nothing was lost; try again."""
 
     kind = "auth_too_many_tries"
 
     def __init__(self, what: str, tries: int) -> None:
-        super().__init__(f"{what} did not get through in {tries} tries: try again")
+        super().__init__(
+            f"{what} failed {tries} times because others changed the same record: try again"
+        )

@@ -1,4 +1,4 @@
-"""The nouns of users and permissions: ids as types of their own, records as frozen values."""
+"""What users and permissions are made of: ids as types of their own, records as frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ PolicyID = NewType("PolicyID", str)
 """The name of a policy."""
 
 AccessKeyID = NewType("AccessKeyID", str)
-"""The public half of a credential."""
+"""The public half of an access key."""
 
 
 class Page(NamedTuple, Generic[ItemT_co]):
@@ -31,7 +31,7 @@ class Page(NamedTuple, Generic[ItemT_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Somebody who may do what policies say."""
+    """A person or a program that makes requests."""
 
     id: UserID
     unique_id: UniqueID
@@ -41,7 +41,7 @@ class User:
 
     @property
     def committer(self) -> str:
-        """How commits name the user."""
+        """The name that commits show."""
         return self.email or self.id
 
 
@@ -56,7 +56,7 @@ class Group:
 
 
 class Effect(Enum):
-    """What a statement does to the requests that it matches."""
+    """What a statement does with the permissions that it matches."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -68,12 +68,12 @@ Conditions = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One sentence of a policy; see `lakebed.auth.policy.rules` for what it means."""
+    """One rule of a policy; `lakebed.auth.policy.rules` says what it means."""
 
     effect: Effect
     actions: tuple[str, ...]
     resource: str
-    """``*``, a pattern of resource names, or a JSON list of these."""
+    """``*``, a pattern of resource names, or a JSON list of such patterns."""
     condition: Conditions = field(default_factory=dict, hash=False)
 
 
@@ -97,7 +97,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCredential:
-    """An access key just made: the only time that its secret is told."""
+    """A new access key, with its secret, which is shown only now."""
 
     access_key_id: AccessKeyID
     secret_access_key: str = field(repr=False)
@@ -107,7 +107,7 @@ class NewCredential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPair:
-    """An access key chosen by the caller."""
+    """An access key and its secret, as a caller chose or sent them."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)
@@ -115,10 +115,10 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a request comes from, as proved by a secret or a token."""
+    """Who makes a request, proved by a secret or by a token."""
 
     user_id: UserID
     unique_id: UniqueID
     committer: str
     access_key_id: AccessKeyID | None
-    """None, if a token was the proof."""
+    """None if a token was the proof."""

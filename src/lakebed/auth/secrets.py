@@ -1,15 +1,16 @@
-"""Secrets: drawn, encrypted at rest, compared in constant time.
+"""Secrets: how they are drawn, encrypted for the store, and compared in constant time.
 
-The server's secret is stretched once per process (scrypt, some 50 ms) into two keys, one that
-encrypts the secrets of access keys and one that signs tokens. A secret has to be kept readable,
-not hashed: signatures of S3 requests can only be checked by making them again.
+Each process derives two keys from the server's secret (by scrypt, in some 50 ms): one encrypts the
+secrets of access keys, the other signs tokens. Secrets are encrypted and not hashed, because the
+signature of an S3 request can only be checked by computing it again.
 
-An encrypted secret is bound to its access key and its user: moved to another record it does not
-open.
+An encrypted secret is bound to its access key and its user: it cannot be decrypted in another
+record.
 """
 
 import hashlib
 import hmac
+import logging
 from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -22,6 +23,7 @@ from lakebed.auth.model import AccessKeyID
 from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
 
+_LOGGER: Final = logging.getLogger(__name__)
 _SALT: Final = b"lakebed.auth.keys.1"
 _ENCRYPTION_KEY_BYTES: Final = 32
 _SIGNING_KEY_BYTES: Final = 64  # as long as the longest digest that tokens are signed with
@@ -37,17 +39,17 @@ _SECRET_CHARACTERS_MAX: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class ServerKeys:
-    """The keys of an installation; all its processes derive the same ones."""
+    """The keys of an installation. All its processes derive the same ones."""
 
     encryption: bytes = field(repr=False)
     signing: bytes = field(repr=False)
 
     @classmethod
     def derive(cls, server_secret: bytes) -> Self:
-        """Stretch the server's secret into keys: slow on purpose, so once per process.
+        """Derive the keys from the server's secret; slow on purpose, so do it once per process.
 
         Raises:
-            AuthInvalid: The secret is too short to be one.
+            AuthInvalid: The secret is too short.
         """
         if len(server_secret) < _SERVER_SECRET_BYTES_MIN:
             raise AuthInvalid(
@@ -74,13 +76,18 @@ class SecretBox:
         """Decrypt a secret.
 
         Raises:
-            AuthenticationFailed: It was sealed with another server's secret, for another access
-                key or user, or was tampered with.
+            AuthenticationFailed: It was encrypted with another server's secret or for another
+                access key or user, or it was damaged.
         """
         nonce, box = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
             return self._cipher.decrypt(nonce, box, _bound(access_key_id, owner)).decode()
         except (InvalidTag, ValueError):
+            _LOGGER.warning(
+                "cannot decrypt the secret of the access key %s: the server's secret key is another"
+                " one than when it was made, or the record is damaged",
+                access_key_id,
+            )
             raise AuthenticationFailed from None
 
 
@@ -89,32 +96,32 @@ def _bound(access_key_id: AccessKeyID, owner: UniqueID) -> bytes:
 
 
 def same_secret(one: str, other: str) -> bool:
-    """Whether two secrets are equal, in a time that does not tell where they differ."""
+    """Whether two secrets are equal; takes the same time wherever they differ."""
     return hmac.compare_digest(
         one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass")
     )
 
 
 def check_secret(secret: str) -> str:
-    """Return the secret of an access key that a caller chose, if it can be one.
+    """Return the secret that a caller chose for an access key, if it is valid.
 
     Raises:
-        AuthInvalid: It cannot.
+        AuthInvalid: It is too short or too long, or is not ASCII.
     """
     if not _SECRET_CHARACTERS_MIN <= len(secret) <= _SECRET_CHARACTERS_MAX or not secret.isascii():
         raise AuthInvalid(
-            f"a secret access key has {_SECRET_CHARACTERS_MIN} to {_SECRET_CHARACTERS_MAX}"
-            " characters of ASCII"
+            f"a secret access key must have {_SECRET_CHARACTERS_MIN} to {_SECRET_CHARACTERS_MAX}"
+            " ASCII characters"
         )
     return secret
 
 
 def new_access_key_id(runtime: Runtime) -> AccessKeyID:
-    """Draw the public half of a credential."""
+    """Draw the public half of an access key."""
     drawn = runtime.random_bytes(_ACCESS_KEY_DRAWN)
     return AccessKeyID("AKIAJ" + "".join(_BASE32[byte % 32] for byte in drawn) + "Q")
 
 
 def new_secret(runtime: Runtime) -> str:
-    """Draw the secret half of a credential."""
+    """Draw the secret half of an access key."""
     return b64encode(runtime.random_bytes(_SECRET_BYTES)).decode()

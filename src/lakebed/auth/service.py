@@ -1,7 +1,9 @@
-"""Users and permissions as the doors use them: who is it, and may it?"""
+"""Users and permissions as the doors use them: who makes a request, and may they?"""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.cache import AuthSettings, Cache
@@ -16,23 +18,28 @@ from lakebed.auth.entities.keys import (
     USERS,
 )
 from lakebed.auth.entities.named import TRIES, page_of
+from lakebed.auth.entities.names import is_access_key_id
 from lakebed.auth.entities.policies import Policies
 from lakebed.auth.entities.relations import Relations
 from lakebed.auth.entities.users import Users
 from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, AuthTooManyTries, Denied
 from lakebed.auth.model import Group, Identity, KeyPair, NewCredential, Page, Policy, User, UserID
-from lakebed.auth.policy.rules import NO_CONTEXT, Context, Requirement, Rules
+from lakebed.auth.policy.rules import Context, Permission, Rules
 from lakebed.auth.secrets import SecretBox, ServerKeys, same_secret
 from lakebed.auth.setup import Setup
 from lakebed.auth.tokens import Token, Tokens
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
+from lakebed.tracing import traced
+
+_LOGGER: Final = logging.getLogger(__name__)
+_DRAWN_PREFIX: Final = "AKIA"
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """Who a token stands for, and until when."""
+    """The user of a token, and when the token expires."""
 
     identity: Identity
     expires_at: int
@@ -41,9 +48,9 @@ class _Session:
 class AuthService:
     """Users, groups, policies and credentials of an installation.
 
-    What a request needs (`authenticate`, `authorize`, …) may be answered from a cache: changes made
-    through this object count at once, those of other processes after `AuthSettings.cache_seconds`
-    at the latest. Everything else reads the store.
+    What every request asks (`authenticate`, `authorize`, …) may be answered from a cache: changes
+    that are made through this object count at once, those of other processes after
+    `AuthSettings.cache_seconds` at the latest. All other methods read the store.
     """
 
     users: Users
@@ -76,54 +83,66 @@ class AuthService:
 
     # Setup
 
+    @traced("auth.is_set_up")
     def is_set_up(self) -> bool:
         """Whether there is a first administrator."""
         return self._setup.is_done()
 
+    @traced("auth.setup")
     def setup(
         self, username: str, given: KeyPair | None = None, *, email: str = ""
     ) -> NewCredential:
-        """Make the base groups and policies and a first administrator; see `lakebed.auth.setup`.
+        """Create the first groups and policies and the first administrator; see `setup`.
 
         Args:
             username: The name of the administrator.
-            given: Its access key; without it one is drawn.
-            email: Its mail address, which its commits will name.
+            given: The access key; if it is None, one is drawn.
+            email: The mail address, which commits will name.
 
         Raises:
-            AlreadySetUp: There is a first administrator, perhaps since a moment ago.
-            InvalidName: The name or the access key id cannot be one.
-            AuthInvalid: The given secret cannot be one.
+            AlreadySetUp: There is a first administrator already.
+            InvalidName: The name or the access key id is not valid.
+            AuthInvalid: The given secret is not valid, or this server refuses the access key.
             OutcomeUnknown: It may have been done. If not, another call can do it.
         """
         if given is not None and given.access_key_id in self._refused:
-            raise AuthInvalid(f"the access key {given.access_key_id} is refused by this server")
+            raise AuthInvalid(
+                f"this server does not accept the access key {given.access_key_id}: use another one"
+            )
         try:
             return self._setup.run(username, given, email=email)
         finally:
             self._forget()
 
-    # Who is it?
+    # Who makes a request?
 
+    @traced("auth.authenticate")
     def authenticate(self, access_key_id: str, secret_access_key: str) -> Identity:
-        """Return whose access key it is, if the secret is right.
+        """Return the owner of an access key, if the secret is right.
 
         Raises:
-            AuthenticationFailed: It is not, whatever the reason.
+            AuthenticationFailed: The access key is not known, or the secret is wrong.
         """
-        identity, secret = self._known.get(access_key_id)
+        identity, secret = self.secret_for(access_key_id)
         if not same_secret(secret, secret_access_key):
+            _LOGGER.warning("refused access key %s: the secret is wrong", access_key_id)
             raise AuthenticationFailed
         return identity
 
+    @traced("auth.secret_for")
     def secret_for(self, access_key_id: str) -> tuple[Identity, str]:
-        """Return whose access key it is, and its secret, to check a signature made with it.
+        """Return the owner of an access key, and its secret, to check a signature with.
 
         Raises:
             AuthenticationFailed: There is no such access key.
         """
-        return self._known.get(access_key_id)
+        try:
+            return self._known.get(access_key_id)
+        except AuthenticationFailed:
+            _LOGGER.warning("refused access key %s: it is not known", _shown(access_key_id))
+            raise
 
+    @traced("auth.login")
     def login(self, access_key_id: str, secret_access_key: str) -> tuple[Token, int]:
         """Return a token for the owner of an access key, and when it expires (seconds since 1970).
 
@@ -133,36 +152,40 @@ class AuthService:
         identity = self.authenticate(access_key_id, secret_access_key)
         return self._tokens.issue(identity.user_id, identity.unique_id)
 
+    @traced("auth.authenticate_token")
     def authenticate_token(self, token: str) -> Identity:
-        """Return whose token it is.
+        """Return the user of a token.
 
         Raises:
-            AuthenticationFailed: It is none of ours, has expired, or its user is no more.
+            AuthenticationFailed: This installation did not sign it, it has expired, or its user
+                was deleted.
         """
         session = self._sessions.get(token)
         if self._runtime.now() >= session.expires_at:
             raise AuthenticationFailed
         return session.identity
 
-    # May it?
+    # May they?
 
+    @traced("auth.authorize")
     def authorize(
-        self, identity: Identity, requirement: Requirement, context: Context = NO_CONTEXT
+        self, identity: Identity, context: Context, first: Permission, *rest: Permission
     ) -> None:
-        """Let a user do something, or not.
+        """Make sure that a user has all of the permissions that a request needs.
 
         Raises:
-            Denied: Its policies do not allow it.
+            Denied: The policies of the user do not grant one of them.
         """
         rules = self._rules.get((identity.user_id, identity.unique_id))
-        missing = rules.missing(requirement, context)
-        if missing is not None:
-            raise Denied(identity.user_id, missing.action, missing.resource)
+        for permission in (first, *rest):
+            if not rules.is_granted(permission, context):
+                raise Denied(identity.user_id, permission.action, permission.resource)
 
+    @traced("auth.effective_policies")
     def effective_policies(
         self, user: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> Page[Policy]:
-        """Return the policies of a user and of its groups, each once, in order of their names.
+        """Return the policies of a user and of its groups, each once, in the order of their names.
 
         Raises:
             UserNotFound: There is no such user.
@@ -227,10 +250,10 @@ class AuthService:
         return Rules(self._effective(user_id, unique_id), user_id)
 
     def _effective(self, user: str, unique_id: UniqueID) -> list[Policy]:
-        """The policies of one creation of a user and of its groups; some may come twice.
+        """Return the policies of a user and of its groups; some may come twice.
 
-        They come from many keys. Read once, a policy that is moved meanwhile, from one group to
-        another, could be missed in both, and it may be one that denies; so they are read until
+        They are read from many keys. If a policy is moved from one group to another meanwhile, one
+        reading could miss it in both groups, and it may be one that denies. So they are read until
         two readings agree.
         """
         latest = list(self._collect(user, unique_id))
@@ -244,3 +267,9 @@ class AuthService:
         yield from self.user_policies.all_targets_of(user, unique_id)
         for group in self.memberships.all_targets_of(user, unique_id):
             yield from self.group_policies.all_targets_of(group.id, group.unique_id)
+
+
+def _shown(access_key_id: str) -> str:
+    """Return an unknown access key id for the log, unless it may be a secret in the wrong place."""
+    is_shown = is_access_key_id(access_key_id) and access_key_id.startswith(_DRAWN_PREFIX)
+    return access_key_id if is_shown else "(not shown)"

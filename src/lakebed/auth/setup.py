@@ -1,33 +1,34 @@
-"""The first administrator: made once, whoever tries and whoever dies trying.
+"""The first administrator: created once, even if several processes try and some of them die.
 
 One record decides. It names an *attempt*, and says whether that has finished. No write changes two
-keys, so an attempt may die anywhere, and another must be able to start over without ending up with
-two administrators, or with one that the winner does not know.
+keys, so an attempt may die between any two writes, and another one must be able to start over. In
+the end there must not be two administrators, nor one whose secret the winner does not know.
 
-**Steps of an attempt**, and what a death after each leaves to the next caller:
+**Steps of an attempt**, and what is left for the next caller if the process dies after each:
 
-1. Claim: write the attempt's id, and its user, into the record, if there is none (`ABSENT`) or over
-   an unfinished one that did not change for `PATIENCE_SECONDS`. *After:* an unfinished record.
-   The next caller waits that long and claims. Waiting is courtesy to who is still at it; nothing
-   depends on it.
-2. Remove the users of all attempts that were replaced; the record lists them. *After:* as after 1;
-   the next does it again.
-3. Base policies, base groups, what is attached to them: each written with a unique id drawn by this
-   attempt. *After:* as before; the next replaces each by its own.
-4. The user, its membership in Admins, its access key. *After:* there is an administrator that
-   nobody was told of. Step 2 of the next attempt removes it with its key, and step 3 gives Admins
-   another unique id, which voids every membership before.
-5. Finish: mark the record, by `set_if` on the very claim of step 1. Only one attempt ever can: that
-   one has won. *After:* the installation is set up. If the process dies now, before it could tell
-   the secret, nobody knows it; that is so with every secret told once.
+1. Claim: write the id of the attempt and its user into the record, if there is no record
+   (`ABSENT`), or over an unfinished one that did not change for `PATIENCE_SECONDS`. *Left:* an
+   unfinished record. The next caller waits that long, then claims. (The wait only spares work:
+   nothing depends on it.)
+2. Remove the users of all attempts that were replaced; the record lists them. *Left:* as after
+   step 1; the next attempt does it again.
+3. Write the first policies and groups, and attach the policies, with unique ids that this attempt
+   has drawn. *Left:* as after step 1; the next attempt replaces each by its own.
+4. Write the user, its membership in Admins, and its access key. *Left:* an administrator whose
+   secret nobody knows. Step 2 of the next attempt removes it with its key, and step 3 gives Admins
+   another unique id, so that no earlier membership counts.
+5. Finish: mark the record, by `set_if` on the claim of step 1. Only one attempt can do this: it has
+   won. *Left:* the installation is set up. If the process dies before it has returned the secret,
+   nobody knows the secret; this can happen with every new access key.
 
-**Slow, not dead.** A replaced attempt may still be at it. Every write of steps 3 and 4 is *fenced*:
-read the key, then see that the record still holds one's own claim, then `set_if` over what was
-read. So whatever the newer attempt wrote to that key makes the write fail, and what it has yet to
-write there replaces ours. Step 5 fails for it in any case; it removes its own user and starts over,
-which ends with `AlreadySetUp` if the other finished.
+**Slow, not dead.** A replaced attempt may still be running. Every write of steps 3 and 4 is
+*fenced*: read the key, then make sure that the record still holds the own claim, then `set_if` over
+what was read. If the newer attempt has written that key since, the write fails; if it writes the
+key later, it replaces what the slow one wrote. Step 5 fails for the slow attempt in any case. It
+removes its own user and starts over, which ends with `AlreadySetUp` if the other has finished.
 """
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -61,6 +62,8 @@ from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Kind, Record, Records
 from lakebed.runtime import Runtime
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 PATIENCE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.1
 
@@ -73,7 +76,7 @@ class _Replaced(Exception):  # noqa: N818 - not an error: it never leaves this m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
-    """A try to set up the installation, and its claim."""
+    """An attempt to set up the installation, and its claim."""
 
     message: pb.Setup
     version: Version
@@ -103,12 +106,12 @@ class Setup:
         return record is not None and record.message.finished
 
     def run(self, user: str, given: KeyPair | None, *, email: str) -> NewCredential:
-        """Make base groups and policies, and a first administrator with an access key.
+        """Create the first groups and policies, and an administrator with an access key.
 
         Raises:
-            InvalidName: A user cannot have this name, or the given access key this id.
-            AuthInvalid: The given secret cannot be one.
-            AlreadySetUp: Someone did it before, or at the same time.
+            InvalidName: The name or the given access key id is not valid.
+            AuthInvalid: The given secret is not valid.
+            AlreadySetUp: Another process has done it.
             OutcomeUnknown: It may have been done. If not, another call can do it.
         """
         check_name("user", user)
@@ -121,16 +124,18 @@ class Setup:
             try:
                 self._carry_out(attempt)
             except _Replaced:
+                _LOGGER.warning("another process took over the setup: starting over")
                 self._users.delete_creation(user, attempt.user_unique_id)
             else:
+                _LOGGER.info("the installation is set up; its first administrator is %s", user)
                 return credential
-        raise AuthTooManyTries("setting up", TRIES)
+        raise AuthTooManyTries("setting up the installation", TRIES)
 
     def _wait_for_others(self) -> Record[pb.Setup] | None:
-        """Return the record as someone dead left it; None, if nobody began.
+        """Return the record that an unfinished attempt left; None if nobody has begun.
 
         Raises:
-            AlreadySetUp: Someone finished.
+            AlreadySetUp: An attempt has finished.
         """
         found = self._record.find(SETUP_NAME)
         since = self._runtime.monotonic()
@@ -153,12 +158,13 @@ class Setup:
         email: str,
         credential: NewCredential,
     ) -> _Attempt | None:
-        """Step 1; None, if someone was faster."""
+        """Step 1; returns None if another attempt was faster."""
         message = pb.Setup(
             attempt_id=new_unique_id(self._runtime),
             user=pb.FirstUser(user=user, unique_id=new_unique_id(self._runtime)),
         )
         if found is not None:
+            _LOGGER.warning("a setup did not finish in %g seconds: starting over", PATIENCE_SECONDS)
             message.replaced.extend([*found.message.replaced, found.message.user])
         predicate: Predicate = ABSENT if found is None else found.predicate
         try:
@@ -238,18 +244,18 @@ class Setup:
     def _replace(
         self, attempt: _Attempt, kind: Kind[MessageT], name: bytes, message: MessageT
     ) -> None:
-        """Write a record over whatever is there, unless another attempt took over."""
+        """Write a record over what is there, unless another attempt took over."""
         records = Records(self._store, kind, AUTH)
         for _ in range(TRIES):
             found = records.find(name)
             if found is not None and found.message == message:
-                return  # by a write whose reply was lost
+                return  # the reply to an earlier write was lost
             claim = self._record.find(SETUP_NAME)
             if claim is None or claim.predicate != attempt.version:
                 raise _Replaced
             predicate: Predicate = ABSENT if found is None else found.predicate
-            # If it fails, someone was faster; if nobody knows, the next look tells.
+            # If another was faster, or the outcome is not known, the next round reads again.
             with suppress(PredicateFailed, OutcomeUnknown):
                 records.set_if(name, message, predicate)
                 return
-        raise AuthTooManyTries("setting up", TRIES)
+        raise AuthTooManyTries("setting up the installation", TRIES)

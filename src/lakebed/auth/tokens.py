@@ -1,8 +1,7 @@
-"""Tokens: who logged in carries a signed statement of who it is, for seven days.
+"""Tokens: signed statements (JWT) of who logged in, which are good for seven days.
 
-A token names the user and, in a claim of its own, the user's unique id; the service accepts it only
-while the record of the user holds that id. Signatures are checked here, times by the injected
-clock.
+A token names the user and, in a claim of its own, the user's unique id. The service accepts it only
+while the record of the user holds that id. Times are compared with the clock of the `Runtime`.
 """
 
 from dataclasses import dataclass
@@ -62,10 +61,10 @@ class Tokens:
         return Token(jwt.encode(claims, self._key, algorithm=_SIGNED_WITH)), expires_at
 
     def verify(self, token: str) -> Claims:
-        """Return what a token says, if it is one of this installation and has not expired.
+        """Return what a token says, if this installation signed it and it has not expired.
 
         Raises:
-            AuthenticationFailed: It is not, or has.
+            AuthenticationFailed: It was not signed here, or it has expired.
         """
         if len(token) > _BYTES_MAX:
             raise AuthenticationFailed
@@ -80,7 +79,7 @@ class Tokens:
             )
             expires_at = int(claims["exp"])
             not_before = int(claims.get("nbf", 0))
-        # Whatever a stranger made up: a token that cannot be read is no token.
+        # A stranger may send anything as a token.
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise AuthenticationFailed from None
         user_id, unique_id = claims["sub"], claims[UNIQUE_ID_CLAIM]
@@ -92,7 +91,7 @@ class Tokens:
 
 _OPTIONS: Final[Any] = {
     "require": ["exp", "sub", "aud", "iss", UNIQUE_ID_CLAIM],
-    # By our own clock, above.
+    # `verify` compares these times with the clock of the runtime.
     "verify_exp": False,
     "verify_nbf": False,
     "verify_iat": False,

@@ -9,7 +9,7 @@
 What precedes the path is the *store*: scheme, and bucket or account and container. It has one
 spelling: the scheme, and the host of an Azure account, in lower case, no port. Names of buckets are
 never changed: one with a capital letter is refused, because where the storage has such buckets (S3
-before 2018, a disk), it is another one than its namesake in lower case.
+before 2018, a disk), it is not the same as the one in lower case.
 
 The path is the object's key, raw. Nothing in it is decoded, collapsed or resolved: ``%20``, ``?``,
 ``//`` and ``..`` stand for themselves, and ``s3://b//x`` is another object than ``s3://b/x``.
@@ -92,11 +92,11 @@ class Address:
 class Namespace:
     """A place that addresses lie in: every path that begins with its prefix.
 
-    A prefix is empty, or ends in a slash: ``dev`` is no parent of ``dev-2``. An object whose path
-    is the prefix itself (a "directory marker") does not lie in it.
+    A prefix is empty, or ends in a slash: ``dev`` is not a parent of ``dev-2``. An object whose
+    path is the prefix itself (a "directory marker") does not lie in it.
 
     Raises:
-        InvalidAddress: The store is not spelled canonically, or the prefix is no such prefix.
+        InvalidAddress: The store is not spelled canonically, or the prefix is neither.
     """
 
     store: str
@@ -184,7 +184,7 @@ def split_store(store: str) -> Store:
         and _AZURE_CONTAINER.fullmatch(container)
     ):
         return Store(scheme, host, container)
-    raise InvalidAddress(f"no store is called {store!r}: use {_FORMS}, in lower case")
+    raise InvalidAddress(f"{store!r} is not the name of a store: use {_FORMS}, in lower case")
 
 
 def check_path(path: str) -> None:
@@ -198,11 +198,13 @@ def check_path(path: str) -> None:
     if not path:
         raise InvalidAddress("a path must not be empty")
     if "\x00" in path:
-        raise InvalidAddress(f"the path {path!r} holds a NUL")
+        raise InvalidAddress(f"the path {path!r} has a NUL in it")
     try:
         path.encode()
     except UnicodeEncodeError as error:
-        raise InvalidAddress(f"the path {path!r} has no UTF-8 form: {error.reason}") from None
+        raise InvalidAddress(
+            f"the path {path!r} cannot be written as UTF-8: {error.reason}"
+        ) from None
 
 
 def _split(url: str) -> tuple[str, str]:
@@ -211,7 +213,7 @@ def _split(url: str) -> tuple[str, str]:
         raise InvalidAddress(f"an address must be str, not {type(url).__name__}")
     scheme, separator, rest = url.partition("://")
     if not separator:
-        raise InvalidAddress(f"{url!r} is no address: use {_FORMS}")
+        raise InvalidAddress(f"{url!r} is not an address: use {_FORMS}")
     scheme = scheme.lower()
     host, _, path = rest.partition("/")
     if scheme != AZURE_SCHEME:

@@ -43,7 +43,7 @@ class ObjectNotFound(BlockError, FileNotFoundError):
     kind = "object_not_found"
 
     def __init__(self, address: object) -> None:
-        super().__init__(f"no object at {address}")
+        super().__init__(f"there is no object at {address}")
 
 
 class UploadNotFound(BlockError, LookupError):
@@ -52,7 +52,7 @@ class UploadNotFound(BlockError, LookupError):
     kind = "upload_not_found"
 
     def __init__(self, address: object, upload_id: str) -> None:
-        super().__init__(f"no multipart upload {upload_id!r} of {address}")
+        super().__init__(f"there is no multipart upload '{upload_id}' of {address}")
 
 
 class AlreadyExists(BlockError, FileExistsError):
@@ -83,12 +83,14 @@ class StorageUnavailable(BlockError):
     """The storage failed, throttled the call or did not answer. A write may have been applied."""
 
     kind = "storage_unavailable"
+    public_message = "the storage does not answer; try again"
 
 
 class StorageFull(StorageUnavailable):
     """There is no room left for the write; nothing was written. Free space, then try again."""
 
     kind = "storage_full"
+    public_message = "the storage has no room left"
 
 
 class InvalidArgument(BlockError, ValueError):

@@ -23,6 +23,9 @@ class Between:
         if not 0 <= self.start < self.end:
             raise InvalidArgument(f"there are no bytes from {self.start} up to {self.end}")
 
+    def __str__(self) -> str:
+        return f"bytes {self.start} to {self.end - 1}"
+
 
 @dataclass(frozen=True, slots=True)
 class FromOffset:
@@ -37,7 +40,10 @@ class FromOffset:
 
     def __post_init__(self) -> None:
         if self.start < 0:
-            raise InvalidArgument(f"an offset must not be negative, and is {self.start}")
+            raise InvalidArgument(f"an offset must be 0 or more, not {self.start}")
+
+    def __str__(self) -> str:
+        return f"bytes from {self.start} on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,9 @@ class Suffix:
         if self.length <= 0:
             raise InvalidArgument(f"a suffix must have a length above 0, not {self.length}")
 
+    def __str__(self) -> str:
+        return f"the last {self.length} bytes"
+
 
 ByteRange = Between | FromOffset | Suffix
 
@@ -62,7 +71,7 @@ ByteRange = Between | FromOffset | Suffix
 def resolve(byte_range: ByteRange | None, size: int) -> tuple[int, int]:
     """Return offset and length of the bytes that a range means in an object of `size` bytes.
 
-    No range means all bytes, none included. A range must meet at least one.
+    Without a range it is all bytes, of which there may be none. A range must have at least one.
 
     Raises:
         RangeNotSatisfiable: It begins at or after the end, or the object is empty.
@@ -77,5 +86,5 @@ def resolve(byte_range: ByteRange | None, size: int) -> tuple[int, int]:
         case Suffix(length):
             start, end = max(0, size - length), size
     if start >= end:
-        raise RangeNotSatisfiable(f"{byte_range} lies outside an object of {size} bytes")
+        raise RangeNotSatisfiable(f"an object of {size} bytes does not have {byte_range}")
     return start, end - start

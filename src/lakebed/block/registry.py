@@ -1,4 +1,4 @@
-"""From settings to a storage ready to use."""
+"""From settings to a storage ready to use: the driver, and the wrapper around it."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -15,6 +15,7 @@ from lakebed.block.settings import (
     S3Settings,
 )
 from lakebed.block.store import BlockStore
+from lakebed.block.wrappers.metrics import MeteredBlockStore
 from lakebed.errors import MissingExtraError
 from lakebed.runtime import Runtime, ThreadRuntime
 
@@ -34,16 +35,18 @@ _DRIVERS: Final = MappingProxyType(
 
 
 def open_block(settings: BlockSettings, *, runtime: Runtime | None = None) -> BlockStore:
-    """Open the storage that the settings describe.
+    """Open the storage that the settings describe; its calls are measured.
 
     Raises:
-        InvalidArgument: These are no settings of a storage, they contradict each other, or a local
-            root lies on a file system that cannot keep objects apart.
+        InvalidArgument: These are not settings of a storage, they contradict each other, or a
+            local root lies on a file system that cannot keep objects apart.
         MissingExtraError: The driver needs an extra that is not installed; the message says which.
         Forbidden: The local root cannot be made or used by this user.
     """
     if type(settings) not in _DRIVERS:
-        raise InvalidArgument(f"no block storage is opened by {type(settings).__name__}")
+        raise InvalidArgument(
+            f"cannot open a storage by {type(settings).__name__}: use the settings of a driver"
+        )
     module, extra = _DRIVERS[type(settings)]
     try:
         open_driver: OpenDriver = import_module(module).open_driver
@@ -51,4 +54,6 @@ def open_block(settings: BlockSettings, *, runtime: Runtime | None = None) -> Bl
         if extra is None or (error.name or "").startswith("lakebed"):
             raise
         raise MissingExtraError(f"block storage by {type(settings).__name__}", extra) from error
-    return open_driver(settings, runtime or ThreadRuntime())
+    runtime = runtime or ThreadRuntime()
+    driver = module.rpartition(".")[2]
+    return MeteredBlockStore(open_driver(settings, runtime), driver, runtime)

@@ -404,8 +404,8 @@ class BlockStore(ABC):
             InvalidArgument: The time is not positive, or longer than the storage allows.
         """
         raise NotSupported(
-            f"{self.scheme} storage signs no requests: {address} cannot be opened to others"
-            f" for {expires_seconds} seconds"
+            f"{self.scheme} storage cannot sign requests: {address} cannot be opened to others for"
+            f" {expires_seconds} seconds"
         )
 
     def presign_put(self, address: Address, *, expires_seconds: int) -> str:
@@ -419,8 +419,8 @@ class BlockStore(ABC):
             InvalidArgument: The time is not positive, or longer than the storage allows.
         """
         raise NotSupported(
-            f"{self.scheme} storage signs no requests: {address} cannot be opened to others"
-            f" for {expires_seconds} seconds"
+            f"{self.scheme} storage cannot sign requests: {address} cannot be opened to others for"
+            f" {expires_seconds} seconds"
         )
 
     @abstractmethod

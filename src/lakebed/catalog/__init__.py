@@ -1,1 +1,26 @@
-"""Objects of repositories: uploads, listings, copies, links; what every door calls."""
+"""The catalog: the one package that the doors (REST, S3, pages) see, beside `lakebed.auth`.
+
+A door reads a request, asks the catalog, and writes an answer. It imports neither the engine nor
+the store nor the storage; a contract in ``pyproject.toml`` holds that. The catalog takes ids, refs
+(expressions such as ``main~3``) and paths as bytes. What it returns shows an object as its user
+knows it: what the catalog keeps in an entry's metadata for itself is left out.
+
+| room (attribute of `Catalog`)     | what it does                                                |
+|-----------------------------------|-------------------------------------------------------------|
+| `repositories`                    | creates, lists and deletes repositories                     |
+| `refs`                            | branches, tags, logs, merge bases, protection rules, dumps  |
+| `commits`                         | commits, merges, reverts, cherry-picks, resets              |
+| `diff`                            | what differs between refs, or is uncommitted                |
+| `objects`                         | reads, lists and deletes objects                            |
+| `uploads`, `copies`               | writes objects                                              |
+| `multiparts`, `completions`       | uploads in parts                                            |
+| `links`, `external`, `presigning` | objects whose bytes do not pass through the server          |
+| `metadata_files`, `symlinks`      | files for programs that read the storage themselves         |
+| `gc`, `gc_marks`                  | the server's part of garbage collection                     |
+| `tasks`                           | what takes longer than a client waits                       |
+
+The nouns of the layers below that a door needs (`BranchID`, `Commit`, `Query`...) are in
+`lakebed.catalog.nouns`, the errors that it raises or catches in `lakebed.catalog.errors`. They are
+not in this file because the process that supervises the server reads the catalog's settings, and
+must not import the engine for that.
+"""

@@ -1,75 +1,25 @@
-"""Where new objects go: addresses that tell whose an object is and when it was issued.
+"""Where new objects go: issues paths of the form that `lakebed.formats.object_paths` describes.
 
-    repos/<repository uid>/branches/<branch>/<partition>/<object uid>
-
-A *partition* is a folder that one process puts its objects in for a while. Its name begins with the
-time of its making, counted down, so that listings show the newest first; and ends with chance, so
-that no two processes share one. A process takes a new one after so many objects and after so long:
-garbage collection may then skip folders that can get no more. An *object uid* begins with the time
-at which it was issued, so that the age of an object is known from its address alone.
-
-Times are microseconds since 1970 by the clock of the server that issued them.
+A process takes a new partition after so many objects and after so long, so that garbage collection
+can skip the partitions that will get no more objects.
 """
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NewType
 
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.model import BranchID, Repository
-from lakebed.ids import UniqueID
+from lakebed.formats.object_paths import (
+    OBJECT_RANDOM_BYTES,
+    PARTITION_RANDOM_BYTES,
+    ObjectPath,
+    PartitionID,
+    new_object_uid,
+    new_partition,
+)
 from lakebed.runtime import Runtime
-
-ObjectUID = NewType("ObjectUID", str)
-"""What tells an object from every other; it carries the time of its issue."""
-
-PartitionID = NewType("PartitionID", str)
-"""A folder of one process; it carries the time of its making."""
-
-_TIME_MAX: Final = (1 << 64) - 1
-_PARTITION: Final = re.compile(r"([0-9a-f]{16})-[0-9a-f]{12}")
-_OBJECT: Final = re.compile(r"([0-9a-f]{16})[0-9a-f]{20}")
-_ADDRESS: Final = re.compile(r"repos/([0-9a-f]+)/branches/([^/]+)/([^/]+)/([^/]+)")
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectAddress:
-    """The parts of an address that was issued here, relative to the namespace."""
-
-    repository_uid: UniqueID
-    branch: BranchID
-    partition: PartitionID
-    uid: ObjectUID
-
-    def __str__(self) -> str:
-        folder = f"repos/{self.repository_uid}/branches/{self.branch}"
-        return f"{folder}/{self.partition}/{self.uid}"
-
-    @property
-    def issued(self) -> float:
-        """When it was issued, in seconds since 1970."""
-        match = _OBJECT.fullmatch(self.uid)
-        assert match is not None, "an address is made by `Addresses` or `parse_address`"
-        return int(match[1], 16) / 1e6
-
-    @classmethod
-    def parse(cls, relative: str) -> "ObjectAddress | None":
-        """Return the parts of an address; None if it is none that was issued here."""
-        match = _ADDRESS.fullmatch(relative)
-        if match is None or not _OBJECT.fullmatch(match[4]) or not _PARTITION.fullmatch(match[3]):
-            return None
-        repository_uid, branch, partition, uid = match.groups()
-        return cls(
-            UniqueID(repository_uid), BranchID(branch), PartitionID(partition), ObjectUID(uid)
-        )
-
-
-def partition_made(partition: PartitionID) -> float | None:
-    """Return when a partition was made, in seconds since 1970; None if it is no partition."""
-    match = _PARTITION.fullmatch(partition)
-    return None if match is None else (_TIME_MAX - int(match[1], 16)) / 1e6
+from lakebed.times import to_us
 
 
 @dataclass(slots=True)
@@ -81,7 +31,7 @@ class _Partition:
 
 
 class Addresses:
-    """Issues addresses, for one process."""
+    """Issues the paths of new objects, for one process."""
 
     def __init__(
         self,
@@ -97,11 +47,11 @@ class Addresses:
         self._lock = runtime.lock()
         self._current: _Partition | None = None
 
-    def issue(self, repository: Repository, branch: BranchID) -> ObjectAddress:
-        """Return an address that nobody else has, or will have."""
+    def issue(self, repository: Repository, branch: BranchID) -> ObjectPath:
+        """Return a path that no other object has or will have."""
         now = self._runtime.now()
-        uid = f"{int(now * 1e6):016x}{self._runtime.random_bytes(10).hex()}"
-        return ObjectAddress(repository.unique_id, branch, self._partition(now), ObjectUID(uid))
+        uid = new_object_uid(to_us(now), self._runtime.random_bytes(OBJECT_RANDOM_BYTES))
+        return ObjectPath(repository.unique_id, branch, self._partition(now), uid)
 
     def _partition(self, now: float) -> PartitionID:
         with self._lock:
@@ -114,12 +64,12 @@ class Addresses:
     def _is_over(self, partition: _Partition, now: float) -> bool:
         return (
             partition.objects >= self._objects_max
-            # Also when the clock was set back: its name would tell too late a time.
+            # Also when the clock was set back: the time in its name would be too late.
             or not 0 <= now - partition.made < self._life_seconds
             # A process that was forked off takes its own.
             or partition.process_id != self._process_id()
         )
 
     def _new(self, now: float) -> _Partition:
-        name = f"{_TIME_MAX - int(now * 1e6):016x}-{self._runtime.random_bytes(6).hex()}"
-        return _Partition(PartitionID(name), now, self._process_id())
+        random_bytes = self._runtime.random_bytes(PARTITION_RANDOM_BYTES)
+        return _Partition(new_partition(to_us(now), random_bytes), now, self._process_id())

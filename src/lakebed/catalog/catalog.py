@@ -1,22 +1,26 @@
-"""The catalog: what both doors (REST and S3) call about objects.
+"""The catalog put together: one object whose attributes are its rooms.
 
-Paths are bytes here, refs are expressions, and what comes back are values that know where their
-bytes are. The rules that keep objects and garbage collection out of each other's way are in the
-parts: `uploads`, `links`, `copies`, `freshness`.
+The rules that keep objects and garbage collection out of each other's way are in the rooms:
+`uploads`, `links`, `copies`, `freshness`.
 """
 
 from lakebed.block import BlockStore
 from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.commits import Commits
 from lakebed.catalog.copies import Copies
-from lakebed.catalog.external import ForeignObjects
+from lakebed.catalog.diff import Differences
+from lakebed.catalog.external import ExternalObjects
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc.marks import GCMarks
 from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.catalog.links import Links
+from lakebed.catalog.metadata_files import MetadataFiles
 from lakebed.catalog.multipart.complete import Completions
-from lakebed.catalog.multipart.uploads import Multiparts
+from lakebed.catalog.multipart.uploads import MultipartUploads
 from lakebed.catalog.objects import Objects
 from lakebed.catalog.presign import Presigning, Sign
+from lakebed.catalog.refs import Refs
+from lakebed.catalog.repositories import Repositories
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.catalog.stager import Stager
 from lakebed.catalog.symlinks import Symlinks
@@ -28,7 +32,7 @@ from lakebed.runtime import Runtime
 
 
 class Catalog:
-    """The objects of all repositories. One for each process, used by its threads."""
+    """All that the doors ask for. One for each process, used by its threads."""
 
     def __init__(
         self,
@@ -56,19 +60,25 @@ class Catalog:
         addresses = Addresses(runtime, settings)
         freshness = Freshness(runtime, settings)
         stager = Stager(engine, block, runtime, freshness)
-        self.engine = engine
+        self.storage_scheme = block.scheme
+        """What the URLs of storage namespaces begin with."""
+        self.repositories = Repositories(engine)
+        self.refs = Refs(engine)
+        self.commits = Commits(engine)
+        self.diff = Differences(engine)
         self.presigning = Presigning(
             block, runtime, life_seconds=settings.presign_life_seconds, sign=sign
         )
         self.objects = Objects(engine, block, runtime, self.presigning)
         self.uploads = Uploads(engine, block, addresses, stager)
         self.copies = Copies(engine, block, runtime, addresses, freshness, stager)
-        self.foreign = ForeignObjects(engine, block, runtime)
+        self.external = ExternalObjects(engine, block, runtime)
         self.links = Links(
             engine, store, block, runtime, settings, addresses, freshness, self.presigning
         )
+        self.metadata_files = MetadataFiles(engine, block)
         self.symlinks = Symlinks(engine, block)
-        self.multiparts = Multiparts(engine, store, block, runtime, settings, addresses)
+        self.multiparts = MultipartUploads(engine, store, block, runtime, settings, addresses)
         self.completions = Completions(engine, store, block, runtime)
         self.tasks = Tasks(engine, store, runtime, settings, run_in_background)
         self.gc = GCPreparation(engine, store, block, runtime, settings)

@@ -1,8 +1,8 @@
 """The checksums that clients of S3 send with the bytes of an object, and ask for with them.
 
-Whoever uploads computes one; the gateway compares it with the bytes that arrive; it is kept with
-the entry (see `properties`); and whoever reads compares it with the bytes that come back. So what
-went wrong anywhere between, in the storage too, does not go unseen.
+The uploader computes one; the gateway compares it with the bytes that arrive; it is kept with the
+entry (see `entry_metadata`); and the reader compares it with the bytes that come back. So damage
+anywhere on the way, in the storage too, is found.
 """
 
 import re
@@ -57,16 +57,17 @@ _COMBINE: Final[Mapping[str, Callable[[int, int, int], int]]] = {
     "crc32c": crt.combine_crc32c,
     "crc64nvme": crt.combine_crc64nvme,
 }
-"""Return the checksum of two runs of bytes, of both checksums and the length of the second."""
+"""From the checksums of two runs of bytes, and the length of the second, to that of both."""
 
 _COMPOSITE: Final = re.compile(r"(.+)-([1-9][0-9]{0,4})", re.ASCII)
+"""The value of a composite checksum: base 64, which has no hyphen, then the number of parts."""
 
 
 class ChecksumType(StrEnum):
     """What the checksum of an object is made of."""
 
     COMPOSITE = "COMPOSITE"
-    """The checksums of its parts; how many they are is told with it."""
+    """The checksums of its parts; their number is added to it."""
     FULL_OBJECT = "FULL_OBJECT"
     """All of its bytes."""
 
@@ -83,7 +84,7 @@ SCHEMES: Final = frozenset(
     [Scheme(name, ChecksumType.FULL_OBJECT) for name in _COMBINE]
     + [Scheme(name, ChecksumType.COMPOSITE) for name in ALGORITHMS if name != "crc64nvme"]
 )
-"""Those that there are, as with S3."""
+"""The ones that S3 has."""
 
 
 class Checksum(NamedTuple):
@@ -92,12 +93,13 @@ class Checksum(NamedTuple):
     algorithm: str
     """One of `ALGORITHMS`."""
     value: str
-    """In base 64; of a composite one, with the number of parts behind it."""
+    """In base 64; a composite one ends in the number of parts, as in ``AAAAAA==-3``."""
 
     @property
     def type(self) -> ChecksumType:
-        """What it is made of."""
-        return ChecksumType.COMPOSITE if "-" in self.value else ChecksumType.FULL_OBJECT
+        """What it is made of, which its value shows."""
+        is_composite = _COMPOSITE.fullmatch(self.value) is not None
+        return ChecksumType.COMPOSITE if is_composite else ChecksumType.FULL_OBJECT
 
     def __str__(self) -> str:
         """As it is kept."""
@@ -110,7 +112,7 @@ class Checksum(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Checksum | None":
-        """Return a checksum that was kept; None: it is none."""
+        """Return a checksum from the text that was kept; None: it is not one."""
         algorithm, _, value = text.partition(":")
         composite = _COMPOSITE.fullmatch(value)
         digest = decoded(composite[1] if composite else value)
@@ -131,9 +133,9 @@ class Proof(Protocol):
 
 
 def of_parts(scheme: Scheme, parts: Iterable[tuple[Checksum, int]]) -> Checksum:
-    """Return the checksum of an object of those of its parts, by the scheme's algorithm, and sizes.
+    """Return the checksum of an object, from those of its parts and their sizes.
 
-    No byte of the object is looked at: a CRC of all follows from those of its parts.
+    No byte of the object is read: a CRC of the whole follows from those of the parts.
     """
     algorithm = scheme.algorithm
     digests = [(b64decode(checksum.value), size) for checksum, size in parts]
@@ -157,7 +159,7 @@ def fed(chunks: Iterable[bytes], digests: Sequence[Digest]) -> Iterator[bytes]:
 
 
 def decoded(value: str) -> bytes | None:
-    """Return the bytes that a text spells in base 64, in the one right way; None: it does not."""
+    """Return the bytes that a text encodes in strict base 64; None: it does not."""
     try:
         digest = b64decode(value, validate=True)
     except ValueError:

@@ -1,20 +1,21 @@
 """Copying objects, within a branch and elsewhere, and changing their metadata.
 
-A copy gets an address of its own, and the bytes are copied there by the storage. On one branch,
-while the object is young, the copy may share its address instead, which costs nothing. Young,
-because garbage collection leaves young objects alone: a look that finds neither the old entry
-(deleted meanwhile) nor the new one (not there yet) does no harm. An object that has grown old by
-the time the copy is to be acknowledged is taken back, and its bytes are copied after all.
+A copy gets an address of its own, and the storage copies the bytes there. On one branch, while the
+object is young, the copy may share its address instead, which costs nothing. The object must be
+young because garbage collection leaves young objects alone: a look that finds neither the old entry
+(deleted meanwhile) nor the new one (not there yet) does no harm. If the object has grown old by the
+time the copy is to be acknowledged, the entry is taken back and the bytes are copied after all.
 
-A foreign object (see `foreign`) is never collected: on its branch it is always shared.
+An external object (see `external`) is never collected: on its branch it is always shared.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from lakebed.block import BlockError, BlockStore, ObjectNotFound
-from lakebed.catalog.addresses import Addresses, ObjectAddress
+from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.entry_metadata import of_bytes, split
 from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.freshness import Freshness
@@ -24,15 +25,20 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import PreconditionFailed, Stale, TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.writer import Condition, IsFresh
+from lakebed.errors import quoted
 from lakebed.formats import AddressType, Entry
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.runtime import Runtime
+from lakebed.tracing import traced
 
 _TRIES: Final = 10
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """What to make of what."""
+    """What to copy, and where to."""
 
     source: Repository
     entry: Entry
@@ -63,6 +69,7 @@ class Copies:
         self._freshness = freshness
         self._stager = stager
 
+    @traced("catalog.copy")
     def copy(
         self,
         repository_id: RepositoryID,
@@ -108,7 +115,7 @@ class Copies:
             source = self._engine.repositories.get(source_repository_id or repository_id)
         entry = self._engine.get_entry(source, source_ref, source_path)
         if source_condition is not None and not source_condition(entry):
-            raise PreconditionFailed(source_path, "another is there to be copied")
+            raise PreconditionFailed(source_path, "the source is another object")
         copy = _Copy(
             source=source,
             entry=entry,
@@ -124,6 +131,7 @@ class Copies:
         on_one_branch = source.unique_id == repository.unique_id and source_ref == branch
         return self._make(copy, may_share=on_one_branch)
 
+    @traced("catalog.set_metadata")
     def set_metadata(
         self,
         repository_id: RepositoryID,
@@ -131,12 +139,12 @@ class Copies:
         path: bytes,
         metadata: Mapping[str, str],
     ) -> ObjectStats:
-        """Replace the user's metadata of an object; its content stays, also if it changes just now.
+        """Replace the user's metadata of an object; its content stays, even if it changes now.
 
         Raises:
             EntryNotFound: There is no such object.
-            TooManyTries: Others changed the object all the time; or the change may be visible.
-            As `copy`, but for `PreconditionFailed`.
+            TooManyTries: Others kept changing the object; the change may be visible.
+            Also what `copy` raises, except `PreconditionFailed`.
         """
         repository = self._engine.check_writable(repository_id, branch)
         for _ in range(_TRIES):
@@ -154,18 +162,18 @@ class Copies:
             try:
                 return self._make(copy, may_share=True)
             except PreconditionFailed:
-                continue  # it is another object by now, and its metadata are to be set
-        raise TooManyTries(f"setting the metadata of {path!r}", _TRIES)
+                continue  # another object is there by now: set its metadata
+        raise TooManyTries(f"setting the metadata of {quoted(path)}", _TRIES)
 
     def _make(self, copy: _Copy, *, may_share: bool) -> ObjectStats:
-        issued = ObjectAddress.parse(copy.entry.address)
+        issued = ObjectPath.parse(copy.entry.address)
         if may_share and copy.entry.address_type is AddressType.FULL:
             return self._share(copy, None)
         if may_share and issued is not None and self._freshness.may_share(issued):
             try:
                 return self._share(copy, self._freshness.test(issued))
             except Stale:
-                pass  # it was taken back
+                _LOGGER.debug("%s grew too old to be shared: its bytes are copied", issued)
         return self._copy_bytes(copy)
 
     def _share(self, copy: _Copy, is_fresh: IsFresh | None) -> ObjectStats:
@@ -214,7 +222,7 @@ class Copies:
 
 
 def _still(entry: Entry) -> Condition:
-    """The condition that an entry is still the one that was read, wherever it is by now."""
+    """Return the condition that an entry is still the one that was read."""
 
     def is_still(found: Entry | None) -> bool:
         return (

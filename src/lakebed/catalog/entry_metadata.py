@@ -1,17 +1,17 @@
-"""What an entry tells of an object beside the user's metadata: headers, parts, a checksum.
+"""What the catalog keeps in the metadata of an entry for itself: headers, parts, a checksum.
 
 Clients of S3 set headers that go with the bytes wherever they are read (``Content-Encoding`` and
-others), may ask for one part of an object that was uploaded in parts, and for the checksum that
-came with the bytes. All this is kept in the entry's metadata, under names that begin with
+others). They may ask for one part of an object that was uploaded in parts, and for the checksum
+that came with the bytes. All this is kept in the entry's metadata, under names that begin with
 `RESERVED`. So the files of commits need no columns that nearly every row leaves empty, and commits,
-merges, copies and dumps carry all of it along without knowing. `ObjectStats` tells them apart: its
-`metadata` are the user's own, so that no client sees names there that nobody set.
+merges, copies and dumps carry it along without knowing of it. No client sees these names: what the
+catalog returns (`ObjectStats`, `Difference`) has only the user's own in its `metadata`.
 
-The checksum is no part of an entry's identity: which of the algorithms a client happens to use does
-not make the same bytes another object, for a commit or a merge to find changed.
+The checksum is not part of an entry's identity: the same bytes are the same object, for commits and
+merges, whatever algorithm a client used.
 
-Whoever can write metadata by the REST API can write these too. So what is read is checked, and what
-makes no sense is not there.
+Whoever can write metadata by the REST API can write these names too. So what is read is checked,
+and what makes no sense is ignored.
 """
 
 import re
@@ -39,13 +39,13 @@ HEADERS: Final = (
 _NAMES: Final = {_HEADER + name.lower(): name for name in HEADERS}
 
 _PARTS_TEXT_MAX: Final = 1000
-"""An object with parts of so many different sizes that they do not fit tells nothing of them."""
+"""If the sizes of the parts do not fit into so many characters, they are not kept."""
 
 _RUNS: Final = re.compile(r"[0-9]{1,13}x[0-9]{1,5}(?:,[0-9]{1,13}x[0-9]{1,5})*", re.ASCII)
 
 
 class Split(NamedTuple):
-    """The metadata of an entry, told apart."""
+    """The metadata of an entry, split in two."""
 
     user: Mapping[str, str]
     reserved: Mapping[str, str]
@@ -62,7 +62,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 def split(metadata: Mapping[str, str]) -> Split:
-    """Tell the user's metadata from what is reserved."""
+    """Split metadata into the user's own and what is reserved."""
     if not any(name.startswith(RESERVED) for name in metadata):
         return Split(metadata, _NOTHING)
     reserved = {name: value for name, value in metadata.items() if name.startswith(RESERVED)}
@@ -92,12 +92,12 @@ def for_parts(sizes: Sequence[int]) -> dict[str, str]:
 
 
 def of_bytes(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return those of an entry's metadata that tell of its bytes, and go wherever they go."""
+    """Return the metadata that describe the bytes of an entry, and go wherever they go."""
     return {name: metadata[name] for name in (_PARTS, CHECKSUM) if name in metadata}
 
 
 def parts_of(reserved: Mapping[str, str], size: int) -> list[PartRange] | None:
-    """Return the parts of an object of a size, in their order; None: nothing is known of them."""
+    """Return the parts of an object of a size, in their order; None: they are not known."""
     text = reserved.get(_PARTS, "")
     if len(text) > _PARTS_TEXT_MAX or not _RUNS.fullmatch(text):
         return None

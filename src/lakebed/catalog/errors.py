@@ -11,18 +11,54 @@ LakebedError
     ├── MultipartNotFound   there is no such multipart upload           (also a KeyError)
     ├── InvalidParts        an upload cannot be completed so            (also a ValueError)
     │   ├── PartsOutOfOrder, PartMissing, PartTooSmall
-    │   └── ChecksumUnknown     a checksum was announced that the parts' do not tell
+    │   └── ChecksumUnknown     a checksum was announced that does not follow from the parts'
     ├── TaskNotFound        there is no such task                       (also a KeyError)
-    ├── InvalidRun          a preparation that there is not, or not so far (also a ValueError)
+    ├── InvalidRun          a run of garbage collection that is not there, or not so far
+    │                                                                   (also a ValueError)
     └── InvalidSettings     settings that contradict each other         (also a ValueError)
+
+The errors of the layers below that the doors raise or catch by name are here as well.
 """
 
 from typing import ClassVar
 
-from lakebed.errors import LakebedError
+from lakebed.block.errors import RangeNotSatisfiable
+from lakebed.engine.errors import (
+    Deleting,
+    EntryNotFound,
+    MergeConflict,
+    ParentNumberMissing,
+    RepositoryNotFound,
+)
+from lakebed.errors import LakebedError, NotFoundMixin, quoted
 
 # The names say what happened, not that they are errors.
 # ruff: noqa: N818
+
+__all__ = [
+    "AddressTaken",
+    "BadDigest",
+    "CatalogError",
+    "ChecksumUnknown",
+    "Deleting",
+    "EntryNotFound",
+    "InvalidLink",
+    "InvalidParts",
+    "InvalidPath",
+    "InvalidRun",
+    "InvalidSettings",
+    "LinkExpired",
+    "MergeConflict",
+    "MissingBytes",
+    "MultipartNotFound",
+    "ParentNumberMissing",
+    "PartMissing",
+    "PartTooSmall",
+    "PartsOutOfOrder",
+    "RangeNotSatisfiable",
+    "RepositoryNotFound",
+    "TaskNotFound",
+]
 
 
 class CatalogError(LakebedError):
@@ -52,7 +88,7 @@ class MissingBytes(CatalogError):
     kind = "missing_bytes"
 
     def __init__(self, path: bytes, address: object) -> None:
-        super().__init__(f"the data of {path!r} is gone: there is no object at {address}")
+        super().__init__(f"the data of {quoted(path)} is gone: there is no object at {address}")
         self.path = path
 
 
@@ -80,17 +116,13 @@ class AddressTaken(CatalogError):
         )
 
 
-class MultipartNotFound(CatalogError, KeyError):
+class MultipartNotFound(CatalogError, NotFoundMixin):
     """There is no such multipart upload: never begun, completed, aborted or expired."""
 
     kind = "multipart_not_found"
 
     def __init__(self, upload_id: str) -> None:
         super().__init__(f"multipart upload not found: {upload_id}")
-
-    def __str__(self) -> str:
-        # KeyError shows the repr of its argument, which would quote the sentence.
-        return str(self.args[0])
 
 
 class InvalidParts(CatalogError, ValueError):
@@ -118,7 +150,7 @@ class PartTooSmall(InvalidParts):
 
 
 class ChecksumUnknown(InvalidParts):
-    """A checksum of the whole object was announced, and those of its parts do not tell it."""
+    """A checksum of the object was announced that does not follow from those of its parts."""
 
     kind = "checksum_unknown"
 
@@ -129,7 +161,7 @@ class ChecksumUnknown(InvalidParts):
         )
 
 
-class TaskNotFound(CatalogError, KeyError):
+class TaskNotFound(CatalogError, NotFoundMixin):
     """There is no such task: never begun, or forgotten since."""
 
     kind = "task_not_found"
@@ -137,13 +169,9 @@ class TaskNotFound(CatalogError, KeyError):
     def __init__(self, task: str) -> None:
         super().__init__(f"task not found: {task}")
 
-    def __str__(self) -> str:
-        # KeyError shows the repr of its argument, which would quote the sentence.
-        return str(self.args[0])
-
 
 class InvalidRun(CatalogError, ValueError):
-    """A preparation for garbage collection that there is not, or that is not so far."""
+    """A run of garbage collection that does not exist, or is not prepared so far."""
 
     kind = "invalid_run"
 

@@ -1,10 +1,11 @@
 """Removing the records of what has expired: links, multipart uploads, tasks.
 
-The Cleaner of the engine knows nothing of them while their repository lives. (When it is deleted,
-the Cleaner removes its whole partition.) Each record says itself when it is over, so this may run
-anywhere, at any time, several times at once.
+The Cleaner of the engine leaves them alone while their repository lives. (When it is deleted, the
+Cleaner removes its whole partition.) Each record says itself when it expires, so this may run
+anywhere, at any time, and several times at once.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,11 +17,15 @@ PAUSE_SECONDS: Final = 0.05
 """Between two repositories, to let others work."""
 
 
+_LOGGER: Final = logging.getLogger(__name__)
+
+
 @dataclass(slots=True)
 class ExpiredCounts:
-    """What a pass found and did."""
+    """What a pass removed."""
 
     repositories: int = 0
+    """How many it went through."""
     links: int = 0
     multiparts: int = 0
     tasks: int = 0
@@ -36,7 +41,7 @@ def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
         CorruptRecord: A record is not what its key says.
     """
     counts = ExpiredCounts()
-    for repository in catalog.engine.repositories.list():
+    for repository in catalog.repositories.list():
         counts.repositories += 1
         try:
             counts.links += catalog.links.clean(repository)
@@ -44,7 +49,8 @@ def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
             counts.tasks += catalog.tasks.clean(repository)
         except StoreUnavailable:
             raise
-        except OutcomeUnknown:
+        except OutcomeUnknown as error:
+            _LOGGER.warning("cleaning up in repository %s was cut off: %s", repository.id, error)
             counts.uncertain += 1
         runtime.sleep(PAUSE_SECONDS)
     return counts

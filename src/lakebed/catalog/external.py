@@ -1,8 +1,8 @@
-"""Staging objects that lie elsewhere: an entry for an address outside of all repositories.
+"""External objects: entries for objects that are outside of all repositories.
 
-Garbage collection never touches such an object; whoever put it there keeps it there. So the address
-must lie in no repository's namespace: there it would be some other entry's object, and could be
-collected with that.
+Garbage collection never touches such an object; its owner keeps it. So its address must not lie in
+the namespace of any repository: there it would be the object of another entry, and could be
+collected with it.
 """
 
 from collections.abc import Mapping
@@ -22,16 +22,18 @@ from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import AddressType
 from lakebed.runtime import Runtime
+from lakebed.tracing import traced
 
 
-class ForeignObjects:
-    """Stages objects that lie elsewhere."""
+class ExternalObjects:
+    """Stages objects that are outside of all repositories."""
 
     def __init__(self, engine: Engine, block: BlockStore, runtime: Runtime) -> None:
         self._engine = engine
         self._block = block
         self._runtime = runtime
 
+    @traced("catalog.stage_external")
     def stage(
         self,
         repository_id: RepositoryID,
@@ -46,14 +48,14 @@ class ForeignObjects:
         metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
     ) -> ObjectStats:
-        """Stage an entry for an object; whether the object is there is not looked at.
+        """Stage an entry for an object, without looking whether the object is there.
 
         Args:
             repository_id: Where.
             branch: On which branch.
             path: Under which path.
             address: Where the object is.
-            checksum: What tells its content from another.
+            checksum: Of its content.
             size: In bytes.
             mtime: When it was written; None: now.
             content_type: What kind of data it is.

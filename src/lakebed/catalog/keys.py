@@ -1,4 +1,4 @@
-"""Where the catalog's records are: in the partition of their repository.
+"""The catalog's records, which are in the partition of their repository.
 
 | keys                                  | what                                         |
 |---------------------------------------|----------------------------------------------|
@@ -8,12 +8,37 @@
 | tasks/<id>                            | dumps and restores, running or ended         |
 """
 
-from typing import Final
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
 
 from lakebed.catalog import records_pb2 as pb
-from lakebed.kv.records import Kind
+from lakebed.kv import PredicateFailed
+from lakebed.kv.records import Kind, Records
+
+MessageT = TypeVar("MessageT", bound=Message)
 
 LINKS: Final = Kind(b"links/", pb.Link)
 MULTIPARTS: Final = Kind(b"multiparts/", pb.MultipartUpload)
 MULTIPART_PARTS: Final = Kind(b"multipart_parts/", pb.MultipartPart)
 TASKS: Final = Kind(b"tasks/", pb.Task)
+
+
+def copy_of(message: MessageT) -> MessageT:
+    """Return a record to be changed, where the one that was read must stay as it is."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
+
+
+def remove_where(records: Records[MessageT], is_over: Callable[[MessageT], bool]) -> int:
+    """Remove the records that are over, unless someone changes them just then; return how many."""
+    removed = 0
+    for record in records.scan():
+        if is_over(record.message):
+            with suppress(PredicateFailed):
+                records.delete_if(record.name, record.predicate)
+                removed += 1
+    return removed

@@ -1,7 +1,7 @@
-"""Links: a client uploads straight to the storage, and then has its object linked to a path.
+"""Links: a client uploads straight to the storage, and then links its object to a path.
 
-An address is given out for one branch and path, and for a while. Its object uid is the token: the
-record `links/<uid>` says what it was given out for. It can be linked once.
+An address is given out for one branch and path, for a limited time. Its object uid is the token:
+the record `links/<uid>` says what it was given out for. It can be linked once.
 
 **Giving out**
 
@@ -11,15 +11,15 @@ record `links/<uid>` says what it was given out for. It can be linked once.
 **Linking**
 
     1. read the record: this branch, this path, not expired
-    2. look at the object: it is there, it has the size that the client tells
+    2. look at the object: it is there, and has the size that the client says
     3. the record, `consumed`, with the entry, only over the very record read in 1
     4. stage the entry
     5. the record, `staged`; then the answer
 
 *What holds.* An address stands for one entry, for ever: whoever stages it has read `consumed` and
-stages the entry in that record, whichever of several requests decided on it in step 3. The object
-is protected from garbage collection from before the client knows its address: by the record while
-that is there, by the entry from step 4 on, and by its age in any case (see `freshness`).
+stages the entry in that record, whichever of several requests wrote it in step 3. The object is
+protected from garbage collection before the client knows its address: by the record while that is
+there, by the entry from step 4 on, and by its age in any case (see `freshness`).
 
 *A request that dies, or whose reply is lost,* after
 
@@ -29,22 +29,23 @@ that is there, by the entry from step 4 on, and by its age in any case (see `fre
   path was written to in between, the repeat comes later and wins, as any late write does.)
 - 5: a repeat answers the same and stages nothing, whatever became of the path since.
 
-A record goes only when its link has expired, and not at once: what was consumed in time has been
-staged by then. An object that was uploaded and never linked is garbage then.
+A record is removed a while after its link has expired: what was consumed in time has been staged by
+then. An object that was uploaded and never linked is garbage from then on.
 """
 
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.addresses import Addresses, ObjectAddress
+from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.errors import InvalidLink, LinkExpired
 from lakebed.catalog.freshness import Freshness
-from lakebed.catalog.keys import LINKS
+from lakebed.catalog.keys import LINKS, copy_of, remove_where
 from lakebed.catalog.model import (
     DEFAULT_CONTENT_TYPE,
     ObjectStats,
@@ -61,15 +62,21 @@ from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.codec import decode, encode
 from lakebed.engine.staging.writer import Condition
+from lakebed.errors import quoted
 from lakebed.formats import Entry
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us, to_datetime, to_us
+from lakebed.tracing import traced
 
 _TRIES: Final = 10
 _OPEN: Final = pb.LINK_STATE_OPEN
 _CONSUMED: Final = pb.LINK_STATE_CONSUMED
 _STAGED: Final = pb.LINK_STATE_STAGED
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 _LinkRecord = Record[pb.Link]
 
@@ -92,7 +99,7 @@ class _Request:
     repository: Repository
     branch: BranchID
     path: bytes
-    issued: ObjectAddress
+    issued: ObjectPath
     checksum: str
     size: int | None
     content_type: str
@@ -132,6 +139,7 @@ class Links:
         self._addresses = addresses
         self._freshness = freshness
 
+    @traced("catalog.get_physical_address")
     def get_physical_address(
         self, repository_id: RepositoryID, branch: BranchID, path: bytes, *, presign: bool = False
     ) -> PhysicalAddress:
@@ -146,19 +154,20 @@ class Links:
         check_path(path)
         repository = self._engine.check_writable(repository_id, branch)
         issued = self._addresses.issue(repository, branch)
-        expires = issued.issued + self._settings.link_life_seconds
+        expires = issued.issued_us / 1e6 + self._settings.link_life_seconds
         link = pb.Link(
             branch=branch,
             path=path,
             address=str(issued),
-            expires_us=int(expires * 1e6),
+            expires_us=to_us(expires),
             state=_OPEN,
         )
         self._links(repository).set_if(issued.uid.encode(), link, ABSENT)
         address = repository.namespace.address(str(issued))
         upload = self._presigning.to_create(address) if presign else None
-        return PhysicalAddress(address, _moment(expires), upload)
+        return PhysicalAddress(address, to_datetime(link.expires_us), upload)
 
+    @traced("catalog.link")
     def link(
         self,
         repository_id: RepositoryID,
@@ -179,7 +188,7 @@ class Links:
             branch: The branch that the address was given out for.
             path: The path that it was given out for.
             address: The address.
-            checksum: What tells the object's content from another.
+            checksum: Of the object's content.
             size: In bytes; None: as it is found.
             content_type: What kind of data it is.
             metadata: The user's own.
@@ -192,7 +201,7 @@ class Links:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
             Stale: Linking took too long.
-            TooManyTries, OutcomeUnknown: The object may be visible; repeating it tells.
+            TooManyTries, OutcomeUnknown: The object may be visible; repeat the request to find out.
             BlockError: The storage refused or failed.
         """
         check_path(path)
@@ -207,10 +216,12 @@ class Links:
             content_type=content_type,
             metadata=metadata or {},
         )
-        link = self._consume(request)
+        try:
+            link = self._consume(request)
+        except InvalidLink as error:
+            _LOGGER.info("a link was refused in repository %s: %s", repository.id, error)
+            raise
         entry = _entry_of(link)
-        if not request.wants(entry):
-            raise InvalidLink(f"{address} was linked already, and to something else")
         if link.message.state == _CONSUMED:
             self._engine.put(
                 repository.id,
@@ -227,20 +238,13 @@ class Links:
         """Remove the records of links that expired a while ago; return how many."""
         # A request that consumed its link in time has ended by then.
         margin = self._settings.longest_request_seconds + self._settings.skew_seconds
-        overdue_us = int((self._runtime.now() - margin) * 1e6)
-        links = self._links(repository)
-        removed = 0
-        for record in links.scan():
-            if record.message.expires_us < overdue_us:
-                with suppress(PredicateFailed):
-                    links.delete_if(record.name, record.predicate)
-                    removed += 1
-        return removed
+        overdue_us = to_us(self._runtime.now() - margin)
+        return remove_where(self._links(repository), lambda link: link.expires_us < overdue_us)
 
     # Steps 1 to 3
 
     def _consume(self, request: _Request) -> _LinkRecord:
-        """Return the record of a link that is consumed, by this request or by another."""
+        """Return the record of a link that is consumed, by this request or by one like it."""
         links = self._links(request.repository)
         for _ in range(_TRIES):
             record = links.find(request.name)
@@ -250,12 +254,14 @@ class Links:
                 )
             self._check(record.message, request)
             if record.message.state != _OPEN:
+                if not request.wants(_entry_of(record)):
+                    raise InvalidLink(f"{request.issued} was linked already, to something else")
                 return record
-            consumed = self._consumed(record.message, request)
+            consumed = _consumed_record(record.message, request, self._look(request))
             try:
                 version = links.set_if(record.name, consumed, record.predicate)
             except (PredicateFailed, OutcomeUnknown):
-                continue  # the next look tells who it was
+                continue  # the next look shows who it was
             return Record(record.name, consumed, version)
         raise TooManyTries(f"linking {request.issued}", _TRIES)
 
@@ -263,32 +269,13 @@ class Links:
         given_out_for = (link.address, link.branch, link.path)
         if given_out_for != (str(request.issued), request.branch, request.path):
             raise InvalidLink(
-                f"{request.issued} was given out for {link.path!r} on branch {link.branch}"
+                f"{request.issued} was given out for {quoted(link.path)} on branch {link.branch}"
             )
-        if link.state == _OPEN and self._runtime.now() * 1e6 >= link.expires_us:
+        if link.state == _OPEN and now_us(self._runtime) >= link.expires_us:
             raise LinkExpired(
-                f"{request.issued} expired at {_moment(link.expires_us / 1e6)}: ask for another"
+                f"{request.issued} expired at {to_datetime(link.expires_us)}: ask for another"
                 " address, and upload again"
             )
-
-    def _consumed(self, link: pb.Link, request: _Request) -> pb.Link:
-        """Return the record that step 3 writes."""
-        info = self._look(request)
-        entry = new_entry(
-            request.path,
-            str(request.issued),
-            size=info.size,
-            checksum=request.checksum,
-            modified=info.mtime.timestamp(),
-            content_type=request.content_type,
-            metadata=request.metadata,
-        )
-        consumed = pb.Link()
-        consumed.CopyFrom(link)
-        consumed.state = _CONSUMED
-        consumed.entry.ParseFromString(encode(entry))
-        consumed.etag = info.etag
-        return consumed
 
     def _look(self, request: _Request) -> ObjectInfo:
         """Step 2."""
@@ -299,7 +286,8 @@ class Links:
             raise InvalidLink(f"there is no object at {address}: upload it first") from error
         if request.size not in {None, info.size}:
             raise InvalidLink(
-                f"the object at {address} has {info.size} bytes, and {request.size} were told"
+                f"the object at {address} has {info.size} bytes, and the request says"
+                f" {request.size}"
             )
         return info
 
@@ -311,8 +299,7 @@ class Links:
             record = links.find(request.name)
             if record is None or record.message.state == _STAGED:
                 return  # expired by now, or noted by a repeat of this request
-            staged = pb.Link()
-            staged.CopyFrom(record.message)
+            staged = copy_of(record.message)
             staged.state = _STAGED
             with suppress(PredicateFailed, OutcomeUnknown):
                 links.set_if(record.name, staged, record.predicate)
@@ -323,12 +310,12 @@ class Links:
         return Records(self._store, LINKS, repository.partition)
 
 
-def _issued(repository: Repository, address: Address) -> ObjectAddress:
+def _issued(repository: Repository, address: Address) -> ObjectPath:
     if address in repository.namespace:
-        issued = ObjectAddress.parse(repository.namespace.relative(address))
+        issued = ObjectPath.parse(repository.namespace.relative(address))
         if issued is not None and issued.repository_uid == repository.unique_id:
             return issued
-    raise InvalidLink(f"{address} is no address that repository {repository.id} gives out")
+    raise InvalidLink(f"repository {repository.id} did not give out the address {address}")
 
 
 def _entry_of(link: _LinkRecord) -> Entry:
@@ -337,5 +324,19 @@ def _entry_of(link: _LinkRecord) -> Entry:
     return entry
 
 
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+def _consumed_record(link: pb.Link, request: _Request, info: ObjectInfo) -> pb.Link:
+    """Return the record that step 3 writes."""
+    entry = new_entry(
+        request.path,
+        str(request.issued),
+        size=info.size,
+        checksum=request.checksum,
+        modified=info.mtime.timestamp(),
+        content_type=request.content_type,
+        metadata=request.metadata,
+    )
+    consumed = copy_of(link)
+    consumed.state = _CONSUMED
+    consumed.entry.ParseFromString(encode(entry))
+    consumed.etag = info.etag
+    return consumed

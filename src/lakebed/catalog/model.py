@@ -1,4 +1,4 @@
-"""What the catalog tells of objects, and how an object becomes an entry."""
+"""Objects as the catalog shows them, and how an object becomes an entry."""
 
 import hashlib
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class ObjectStats:
     metadata: Mapping[str, str] = field(hash=False)
     """The user's own."""
     reserved: Mapping[str, str] = field(hash=False, default_factory=dict)
-    """What else is kept with it; see `properties`."""
+    """What the catalog keeps with it; see `entry_metadata`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ def new_entry(
 
 
 def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[str, str]) -> bytes:
-    """Return what makes an object the same or another: a hash of all that is not where and when.
+    """Return the identity of an object: a hash of all that is known of it, except where and when.
 
     The same bytes uploaded again have the same identity, and so change nothing, with whatever
-    checksum they come. Every part comes with its length, so that none can pose as another.
+    checksum they come. Every part goes in with its length, so that no two objects hash alike.
     """
     digest = hashlib.sha256(size.to_bytes(8, "big"))
     counting = sorted(item for item in metadata.items() if item[0] != CHECKSUM)
@@ -117,6 +117,6 @@ def check_path(path: bytes) -> None:
         raise InvalidPath("the path of an object must not be empty")
     if len(path) > PATH_BYTES_MAX:
         raise InvalidPath(
-            f"the path of an object must have at most {PATH_BYTES_MAX} bytes, and this one has"
+            f"the path of an object has at most {PATH_BYTES_MAX} bytes, and this one has"
             f" {len(path)}"
         )

@@ -1,7 +1,7 @@
 """Reading, listing and deleting objects."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lakebed.block import BlockStore, ByteRange, ByteStream, ObjectNotFound
 from lakebed.catalog.errors import MissingBytes
@@ -9,10 +9,10 @@ from lakebed.catalog.model import ObjectStats, PresignedURL, check_path, stats_o
 from lakebed.catalog.presign import Presigning
 from lakebed.engine.committed import CommonPrefix, Page, Query
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.runtime import Runtime
+from lakebed.tracing import traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,9 @@ class Objects:
         self._runtime = runtime
         self._presigning = presigning
 
+    @traced("catalog.stat")
     def stat(self, repository_id: RepositoryID, ref: str, path: bytes) -> ObjectStats:
-        """Return what is known of an object; `address` is where its bytes are.
+        """Return what is known of an object.
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
@@ -44,26 +45,7 @@ class Objects:
         repository, entry = self._engine.find(repository_id, ref, path)
         return stats_of(repository.namespace, entry)
 
-    def exists(self, repository_id: RepositoryID, ref: str, path: bytes) -> bool:
-        """Whether there is such an object; raises as `stat` does, but for `EntryNotFound`."""
-        try:
-            self._engine.get(repository_id, ref, path)
-        except EntryNotFound:
-            return False
-        return True
-
-    def open(
-        self,
-        repository_id: RepositoryID,
-        ref: str,
-        path: bytes,
-        *,
-        byte_range: ByteRange | None = None,
-    ) -> tuple[ObjectStats, ByteStream]:
-        """Return what is known of an object, and its bytes or some of them; raises as both do."""
-        stats = self.stat(repository_id, ref, path)
-        return stats, self.read(stats, byte_range=byte_range)
-
+    @traced("catalog.read")
     def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:
         """Return the bytes of an object that was asked for by `stat`, or some of them.
 
@@ -85,36 +67,34 @@ class Objects:
         """
         return self._presigning.to_read(stats.address)
 
+    @traced("catalog.list_objects")
     def list_objects(
-        self,
-        repository_id: RepositoryID,
-        ref: str,
-        query: Query,
-        *,
-        user_metadata: bool = True,
+        self, repository_id: RepositoryID, ref: str, query: Query
     ) -> Page[ObjectStats]:
-        """Return a page of objects and common prefixes, in order of their paths.
-
-        Args:
-            repository_id: Where.
-            ref: Of which branch, tag or commit.
-            query: Prefix, delimiter, where to go on, and how many.
-            user_metadata: Whether to tell the users' metadata too.
+        """Return a page of objects and common prefixes of a ref, in order of their paths.
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
         """
         repository = self._engine.repositories.get(repository_id)
         page = self._engine.list_entries_of(repository, ref, query)
-        items: list[ObjectStats | CommonPrefix] = []
-        for item in page.items:
-            if isinstance(item, CommonPrefix):
-                items.append(item)
-            else:
-                stats = stats_of(repository.namespace, item)
-                items.append(stats if user_metadata else replace(stats, metadata={}))
+        namespace = repository.namespace
+        items: list[ObjectStats | CommonPrefix] = [
+            item if isinstance(item, CommonPrefix) else stats_of(namespace, item)
+            for item in page.items
+        ]
         return Page(items, page.has_more)
 
+    @traced("catalog.check_writable")
+    def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> None:
+        """Return if a write to the branch that began now would not be refused.
+
+        Raises:
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It would be.
+        """
+        self._engine.check_writable(repository_id, branch)
+
+    @traced("catalog.delete")
     def delete(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
         """Stage that an object is not there; it need not be there now.
 
@@ -126,6 +106,7 @@ class Objects:
         check_path(path)
         self._engine.delete(repository_id, branch, path)
 
+    @traced("catalog.delete_many")
     def delete_many(
         self, repository_id: RepositoryID, branch: BranchID, paths: Sequence[bytes]
     ) -> list[NotDeleted]:

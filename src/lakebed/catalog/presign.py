@@ -1,7 +1,7 @@
 """URLs that let their holders read, or write, one object for a while.
 
-Most storages sign such URLs themselves. Of those that do not (a local disk), the server may: it is
-given a function that signs, and serves what was signed.
+Most storages sign such URLs themselves. For those that do not (a local disk) the server may: it
+gives the catalog a function that signs, and serves what was signed.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Presigning:
         """Return a URL to read an object by GET.
 
         Raises:
-            NotSupported: Nobody signs.
+            NotSupported: Neither the storage nor the server signs URLs.
         """
         expires = self._expires()
         if self._sign is not None:
@@ -43,7 +43,7 @@ class Presigning:
         """Return a URL to create an object by PUT.
 
         Raises:
-            NotSupported: Nobody signs.
+            NotSupported: Neither the storage nor the server signs URLs.
         """
         expires = self._expires()
         if self._sign is not None:
@@ -52,7 +52,7 @@ class Presigning:
         return PresignedURL(url, _moment(expires))
 
     def _expires(self) -> int:
-        # Before the URL is made: what is told must not be later than what holds.
+        # Taken before the URL is made: the time we name must not be later than the real end.
         return int(self._runtime.now()) + self._life_seconds
 
 

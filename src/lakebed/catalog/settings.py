@@ -1,8 +1,8 @@
-"""How long things live, and how these times hang together.
+"""How long things live, and how these times depend on each other.
 
-Garbage collection may take an object away that nothing names, once it is old enough. Whoever holds
-an object that nothing names *yet* (an upload under way, an address given out, a copy) must be done
-with it before: that is what most of these times are about, and `check` sees to it that they agree.
+Garbage collection may delete an object that nothing names, once it is old enough. A writer with an
+object that nothing names *yet* (an upload under way, an address given out, a copy) must be done
+before that: most of these times are about this, and `check` makes sure that they agree.
 """
 
 from dataclasses import dataclass
@@ -40,19 +40,19 @@ class CatalogSettings:
     """How many objects it puts there, at most."""
 
     min_age_seconds: float = 24 * HOUR
-    """Younger objects are no garbage, whoever names them or not."""
+    """Younger objects are never garbage, even if nothing names them."""
 
     gap_seconds: float = HOUR
-    """How far two looks must lie apart that both find an object to be garbage."""
+    """The least time between the two looks that must both find an object to be garbage."""
 
     skew_seconds: float = 300.0
     """How far the clocks of servers and storages may differ."""
 
     task_life_seconds: float = 24 * HOUR
-    """How long it can be asked what became of a task, after it ended."""
+    """How long the result of a task is kept."""
 
     task_heartbeat_seconds: float = 60.0
-    """A task that gave no sign of life for so long died with its process."""
+    """A task that wrote no heartbeat for so long has died with its process."""
 
     @property
     def longest_hold_seconds(self) -> float:
@@ -69,14 +69,14 @@ class CatalogSettings:
         )
 
     def check(self, engine: EngineSettings) -> None:
-        """Refuse settings under which data could be lost, or nothing would work.
+        """Refuse settings under which data could be lost, or nothing could work.
 
         Raises:
             InvalidSettings: Two of them contradict each other; the message names both.
         """
         for name in self.__slots__:
             if getattr(self, name) <= 0:
-                raise InvalidSettings(f"{name} must be above 0, and is {getattr(self, name):g}")
+                raise InvalidSettings(f"{name} is {getattr(self, name):g}, and must be above 0")
         for name in (
             "link_life_seconds",
             "presign_life_seconds",

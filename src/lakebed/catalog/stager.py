@@ -1,21 +1,23 @@
 """Staging objects that were just stored: the last step of uploads and copies."""
 
+import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 from lakebed.block import Address, BlockError, BlockStore
-from lakebed.catalog.addresses import ObjectAddress
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import ObjectStats, new_entry, stats_of
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import Deleting, Protected, ReadOnly, RepositoryNotFound
+from lakebed.engine.errors import Deleting, EntryNotFound, Protected, ReadOnly, RepositoryNotFound
 from lakebed.engine.model import BranchID, Repository
-from lakebed.engine.staging.writer import Condition
+from lakebed.engine.staging.writer import Condition, check_condition
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.runtime import Runtime
 
-# What `Engine.put` says before it stages anything. Whatever else it says, the entry may have been
-# visible for a moment, and so have been committed: then its object is left to garbage collection.
+_LOGGER: Final = logging.getLogger(__name__)
+
+# What `Engine.put` raises before it stages anything. After any other error the entry may have been
+# visible for a moment, and so may have been committed: its object is left to garbage collection.
 _REFUSALS: Final = (Deleting, Protected, ReadOnly, RepositoryNotFound)
 
 
@@ -35,7 +37,7 @@ class Stager:
         repository: Repository,
         branch: BranchID,
         path: bytes,
-        issued: ObjectAddress,
+        issued: ObjectPath,
         *,
         size: int,
         checksum: str,
@@ -78,5 +80,22 @@ class Stager:
 
     def discard(self, address: Address) -> None:
         """Remove an object that was never visible; if that fails, it is garbage."""
-        with suppress(BlockError):
+        try:
             self._block.delete(address)
+        except BlockError as error:
+            _LOGGER.warning("%s was not removed and is garbage now: %s", address, error)
+
+
+def check_early(
+    engine: Engine, repository: Repository, branch: BranchID, path: bytes, condition: Condition
+) -> None:
+    """Refuse a write whose condition does not hold now, before any work is done for it.
+
+    Raises:
+        PreconditionFailed: The condition does not hold.
+    """
+    try:
+        found = engine.get_entry(repository, branch, path)
+    except EntryNotFound:
+        found = None
+    check_condition(condition, path, found)

@@ -1,4 +1,4 @@
-"""Lists of addresses for engines that read objects where they lie, a file for each folder.
+"""Lists of addresses, one file for each folder, for programs that read the storage directly.
 
 Hive's SymlinkTextInputFormat reads a table from ``symlink.txt`` files, each of which names the
 objects of one partition. They are written below ``_lakebed/symlinks/<branch>/`` in the namespace,
@@ -14,8 +14,9 @@ from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.formats import Entry
+from lakebed.formats.layout import symlinks_folder
+from lakebed.tracing import traced
 
-_FOLDER: Final = "_lakebed/symlinks"
 _FILE: Final = "symlink.txt"
 _PAGE: Final = 1000
 
@@ -27,6 +28,7 @@ class Symlinks:
         self._engine = engine
         self._block = block
 
+    @traced("catalog.write_symlinks")
     def write(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> Namespace:
         """Write the lists of all folders below a prefix; return where they are.
 
@@ -36,11 +38,11 @@ class Symlinks:
         """
         repository = self._engine.repositories.get(repository_id)
         self._engine.branches.get(repository, branch)
-        target = repository.namespace.folder(f"{_FOLDER}/{branch}")
+        target = repository.namespace.folder(symlinks_folder(branch))
         open_folders: dict[str, list[str]] = {}
         for entry in self._entries(repository, branch, prefix):
             path = entry.key.decode(errors="replace")
-            # Keys come in order: a folder that the key is not below gets no more of them.
+            # Keys come in order: a folder that this key is not below will get no more keys.
             for folder in [each for each in open_folders if not path.startswith(each)]:
                 self._save(target, folder, open_folders.pop(folder))
             folder = path[: path.rfind("/") + 1]

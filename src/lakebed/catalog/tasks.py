@@ -1,29 +1,31 @@
 """Tasks: what takes longer than a client waits for, done in the background.
 
-A task is a record in its repository. Whoever runs it writes a sign of life into the record now and
-then, and at the end what became of it. Nobody takes a task over: if its process dies, the signs of
-life end, and from then on everyone tells that it failed. (Should it be alive after all, because it
-was held up or a clock is wrong, it will say so itself.)
+A task is a record in its repository. The process that runs it writes a heartbeat into the record
+now and then, and at the end the result. Nobody takes a task over: if its process dies, the
+heartbeats end, and from then on the task counts as failed. (If it is alive after all, because it
+was held up or a clock is wrong, its end will still be written.)
 """
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, NewType
 
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import TaskNotFound
-from lakebed.catalog.keys import TASKS
+from lakebed.catalog.keys import TASKS, copy_of, remove_where
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.formats import DumpID
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
+from lakebed.kv import ABSENT, OutcomeUnknown, Store
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
-from lakebed.times import now_us
+from lakebed.times import now_us, to_datetime, to_us
+from lakebed.tracing import traced
 
 TaskID = NewType("TaskID", str)
 """Names a task within its repository."""
@@ -36,6 +38,8 @@ RESTORE_REFS: Final = "restore_refs"
 
 _BEATS_A_TIMEOUT: Final = 4
 _TRIES: Final = 5
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +80,7 @@ class Tasks:
         self._settings = settings
         self._run_in_background = run_in_background
 
+    @traced("catalog.start_dump")
     def start_dump(self, repository_id: RepositoryID) -> TaskID:
         """Begin a dump of all refs of a repository.
 
@@ -87,6 +92,7 @@ class Tasks:
             repository, DUMP_REFS, lambda: self._engine.dump_refs(repository_id).dump_id
         )
 
+    @traced("catalog.start_restore")
     def start_restore(self, repository_id: RepositoryID, dump_id: DumpID) -> TaskID:
         """Begin to restore a dump into a bare repository.
 
@@ -100,6 +106,7 @@ class Tasks:
 
         return self.start(repository, RESTORE_REFS, restore)
 
+    @traced("catalog.task_status")
     def status(self, repository_id: RepositoryID, task_id: TaskID, kind: str) -> TaskStatus:
         """Return what is known of a task of a kind.
 
@@ -121,7 +128,7 @@ class Tasks:
             id=task_id,
             kind=task.kind,
             done=died or task.state != pb.TASK_STATE_RUNNING,
-            updated=datetime.fromtimestamp(task.updated_us / 1e6, UTC),
+            updated=to_datetime(task.updated_us),
             result=task.result if task.state == pb.TASK_STATE_DONE else None,
             error=error if failed else None,
             error_kind=("task_died" if died else task.error_kind) if failed else None,
@@ -129,22 +136,18 @@ class Tasks:
 
     def clean(self, repository: Repository) -> int:
         """Remove the records of tasks that ended, or died, a while ago; return how many."""
-        overdue_us = int((self._runtime.now() - self._settings.task_life_seconds) * 1e6)
-        records = self._records(repository)
-        removed = 0
-        for record in records.scan():
-            task = record.message
+        overdue_us = to_us(self._runtime.now() - self._settings.task_life_seconds)
+
+        def is_over(task: pb.Task) -> bool:
             ended = task.state != pb.TASK_STATE_RUNNING or self._died(task)
-            if ended and task.updated_us < overdue_us:
-                with suppress(PredicateFailed):
-                    records.delete_if(record.name, record.predicate)
-                    removed += 1
-        return removed
+            return ended and task.updated_us < overdue_us
+
+        return remove_where(self._records(repository), is_over)
 
     def start(self, repository: Repository, kind: str, work: Callable[[], str]) -> TaskID:
         """Begin a task; what the work returns is its result."""
         task_id = TaskID(self._runtime.random_bytes(10).hex())
-        begun = pb.Task(kind=kind, state=pb.TASK_STATE_RUNNING, started_us=self._now_us())
+        begun = pb.Task(kind=kind, state=pb.TASK_STATE_RUNNING, started_us=now_us(self._runtime))
         begun.updated_us = begun.started_us
         self._records(repository).set_if(task_id.encode(), begun, ABSENT)
         self._run_in_background(lambda: self._run(repository, task_id, begun, work))
@@ -153,9 +156,9 @@ class Tasks:
     def _run(
         self, repository: Repository, task_id: TaskID, begun: pb.Task, work: Callable[[], str]
     ) -> None:
-        """Work and give signs of life, until the work is over; then note what became of it."""
+        """Do the work and write heartbeats until it is over; then write the result."""
         records = self._records(repository)
-        ended = _copy_of(begun)
+        ended = copy_of(begun)
         over = self._runtime.event()
         unexpected: list[Exception] = []
 
@@ -172,15 +175,18 @@ class Tasks:
 
         def beat() -> None:
             while not over.wait(self._settings.task_heartbeat_seconds / _BEATS_A_TIMEOUT):
-                alive = _copy_of(begun)
-                alive.updated_us = self._now_us()
-                # A beat that is missed is made up for by the next.
+                alive = copy_of(begun)
+                alive.updated_us = now_us(self._runtime)
+                # If one heartbeat is lost, the next comes soon.
                 with suppress(OutcomeUnknown):
                     records.set(task_id.encode(), alive)
 
         self._runtime.map_parallel(lambda each: each(), [do, beat], limit=2)
-        ended.updated_us = self._now_us()
+        ended.updated_us = now_us(self._runtime)
         self._note_end(records, task_id, ended)
+        if ended.state == pb.TASK_STATE_FAILED:
+            text = "task %s (%s) of repository %s failed: %s: %s"
+            _LOGGER.warning(text, task_id, ended.kind, repository.id, ended.error_kind, ended.error)
         if unexpected:
             raise unexpected[0]
 
@@ -195,23 +201,13 @@ class Tasks:
                 return
 
     def _died(self, task: pb.Task) -> bool:
-        silent_seconds = self._runtime.now() - task.updated_us / 1e6
-        return (
-            task.state == pb.TASK_STATE_RUNNING
-            and silent_seconds > self._settings.task_heartbeat_seconds
+        silent_us = now_us(self._runtime) - task.updated_us
+        return task.state == pb.TASK_STATE_RUNNING and silent_us > to_us(
+            self._settings.task_heartbeat_seconds
         )
-
-    def _now_us(self) -> int:
-        return now_us(self._runtime)
 
     def _records(self, repository: Repository) -> Records[pb.Task]:
         return Records(self._store, TASKS, repository.partition)
-
-
-def _copy_of(task: pb.Task) -> pb.Task:
-    copy = pb.Task()
-    copy.CopyFrom(task)
-    return copy
 
 
 def _note_error(task: pb.Task, message: str, kind: str) -> None:

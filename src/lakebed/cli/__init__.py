@@ -7,7 +7,7 @@ import typer
 
 from lakebed import __version__
 from lakebed.cli.groups import LazyCommands, lazy_group, new_app
-from lakebed.cli.options import CommonOptions, ConfigOption, EndpointOption, JsonOption
+from lakebed.cli.options import ClientConfigOption, CommonOptions, EndpointOption, JsonOption
 from lakebed.cli.running import run
 
 COMMANDS: Final = {
@@ -16,7 +16,7 @@ COMMANDS: Final = {
         "Start a server to try things out with.",
     ),
     "run": ("lakebed.cli.commands.server:run", "Run a server."),
-    "config": ("lakebed.cli.commands.config:app", "Check the settings of a server."),
+    "config": ("lakebed.cli.commands.server:config_app", "Check the settings of a server."),
     "cleaner": ("lakebed.cli.commands.cleaner:app", "Remove what nothing names any more."),
     "gc": ("lakebed.cli.commands.gc:app", "Find and delete objects that nothing refers to."),
     "repo": ("lakebed.cli.commands.repo:app", "Create, list and delete repositories."),
@@ -25,40 +25,43 @@ COMMANDS: Final = {
         "Create, list, reset, revert and delete branches.",
     ),
     "branch-protect": (
-        "lakebed.cli.commands.branch_protect:app",
+        "lakebed.cli.commands.branch:protect_app",
         "Protect branches from direct changes.",
     ),
-    "commit": ("lakebed.cli.commands.commit:app", "Commit what is staged on a branch."),
-    "log": ("lakebed.cli.commands.log:app", "Show the commits behind a ref."),
-    "show": ("lakebed.cli.commands.show:app", "Show one commit."),
+    "commit": ("lakebed.cli.commands.commits:commit_app", "Commit what is staged on a branch."),
+    "log": ("lakebed.cli.commands.commits:log_app", "Show the commits behind a ref."),
+    "show": ("lakebed.cli.commands.commits:show_app", "Show one commit."),
     "diff": (
-        "lakebed.cli.commands.diff:app",
+        "lakebed.cli.commands.merge:diff_app",
         "Show what changed on a branch, or between two refs.",
     ),
-    "merge": ("lakebed.cli.commands.merge:app", "Merge a ref into a branch."),
+    "merge": ("lakebed.cli.commands.merge:merge_app", "Merge a ref into a branch."),
     "merge-base": (
-        "lakebed.cli.commands.merge_base:app",
+        "lakebed.cli.commands.merge:merge_base_app",
         "Find the last common commit of two refs.",
     ),
     "cherry-pick": (
-        "lakebed.cli.commands.cherry_pick:app",
+        "lakebed.cli.commands.commits:cherry_pick_app",
         "Apply the changes of one commit to a branch.",
     ),
-    "tag": ("lakebed.cli.commands.tag:app", "Create, list and delete tags."),
+    "tag": ("lakebed.cli.commands.refs:tag_app", "Create, list and delete tags."),
     "fs": ("lakebed.cli.commands.fs:app", "List, read, upload, download and remove objects."),
     "auth": ("lakebed.cli.commands.auth:app", "Manage users, groups, policies and credentials."),
     "refs-dump": (
-        "lakebed.cli.commands.refs:dump",
+        "lakebed.cli.commands.refs:dump_app",
         "Dump the branches, tags and commits of a repository.",
     ),
     "refs-restore": (
-        "lakebed.cli.commands.refs:restore",
+        "lakebed.cli.commands.refs:restore_app",
         "Restore what was dumped into a bare repository.",
     ),
-    "identity": ("lakebed.cli.commands.identity:app", "Show who you are to the server."),
-    "doctor": ("lakebed.cli.commands.doctor:app", "Check settings and server, and say what to do."),
+    "identity": ("lakebed.cli.commands.doctor:identity_app", "Show who you are to the server."),
+    "doctor": (
+        "lakebed.cli.commands.doctor:doctor_app",
+        "Check settings and server, and say what to do.",
+    ),
 }
-"""By name: where it is, and what it does. Nothing is imported before it is called."""
+"""Each command by name: where it is, and what it does. It is imported when it is called."""
 
 app = new_app("Git-like version control for data lakes.")
 app.info.cls = lazy_group(LazyCommands(COMMANDS))
@@ -82,7 +85,7 @@ def lakebed(
     ] = False,
     as_json: JsonOption = False,
     endpoint: EndpointOption = None,
-    config: ConfigOption = None,
+    config: ClientConfigOption = None,
 ) -> None:
     """Git-like version control for data lakes."""
     context.obj = CommonOptions(endpoint, config, as_json)

@@ -7,15 +7,23 @@ from typing import Annotated
 
 import typer
 
-from lakebed.client.errors import Misuse
+from lakebed.cli.errors import Misuse
 
 EndpointOption = Annotated[
     str | None,
     typer.Option(metavar="URL", help="The server, for example http://127.0.0.1:8000."),
 ]
-ConfigOption = Annotated[
+ClientConfigOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Settings in lakectl's format.  [default: ~/.lakectl.yaml]"),
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Settings in lakectl's format.  [default: ~/.lakectl.yaml]",
+    ),
+]
+ServerConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="A YAML file of a server's settings.", show_default=False),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -34,7 +42,7 @@ class CommonOptions:
     as_json: bool = False
 
     def over(self, outer: "CommonOptions") -> "CommonOptions":
-        """These, and where nothing was said, the ones that stood before the command's name."""
+        """Return these; those that were not given come from before the command's name."""
         return CommonOptions(
             endpoint=self.endpoint or outer.endpoint,
             config=self.config or outer.config,
@@ -43,7 +51,7 @@ class CommonOptions:
 
 
 def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
-    """Read `name=value` pairs of the command line.
+    """Return `name=value` pairs by name.
 
     Raises:
         Misuse: One has no `=` or no name.
@@ -55,3 +63,8 @@ def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
             raise Misuse(f"{pair!r} is not name=value, expected for example owner=ada")
         read[name] = value
     return read
+
+
+def dotted_settings(**flags: object) -> dict[str, object]:
+    """Return the flags that were given by the dotted keys of a server's settings."""
+    return {key.replace("__", "."): value for key, value in flags.items() if value is not None}

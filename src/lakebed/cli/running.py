@@ -1,20 +1,17 @@
-"""Running a command: every way it can end is an exit code and at most one line."""
+"""Running a command: however it ends, there is an exit code and a short message, no traceback."""
 
 import os
 import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import typer
 from typer.main import get_command
 
+from lakebed.cli.errors import FAILED, INTERRUPTED, exit_code
 from lakebed.cli.output import printable
-from lakebed.client.errors import CommandError
 from lakebed.errors import LakebedError
-
-_INTERRUPTED: Final = 130
 
 
 def run(app: typer.Typer, arguments: list[str]) -> int:
@@ -28,47 +25,47 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
         result = get_command(app).main(arguments, prog_name="lakebed", standalone_mode=False)
         code = result if isinstance(result, int) else 0
     except (KeyboardInterrupt, typer.Abort):
-        code = _INTERRUPTED
+        code = INTERRUPTED
     except BrokenPipeError:
-        code = 1
+        code = FAILED
     except SystemExit as end:  # Typer's answer to a broken pipe
-        code = end.code if isinstance(end.code, int) else 1
+        code = end.code if isinstance(end.code, int) else FAILED
     except Exception as error:  # noqa: BLE001 (whatever it is, nobody wants to see a traceback)
         message, code = _explained(error)
         _say(message)
-    return code if _flushed() else 1
+    return code if _flush() else FAILED
 
 
 def _explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, typer.TyperException):
         context = getattr(error, "ctx", None)
         hint = f" (see `{context.command_path} --help`)" if context else ""
-        return f"{error.format_message()}{hint}", error.exit_code
-    if isinstance(error, CommandError):
-        return str(error), error.exit_code
+        return " ".join(f"{error.format_message()}{hint}".split()), error.exit_code
     if isinstance(error, LakebedError):
-        return str(error), 1
+        return str(error), exit_code(error)
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
-        return f"{error.filename}: {reason}" if error.filename else reason, 1
+        return f"{error.filename}: {reason}" if error.filename else reason, FAILED
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
-    return f"a bug in lakebed, please report it: {type(error).__name__} at {where}: {error}", 1
+    what = " ".join(f"{type(error).__name__} at {where}: {error}".split())
+    return f"a bug in lakebed, please report it: {what}", FAILED
 
 
 def _say(message: str) -> None:
     with suppress(BrokenPipeError):
-        print(f"lakebed: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
+        for line in message.splitlines():
+            print(f"lakebed: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def _use_utf8() -> None:
-    """Write UTF-8 whatever the locale says; what is no text is spelled out."""
+    """Write UTF-8 whatever the locale says; bytes that are not text are spelled out."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
 
 
-def _flushed() -> bool:
-    """Write what is still buffered; if whoever read it has left, let it go nowhere."""
+def _flush() -> bool:
+    """Write what is still buffered; return False if the reader is gone."""
     complete = True
     for stream in (sys.__stdout__, sys.__stderr__):
         assert stream is not None

@@ -1,4 +1,4 @@
-"""What every client command gets: the server, and a place to print.
+"""What every client command gets: a client of the server, and a place to print.
 
 A command is a function that takes a `Session` first, registered with `client_command`. That gives
 it `--json`, `--endpoint` and `--config`, which may also stand before the command's name.
@@ -15,11 +15,11 @@ from typing import Any
 
 import typer
 
-from lakebed.cli.options import CommonOptions, ConfigOption, EndpointOption, JsonOption
+from lakebed.cli.errors import CommandError
+from lakebed.cli.options import ClientConfigOption, CommonOptions, EndpointOption, JsonOption
 from lakebed.cli.output import Output
-from lakebed.client.errors import CommandError
 from lakebed.client.http import Client
-from lakebed.client.settings import load_settings
+from lakebed.client.settings import ClientSettings, load_settings
 
 
 class Session:
@@ -30,17 +30,24 @@ class Session:
         self.output = Output(as_json=options.as_json)
 
     @cached_property
-    def client(self) -> Client:
-        """The server, as the settings have it.
+    def settings(self) -> ClientSettings:
+        """The settings of the client.
 
         Raises:
             SettingsError: They are missing or wrong.
         """
-        return Client(
-            load_settings(
-                environ=os.environ, config_file=self.options.config, endpoint=self.options.endpoint
-            )
+        return load_settings(
+            environ=os.environ, config_file=self.options.config, endpoint=self.options.endpoint
         )
+
+    @cached_property
+    def client(self) -> Client:
+        """A client of the server that the settings name.
+
+        Raises:
+            SettingsError: The settings are missing or wrong.
+        """
+        return Client(self.settings)
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something that cannot be undone; a script is not asked.
@@ -94,7 +101,7 @@ def _with_session(function: Callable[..., None]) -> Callable[..., None]:
             ("context", typer.Context, inspect.Parameter.empty),
             ("as_json", JsonOption, False),
             ("endpoint", EndpointOption, None),
-            ("config", ConfigOption, None),
+            ("config", ClientConfigOption, None),
         )
     ]
     # Typer reads what a command takes from its signature.

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.client.errors import Misuse
+from lakebed.cli.errors import Misuse
 
 _SCHEMES = ("lakefs://", "lakebed://")
 

@@ -1,18 +1,15 @@
-"""What a command may have to say instead of doing its work.
+"""Why a request to a server failed.
 
 LakebedError
-└── CommandError            one line on stderr, exit code 1
-    ├── Misuse              the command was called wrongly, exit code 2
+└── ClientError
     ├── SettingsError       the settings of the client are missing or wrong
-    ├── Unreachable         no answer from the server
-    ├── Refused             the server answered, and the answer is no
-    ├── UnexpectedAnswer    whatever answered is no lakeFS server, or it broke off
-    ├── UnsafeKey           an object's key cannot be a file's name
-    ├── Damaged             bytes did not arrive as they were sent
-    └── Incomplete          some of many were not done; which ones has been said
+    ├── InvalidName         a name cannot be part of a request        (also a ValueError)
+    ├── Unreachable         the server did not answer
+    ├── Refused             the server answered with an error
+    └── UnexpectedAnswer    the answer is not one of a lakeFS server
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 from lakebed.errors import LakebedError
 
@@ -20,36 +17,35 @@ from lakebed.errors import LakebedError
 # ruff: noqa: N818
 
 
-class CommandError(LakebedError):
-    """A command could not do its work."""
+class ClientError(LakebedError):
+    """Any error of the client."""
 
-    kind = "command"
-
-    exit_code: ClassVar[int] = 1
-    """What the process ends with."""
+    kind = "client"
 
 
-class Misuse(CommandError):
-    """The command was called wrongly; the message says what was expected."""
-
-    kind = "misuse"
-    exit_code = 2
-
-
-class SettingsError(CommandError):
+class SettingsError(ClientError):
     """The settings of the client are missing or wrong."""
 
     kind = "client_settings"
 
 
-class Unreachable(CommandError):
-    """The server did not answer."""
+class InvalidName(ClientError, ValueError):
+    """A name that would lead a request to another place."""
+
+    kind = "invalid_name"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} is not a name")
+
+
+class Unreachable(ClientError):
+    """The server did not answer, or the connection broke."""
 
     kind = "unreachable"
 
 
-class Refused(CommandError):
-    """The server answered, and the answer is no."""
+class Refused(ClientError):
+    """The server answered with an error."""
 
     kind = "server_refused"
 
@@ -60,29 +56,7 @@ class Refused(CommandError):
         self.body = body
 
 
-class UnexpectedAnswer(CommandError):
-    """Whatever answered does not speak as a lakeFS server does."""
+class UnexpectedAnswer(ClientError):
+    """The answer is not one that a lakeFS server gives."""
 
     kind = "unexpected_answer"
-
-
-class UnsafeKey(CommandError):
-    """An object's key cannot be the name of a file in the folder that was asked for."""
-
-    kind = "unsafe_key"
-
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(f"{key!r} cannot become a file: {reason}")
-        self.key = key
-
-
-class Damaged(CommandError):
-    """Bytes did not arrive as they were sent; nothing was kept of them."""
-
-    kind = "damaged"
-
-
-class Incomplete(CommandError):
-    """Some of many things were not done; each was named before this is raised."""
-
-    kind = "incomplete"

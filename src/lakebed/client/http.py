@@ -1,12 +1,12 @@
-"""One door to the server: requests under `/api/v1`, with credentials, and errors that explain.
+"""The one way to a server: requests under `/api/v1`, with credentials, and errors that explain.
 
-Reads that the server was too busy for (429, 503) are repeated when it says when to come back, a few
-times and for a limited time in all. Nothing else is: whoever changed something must hear what
-became of it.
+Which requests are sent again, and for how long, is a `RetryPolicy`. By default only reads are, and
+only when a busy server says when to come back: whoever changes something must learn what became of
+it.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
@@ -14,15 +14,14 @@ from urllib.parse import quote
 import httpx
 
 from lakebed import __version__
-from lakebed.client.errors import Misuse, Refused, UnexpectedAnswer, Unreachable
+from lakebed.client.errors import InvalidName, Refused, UnexpectedAnswer, Unreachable
+from lakebed.client.retry import PATIENT_READS, Retries, RetryPolicy
 from lakebed.client.settings import ClientSettings
+from lakebed.runtime import Runtime, ThreadRuntime
 
 Query = Mapping[str, str | int | bool | list[str] | None]
 
-_BUSY: Final = (429, 503)
-_TRIES_MAX: Final = 5
-_WAIT_SECONDS_MAX: Final = 30.0
-"""How long a read may wait for a busy server, all its tries together."""
+_LOGGER: Final = logging.getLogger(__name__)
 
 _CONNECT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 900.0
@@ -37,10 +36,16 @@ class Client:
     """Requests to one server as one user. Threads may share it."""
 
     def __init__(
-        self, settings: ClientSettings, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        settings: ClientSettings,
+        *,
+        retry_policy: RetryPolicy = PATIENT_READS,
+        runtime: Runtime | None = None,
     ) -> None:
         self.endpoint = settings.endpoint
-        self._sleep = sleep
+        self._retry_policy = retry_policy
+        self._runtime = runtime or ThreadRuntime()
+        self._was_there = False
         self._http = httpx.Client(
             base_url=f"{settings.endpoint}/api/v1/",
             auth=(settings.access_key_id, settings.secret_access_key),
@@ -56,22 +61,17 @@ class Client:
         self._http.close()
 
     def get(self, *path: str, query: Query | None = None) -> Any:
-        """The JSON that the server answers with.
-
-        Raises:
-            Refused: The server says no.
-            Unreachable: It says nothing.
-            UnexpectedAnswer: It says something that a lakeFS server does not say.
-        """
+        """Return the JSON of the server's answer; raises as `call`."""
         return self.call("GET", *path, query=query)
 
     def call(self, method: str, *path: str, query: Query | None = None, body: Any = None) -> Any:
-        """Send a request with a JSON body, if any; the JSON of the answer, or None without one.
+        """Send a request, perhaps with a JSON body; return the JSON of the answer, or None.
 
         Raises:
-            Refused: The server says no.
-            Unreachable: It says nothing; a change may or may not have been made.
-            UnexpectedAnswer: It says something that a lakeFS server does not say.
+            Refused: The server answered with an error.
+            Unreachable: It did not answer; a change may or may not have been made.
+            UnexpectedAnswer: The answer is not one of a lakeFS server.
+            InvalidName: A segment of the path is not a name.
         """
         return decoded(self.exchange(method, *path, query=query, body=body))
 
@@ -103,16 +103,18 @@ class Client:
 
         Args:
             method: GET, POST and so on.
-            path: The segments of the path, as they are; they get encoded here.
-            query: What stands behind the question mark; None is left out.
+            path: The segments of the path; they are encoded here.
+            query: The parameters; those that are None are left out.
             json: A body to send as JSON.
             content: A body to send as it is.
             headers: Further headers.
-            transfer: The bytes of an object go over; they may take long but not stand still.
+            transfer: The bytes of an object are sent or received: that may take long, but must not
+                stand still.
 
         Raises:
-            Refused: The server says no.
-            Unreachable: It says nothing, or the connection broke.
+            Refused: The server answered with an error.
+            Unreachable: It did not answer, or the connection broke.
+            InvalidName: A segment of the path is not a name.
         """
         request = self._http.build_request(
             method,
@@ -126,7 +128,7 @@ class Client:
             else httpx.USE_CLIENT_DEFAULT,
         )
         with self._explained(method):
-            response = self._sent(request)
+            response = self._send(request)
             try:
                 if not response.is_success:
                     response.read()
@@ -135,22 +137,41 @@ class Client:
             finally:
                 response.close()
 
-    def _sent(self, request: httpx.Request) -> httpx.Response:
-        """The answer to a request; to a read, the answer when the server is less busy."""
-        patience = _WAIT_SECONDS_MAX
-        for _ in range(_TRIES_MAX - 1):
-            response = self._http.send(request, stream=True)
-            wait = _wait_seconds(response)
-            if request.method != "GET" or wait is None or wait > patience:
-                return response
-            response.close()
-            patience -= wait
-            self._sleep(wait)
-        return self._http.send(request, stream=True)
+    def _send(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, again where the policy says so, and return the last answer."""
+        retries = Retries(self._retry_policy, request.method, self._runtime)
+        while True:
+            try:
+                response = self._http.send(request, stream=True)
+            except httpx.ReadTimeout:
+                raise  # it was waited for long enough, and the work may still be going on
+            except httpx.TransportError as error:
+                pause = retries.pause_after_break(was_there=self._was_there)
+                if pause is None:
+                    raise
+                reason = _reason(error)
+            else:
+                self._was_there = True
+                _LOGGER.debug("%s %s: %d", request.method, request.url.path, response.status_code)
+                after = response.headers.get("Retry-After", "")
+                pause = retries.pause_after_answer(response.status_code, after)
+                if pause is None:
+                    return response
+                response.close()
+                reason = f"status {response.status_code}"
+            _LOGGER.warning(
+                "%s %s: %s; try %d follows in %.1f s",
+                request.method,
+                request.url.path,
+                reason,
+                retries.tries,
+                pause,
+            )
+            self._runtime.sleep(pause)
 
     @contextmanager
     def _explained(self, method: str) -> Iterator[None]:
-        """Turn what can go wrong on the way into words."""
+        """Turn the errors of a connection into ours."""
         doubt = "" if method in {"GET", "HEAD"} else "; the change may or may not have been made"
         try:
             yield
@@ -167,10 +188,10 @@ class Client:
 
 
 def decoded(response: httpx.Response) -> Any:
-    """The JSON of an answer, None if it is empty.
+    """Return the JSON of an answer; None if it is empty.
 
     Raises:
-        UnexpectedAnswer: It is something else.
+        UnexpectedAnswer: It is not JSON.
     """
     if not response.content:
         return None
@@ -178,31 +199,25 @@ def decoded(response: httpx.Response) -> Any:
         return response.json()
     except ValueError:
         raise UnexpectedAnswer(
-            f"{response.url.copy_with(query=None)} does not answer as a lakeFS server does:"
+            f"the answer of {response.url.copy_with(query=None)} is not one of a lakeFS server:"
             " check the endpoint"
         ) from None
 
 
 def _joined(path: tuple[str, ...]) -> str:
-    """The path of a request from its segments, each of them whole.
+    """Return the path of a request from its segments.
 
     Raises:
-        Misuse: A segment would mean another place.
+        InvalidName: A segment would lead to another place.
     """
     for segment in path:
         if segment in {"", ".", ".."}:
-            raise Misuse(f"{segment!r} is not a name")
+            raise InvalidName(segment)
     return "/".join(quote(segment, safe="") for segment in path)
 
 
 def _query(query: Query) -> dict[str, str | int | bool | list[str]]:
     return {name: value for name, value in query.items() if value is not None}
-
-
-def _wait_seconds(response: httpx.Response) -> float | None:
-    """How long a busy server wants to be left alone; None if it is not busy or does not say."""
-    after = response.headers.get("Retry-After", "")
-    return float(after) if response.status_code in _BUSY and after.isdecimal() else None
 
 
 def _refusal(response: httpx.Response) -> Refused:

@@ -7,24 +7,24 @@ from lakebed.client.errors import UnexpectedAnswer
 from lakebed.client.http import Client, Query
 
 PAGE_SIZE: Final = 1000
-"""As many as a server gives at once."""
+"""The most that a server returns at once."""
 
 
 def list_pages(
     client: Client, *path: str, query: Query | None = None, limit: int | None = None
 ) -> Iterator[list[dict[str, Any]]]:
-    """The pages of a list, each fetched when the one before it has been used.
+    """Iterate over the pages of a list; each is fetched when it is needed.
 
     Args:
-        client: Where from.
+        client: The server to ask.
         path: The list's path.
-        query: What is asked for, apart from the place in the list.
+        query: Further parameters, without the place in the list.
         limit: At most so many items in all.
 
     Raises:
-        UnexpectedAnswer: The answer is no page, or the list does not get on.
-        Refused: The server says no.
-        Unreachable: It says nothing.
+        UnexpectedAnswer: The answer is not a page, or the list does not advance.
+        Refused: The server answered with an error.
+        Unreachable: It did not answer.
     """
     after, left = "", limit
     while left is None or left > 0:
@@ -45,7 +45,7 @@ def list_pages(
 def list_items(
     client: Client, *path: str, query: Query | None = None, limit: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The items of a list; see `list_pages`."""
+    """Iterate over the items of a list; see `list_pages`."""
     for page in list_pages(client, *path, query=query, limit=limit):
         yield from page
 
@@ -55,6 +55,4 @@ def _checked(page: Any, name: str) -> tuple[list[dict[str, Any]], bool, str]:
         pagination = page["pagination"]
         return list(page["results"]), bool(pagination["has_more"]), str(pagination["next_offset"])
     except (TypeError, KeyError):
-        raise UnexpectedAnswer(
-            f"the server answers {name} with something else than a list"
-        ) from None
+        raise UnexpectedAnswer(f"the server's answer to {name} is not a list") from None

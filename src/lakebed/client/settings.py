@@ -1,7 +1,7 @@
-"""Where the server is and who asks: the settings of the client.
+"""The settings of the client: where the server is, and with which keys to ask it.
 
-In rising order: lakectl's file, lakectl's variables, Lakebed's variables, the flag. So whoever has
-lakectl set up has Lakebed set up.
+They come from lakectl's file, lakectl's variables, Lakebed's variables and the flag; later ones
+win. So whoever has set up lakectl has set up Lakebed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ _SECRET_ACCESS_KEY = _Setting(
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Everything that a request needs to find the server and be let in."""
+    """The server, and the keys for it."""
 
     endpoint: str
     """Without `/api/v1` and without a slash at its end."""
@@ -58,13 +58,13 @@ class ClientSettings:
 def load_settings(
     *, environ: Mapping[str, str], config_file: Path | None, endpoint: str | None
 ) -> ClientSettings:
-    """The settings in force.
+    """Return the settings in force.
 
     Args:
         environ: The variables of the environment.
-        config_file: A file in lakectl's format; it has to be there. By default `~/.lakectl.yaml`,
-            if it is there.
-        endpoint: What the flag says.
+        config_file: A file in lakectl's format that must exist. None: `~/.lakectl.yaml`, if it
+            exists.
+        endpoint: The value of the flag.
 
     Raises:
         SettingsError: A setting is missing, or wrong.
@@ -79,7 +79,7 @@ def load_settings(
     found[_ENDPOINT] = endpoint or found[_ENDPOINT]
     _refuse_missing([setting for setting, value in found.items() if not value])
     return ClientSettings(
-        endpoint=_normal_endpoint(found[_ENDPOINT] or ""),
+        endpoint=normal_endpoint(found[_ENDPOINT] or ""),
         access_key_id=found[_ACCESS_KEY_ID] or "",
         secret_access_key=found[_SECRET_ACCESS_KEY] or "",
     )
@@ -102,11 +102,11 @@ def _listed(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _normal_endpoint(text: str) -> str:
-    """The endpoint without the path of the API, which people may add or leave out.
+def normal_endpoint(text: str) -> str:
+    """Return an endpoint without the path of the API, which people may add or leave out.
 
     Raises:
-        SettingsError: It is no address of a server.
+        SettingsError: It is not the address of a server.
     """
     mistake = SettingsError(
         f"{text!r} is not an endpoint, expected for example http://127.0.0.1:8000"
@@ -168,6 +168,6 @@ def _from_file(content: Mapping[str, Any], setting: _Setting) -> str | None:
     section, key = setting.file_key
     value = (content.get(section) or {}).get(key)
     if value is not None and not isinstance(value, str):
-        # YAML has made a number or a date of it, and what stood there cannot be told any more.
+        # YAML has made a number or a date of it, and the original text is lost.
         raise SettingsError(f"{section}.{key} in the settings is not text: put it in quotes")
     return value

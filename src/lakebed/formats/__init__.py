@@ -35,6 +35,7 @@ from lakebed.formats.errors import (
     FormatTooNew,
     InvalidEntries,
 )
+from lakebed.formats.layout import OWNER_PATH, dump_path, metarange_path, range_path
 from lakebed.formats.metaranges import (
     METARANGE_SCHEMA,
     MetaRange,
@@ -43,17 +44,15 @@ from lakebed.formats.metaranges import (
     decode_metarange,
     encode_metarange,
     metarange_id,
-    metarange_path,
     metarange_table,
 )
-from lakebed.formats.owner import OWNER_PATH, Owner, decode_owner, encode_owner
+from lakebed.formats.owner import Owner, decode_owner, encode_owner
 from lakebed.formats.parquet import FORMAT_VERSION
 from lakebed.formats.ranges import (
     RangeID,
     decode_range,
     encode_range,
     range_id,
-    range_path,
 )
 from lakebed.formats.refs import (
     MANIFEST_NAME,
@@ -64,7 +63,6 @@ from lakebed.formats.refs import (
     RefKind,
     decode_manifest,
     decode_refs,
-    dump_path,
     encode_manifest,
     encode_refs,
     refs_id,

@@ -13,20 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.errors import InvalidEntries
+from lakebed.formats.parquet import required
 
-_TEXT_MAP: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))
+_TEXT_MAP: Final = pa.map_(pa.string(), required("value", pa.string()))
 
 ENTRY_SCHEMA: Final = pa.schema(
     [
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("identity", pa.binary(), nullable=False),
-        pa.field("address", pa.string(), nullable=False),
-        pa.field("address_type", pa.int8(), nullable=False),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("checksum", pa.string(), nullable=False),
-        pa.field("mtime", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("content_type", pa.string(), nullable=False),
-        pa.field("metadata", _TEXT_MAP, nullable=False),
+        required("key", pa.binary()),
+        required("identity", pa.binary()),
+        required("address", pa.string()),
+        required("address_type", pa.int8()),
+        required("size", pa.int64()),
+        required("checksum", pa.string()),
+        required("mtime", pa.timestamp("us", tz="UTC")),
+        required("content_type", pa.string()),
+        required("metadata", _TEXT_MAP),
     ]
 )
 """The columns of entries, wherever they are: in a range, in a batch on its way into one."""
@@ -34,7 +35,7 @@ ENTRY_SCHEMA: Final = pa.schema(
 CHANGE_SCHEMA: Final = pa.schema(
     [
         *(field if field.name == "key" else field.with_nullable(True) for field in ENTRY_SCHEMA),
-        pa.field("tombstone", pa.bool_(), nullable=False),
+        required("tombstone", pa.bool_()),
     ]
 )
 """The columns of changes to entries. Of a tombstone (a removal) only the key counts."""
@@ -179,7 +180,7 @@ def conform_entries(table: pa.Table) -> pa.Table:
     for name in table.column_names:
         # Arrow takes the schema's word that a column has no nulls.
         if table.column(name).null_count:
-            raise InvalidEntries(f"column {name!r} has rows without a value")
+            raise InvalidEntries(f"column '{name}' has rows without a value")
     if table.num_rows == 0:
         return table
     metadata = _ordered(table.column("metadata").chunk(0))

@@ -17,8 +17,6 @@ of itself, each Parquet file is named together with the id of its content: a rea
 written, or an error.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -27,8 +25,9 @@ from typing import Any, Final, NewType
 
 import pyarrow as pa
 
-from lakebed.formats.errors import DamagedFile, ForeignFile, FormatTooNew
-from lakebed.formats.parquet import FORMAT_VERSION, FileType
+from lakebed.formats.documents import decode_document, encode_document
+from lakebed.formats.errors import ForeignFile
+from lakebed.formats.parquet import FileType, required
 
 GCRunID = NewType("GCRunID", str)
 """Names a run within its repository."""
@@ -48,22 +47,18 @@ class GCFileKind(StrEnum):
     """All commit records."""
 
 
-def _required(name: str, type_: pa.DataType) -> pa.Field:
-    return pa.field(name, type_, nullable=False)
-
-
 GC_SCHEMAS: Final[Mapping[GCFileKind, pa.Schema]] = MappingProxyType(
     {
         GCFileKind.UPLOADS: pa.schema(
             [
-                _required("address", pa.string()),
-                _required("kind", pa.string()),  # link or multipart
-                _required("open", pa.bool_()),  # whether an entry may still come of it
+                required("address", pa.string()),
+                required("kind", pa.string()),  # link or multipart
+                required("open", pa.bool_()),  # whether an entry may still come of it
             ]
         ),
-        GCFileKind.STAGED: pa.schema([_required("address", pa.string())]),
+        GCFileKind.STAGED: pa.schema([required("address", pa.string())]),
         GCFileKind.COMMITS: pa.schema(
-            [_required("id", pa.string()), _required("metarange_id", pa.string())]
+            [required("id", pa.string()), required("metarange_id", pa.string())]
         ),
     }
 )
@@ -139,16 +134,6 @@ class GCMark:
     """What it wrote; drawn by chance."""
 
 
-def mark_path(mark: GCMark) -> str:
-    """Where a mark lies in the storage namespace: one of 256 places, which take turns."""
-    return f"_lakebed/gc/{mark.unique_id}/marks/{mark.nonce[:2]}"
-
-
-def gc_path(unique_id: str, run_id: GCRunID, name: str) -> str:
-    """Where a file of a run lies in the storage namespace."""
-    return f"_lakebed/gc/{unique_id}/runs/{run_id}/{name}"
-
-
 def page_name(number: int) -> str:
     """The name of a page."""
     return f"page-{number:05}.json"
@@ -165,14 +150,14 @@ def decode_gc_table(data: bytes, described: GCFile, *, file: str) -> pa.Table:
 
     Raises:
         DamagedFile: The file does not hold it.
-        ForeignFile: It is no such file, or (`FormatTooNew`) one of a newer Lakebed.
+        ForeignFile: It is not such a file, or (`FormatTooNew`) is one of a newer Lakebed.
     """
     return _FILE_TYPES[described.kind].decode(data, content_id=described.content_id, file=file)
 
 
 def encode_run(run: GCRun) -> bytes:
     """Return the file of a run."""
-    return _encode("gc_run", asdict(run))
+    return encode_document("gc_run", asdict(run))
 
 
 def decode_run(data: bytes, run_id: GCRunID, *, file: str) -> GCRun:
@@ -182,7 +167,7 @@ def decode_run(data: bytes, run_id: GCRunID, *, file: str) -> GCRun:
 
 def encode_page(page: GCPage) -> bytes:
     """Return the file of a page."""
-    return _encode("gc_page", asdict(page))
+    return encode_document("gc_page", asdict(page))
 
 
 def decode_page(data: bytes, run_id: GCRunID, *, file: str) -> GCPage:
@@ -193,7 +178,7 @@ def decode_page(data: bytes, run_id: GCRunID, *, file: str) -> GCPage:
 
 def encode_gc_manifest(manifest: GCManifest) -> bytes:
     """Return the file of a manifest."""
-    return _encode("gc_manifest", asdict(manifest) | {"run_id": manifest.run.run_id})
+    return encode_document("gc_manifest", asdict(manifest) | {"run_id": manifest.run.run_id})
 
 
 def decode_gc_manifest(data: bytes, run_id: GCRunID, *, file: str) -> GCManifest:
@@ -213,32 +198,8 @@ def _files(content: dict[str, Any]) -> tuple[GCFile, ...]:
     )
 
 
-def _encode(type_: str, content: dict[str, Any]) -> bytes:
-    content = {"type": type_, "format": FORMAT_VERSION, **content}
-    return json.dumps(content | {"digest": _digest(content)}, indent=1).encode()
-
-
-def _decode(data: bytes, type_: str, run_id: GCRunID, file: str) -> dict[str, Any]:
-    try:
-        content: Any = json.loads(data)
-    except ValueError as error:
-        raise DamagedFile(file, error) from error
-    if not isinstance(content, dict) or content.get("type") != type_:
-        raise ForeignFile(file, f"is no {type_}")
-    version = content.get("format")
-    if isinstance(version, int) and version > FORMAT_VERSION:
-        raise FormatTooNew(
-            file,
-            f"has format version {version}, and this Lakebed reads up to {FORMAT_VERSION}: use a"
-            " newer Lakebed",
-        )
-    digest = content.pop("digest", None)
-    if digest != _digest(content):
-        raise DamagedFile(file, "its content has another digest than it says")
+def _decode(data: bytes, type_name: str, run_id: GCRunID, file: str) -> dict[str, Any]:
+    content = decode_document(data, type_name, file=file)
     if content["run_id"] != run_id:
         raise ForeignFile(file, f"is of the run {content['run_id']}")
-    return {key: content[key] for key in content if key not in {"type", "format"}}
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return content

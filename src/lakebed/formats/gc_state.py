@@ -10,19 +10,17 @@ step when a run is complete, so that a run which dies has done nothing but delet
 carries a digest of itself, and names each file together with the id of its content.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
-from lakebed.formats.errors import DamagedFile, ForeignFile, FormatTooNew
+from lakebed.formats.documents import decode_document, encode_document
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID
-from lakebed.formats.parquet import FORMAT_VERSION, FileType
+from lakebed.formats.parquet import FileType, required
 
 SUMMARY_NAME: Final = "summary.json"
 _TYPE: Final = "gc_state"
@@ -43,34 +41,30 @@ class GCResultKind(StrEnum):
     """How many objects of which branch were found to be what."""
 
 
-def _required(name: str, type_: pa.DataType) -> pa.Field:
-    return pa.field(name, type_, nullable=False)
-
-
 _OBJECT_FIELDS: Final = (
-    _required("path", pa.string()),
-    _required("size", pa.int64()),
-    _required("born_us", pa.int64()),
-    _required("made_us", pa.int64()),
-    _required("verdict", pa.string()),
-    _required("found_us", pa.int64()),  # of candidates; 0 for others
+    required("path", pa.string()),
+    required("size", pa.int64()),
+    required("born_us", pa.int64()),
+    required("made_us", pa.int64()),
+    required("verdict", pa.string()),
+    required("found_us", pa.int64()),  # of candidates; 0 for others
 )
 
 GC_RESULT_SCHEMAS: Final[Mapping[GCResultKind, pa.Schema]] = MappingProxyType(
     {
         GCResultKind.OBJECTS: pa.schema(_OBJECT_FIELDS),
-        GCResultKind.RANGES: pa.schema([_required("range_id", pa.string())]),
+        GCResultKind.RANGES: pa.schema([required("range_id", pa.string())]),
         GCResultKind.DUE: pa.schema(_OBJECT_FIELDS),
         GCResultKind.SWEPT: pa.schema(
-            [*_OBJECT_FIELDS, _required("error", pa.string())]  # empty: it is deleted
+            [*_OBJECT_FIELDS, required("error", pa.string())]  # empty: it is deleted
         ),
         GCResultKind.COUNTS: pa.schema(
             [
-                _required("branch", pa.string()),
-                _required("verdict", pa.string()),
-                _required("stage", pa.string()),
-                _required("objects", pa.int64()),
-                _required("bytes", pa.int64()),
+                required("branch", pa.string()),
+                required("verdict", pa.string()),
+                required("stage", pa.string()),
+                required("objects", pa.int64()),
+                required("bytes", pa.int64()),
             ]
         ),
     }
@@ -119,11 +113,6 @@ class GCState:
         return self.objects_closed + self.objects_open
 
 
-def state_path(unique_id: str) -> str:
-    """Where the state of a repository lies in its storage namespace."""
-    return f"_lakebed/gc/{unique_id}/state.json"
-
-
 def encode_result(kind: GCResultKind, table: pa.Table) -> tuple[bytes, str]:
     """Return the file of a table, and the id of its content."""
     file_type = _FILE_TYPES[kind]
@@ -135,15 +124,14 @@ def decode_result(data: bytes, kind: GCResultKind, content_id: str, *, file: str
 
     Raises:
         DamagedFile: The file does not hold it.
-        ForeignFile: It is no such file, or (`FormatTooNew`) one of a newer Lakebed.
+        ForeignFile: It is not such a file, or (`FormatTooNew`) is one of a newer Lakebed.
     """
     return _FILE_TYPES[kind].decode(data, content_id=content_id, file=file)
 
 
 def encode_state(state: GCState) -> bytes:
     """Return the file of a state."""
-    content = {"type": _TYPE, "format": FORMAT_VERSION, **asdict(state)}
-    return json.dumps(content | {"digest": _digest(content)}, indent=1).encode()
+    return encode_document(_TYPE, asdict(state))
 
 
 def decode_state(data: bytes, *, file: str) -> GCState:
@@ -151,39 +139,19 @@ def decode_state(data: bytes, *, file: str) -> GCState:
 
     Raises:
         DamagedFile: The file is not as it was written.
-        ForeignFile: It is no state, or (`FormatTooNew`) one of a newer Lakebed.
+        ForeignFile: It is not a state, or (`FormatTooNew`) is one of a newer Lakebed.
     """
-    try:
-        content: Any = json.loads(data)
-    except ValueError as error:
-        raise DamagedFile(file, error) from error
-    if not isinstance(content, dict) or content.get("type") != _TYPE:
-        raise ForeignFile(file, "is no state of garbage collection")
-    version = content.get("format")
-    if isinstance(version, int) and version > FORMAT_VERSION:
-        raise FormatTooNew(
-            file,
-            f"has format version {version}, and this Lakebed reads up to {FORMAT_VERSION}: use a"
-            " newer Lakebed",
-        )
-    digest = content.pop("digest", None)
-    if digest != _digest(content):
-        raise DamagedFile(file, "its content has another digest than it says")
-    fields = {name: content[name] for name in content if name not in {"type", "format"}}
+    content = decode_document(data, _TYPE, file=file)
     return GCState(
-        **fields
+        **content
         | {
-            "repository_uids": tuple(fields["repository_uids"]),
+            "repository_uids": tuple(content["repository_uids"]),
             "commits": tuple(
-                GCFile(**each | {"kind": GCFileKind(each["kind"])}) for each in fields["commits"]
+                GCFile(**each | {"kind": GCFileKind(each["kind"])}) for each in content["commits"]
             ),
             "files": tuple(
                 GCResultFile(**each | {"kind": GCResultKind(each["kind"])})
-                for each in fields["files"]
+                for each in content["files"]
             ),
         }
     )
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -7,7 +7,7 @@ from typing import Final, NewType
 
 import pyarrow as pa
 
-from lakebed.formats.parquet import FileType
+from lakebed.formats.parquet import FileType, required
 from lakebed.formats.ranges import RangeID
 
 MetaRangeID = NewType("MetaRangeID", str)
@@ -15,11 +15,11 @@ MetaRangeID = NewType("MetaRangeID", str)
 
 METARANGE_SCHEMA: Final = pa.schema(
     [
-        pa.field("range_id", pa.string(), nullable=False),
-        pa.field("min_key", pa.binary(), nullable=False),
-        pa.field("max_key", pa.binary(), nullable=False),
-        pa.field("count", pa.int64(), nullable=False),
-        pa.field("size_bytes", pa.int64(), nullable=False),
+        required("range_id", pa.string()),
+        required("min_key", pa.binary()),
+        required("max_key", pa.binary()),
+        required("count", pa.int64()),
+        required("size_bytes", pa.int64()),
     ]
 )
 
@@ -61,11 +61,6 @@ class MetaRange:
         return bisect_left(self._max_keys, key, start)
 
 
-def metarange_path(metarange_id: MetaRangeID) -> str:
-    """Where a metarange lies in its storage namespace."""
-    return f"_lakebed/metaranges/{metarange_id}.parquet"
-
-
 def metarange_table(refs: Sequence[RangeRef]) -> pa.Table:
     """Return the content of a metarange of these ranges."""
     columns = {name: [getattr(ref, name) for ref in refs] for name in METARANGE_SCHEMA.names}
@@ -87,7 +82,7 @@ def decode_metarange(data: bytes, metarange_id: MetaRangeID, *, file: str) -> Me
 
     Raises:
         DamagedFile: The file does not hold the metarange.
-        ForeignFile: It is no metarange, or (`FormatTooNew`) one of a newer Lakebed.
+        ForeignFile: It is not a metarange, or (`FormatTooNew`) is one of a newer Lakebed.
     """
     table = _METARANGE.decode(data, content_id=metarange_id, file=file)
     columns = (column.to_pylist() for column in table.columns)

@@ -10,9 +10,6 @@ from typing import Final
 
 from lakebed.formats.errors import DamagedFile, ForeignFile, FormatTooNew
 
-OWNER_PATH: Final = "_lakebed/owner"
-"""Where the file lies in its namespace."""
-
 _TYPE: Final = "lakebed owner"
 _VERSION: Final = 1
 
@@ -30,16 +27,16 @@ class Owner:
 
 
 def encode_owner(owner: Owner) -> bytes:
-    """The bytes of the file; people may read them."""
+    """Return the bytes of the file; people may read them."""
     return json.dumps({"type": _TYPE, "version": _VERSION, **asdict(owner)}, indent=2).encode()
 
 
 def decode_owner(data: bytes, *, file: str) -> Owner:
-    """What the file says.
+    """Return what the file says.
 
     Raises:
         DamagedFile: It is cut off, or lacks something.
-        ForeignFile: It is none of Lakebed's, or (`FormatTooNew`) one of a newer Lakebed.
+        ForeignFile: It is not such a file, or (`FormatTooNew`) is one of a newer Lakebed.
     """
     try:
         content = json.loads(data)

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakebed.errors import quoted
 from lakebed.formats.digest import content_id
 from lakebed.formats.errors import DamagedFile, ForeignFile, FormatTooNew
 
@@ -61,7 +62,7 @@ class FileType:
 
         Raises:
             DamagedFile: The bytes do not hold the content with this id.
-            ForeignFile: It is no file of this type.
+            ForeignFile: It is not a file of this type.
             FormatTooNew: It was written by a newer Lakebed.
         """
         try:
@@ -72,7 +73,8 @@ class FileType:
             # Damaged lengths make the library ask for absurd amounts of memory.
             raise DamagedFile(file, error) from error
         if not table.schema.equals(self.schema):
-            raise ForeignFile(file, f"has not the columns of a {self.name}: {table.schema.names}")
+            columns = ", ".join(table.schema.names)
+            raise ForeignFile(file, f"has other columns than a {self.name}: {columns}")
         found = self.content_id(table)
         if found != content_id:
             raise DamagedFile(file, f"its content has the id {found}")
@@ -83,13 +85,27 @@ class FileType:
         if not type_name:
             raise ForeignFile(file, "was not written by Lakebed")
         if type_name != self.name:
-            raise ForeignFile(file, f"is of type {type_name!r}, not {self.name!r}")
+            raise ForeignFile(file, f"is of type '{type_name}', not '{self.name}'")
         version = marks.get(_FORMAT, b"")
         if not version.isdigit():
-            raise DamagedFile(file, f"its format version is {version!r}")
-        if int(version) > FORMAT_VERSION:
-            raise FormatTooNew(
-                file,
-                f"has format version {int(version)}, and this Lakebed reads up to"
-                f" {FORMAT_VERSION}: use a newer Lakebed",
-            )
+            raise DamagedFile(file, f"its format version is {quoted(version)}")
+        refuse_newer(int(version), file)
+
+
+def refuse_newer(version: int, file: str) -> None:
+    """Refuse a file of a format version that this Lakebed does not know.
+
+    Raises:
+        FormatTooNew: It is such a version.
+    """
+    if version > FORMAT_VERSION:
+        raise FormatTooNew(
+            file,
+            f"has format version {version}, and this Lakebed reads up to {FORMAT_VERSION}: use a"
+            " newer Lakebed",
+        )
+
+
+def required(name: str, type_: pa.DataType) -> pa.Field:
+    """Return a column without nulls."""
+    return pa.field(name, type_, nullable=False)

@@ -13,11 +13,6 @@ RangeID = NewType("RangeID", str)
 _RANGE: Final = FileType("range", ENTRY_SCHEMA, dictionary_columns=("content_type",))
 
 
-def range_path(range_id: RangeID) -> str:
-    """Where a range lies in its storage namespace."""
-    return f"_lakebed/ranges/{range_id}.parquet"
-
-
 def range_id(entries: pa.Table) -> RangeID:
     """Return the id of a range of these entries, as `conform_entries` returns them."""
     return RangeID(_RANGE.content_id(entries))
@@ -33,6 +28,6 @@ def decode_range(data: bytes, range_id: RangeID, *, file: str) -> pa.Table:
 
     Raises:
         DamagedFile: The file does not hold the range.
-        ForeignFile: It is no range, or (`FormatTooNew`) one of a newer Lakebed.
+        ForeignFile: It is not a range, or (`FormatTooNew`) is one of a newer Lakebed.
     """
     return _RANGE.decode(data, content_id=range_id, file=file)

@@ -11,18 +11,17 @@ carries a digest of itself. So a dump that was cut off has no manifest, and what
 later is found out, by the file.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, NewType
+from typing import Final, NewType
 
 import pyarrow as pa
 
-from lakebed.formats.errors import DamagedFile, ForeignFile, FormatTooNew
-from lakebed.formats.parquet import FORMAT_VERSION, FileType
+from lakebed.formats.documents import decode_document, encode_document
+from lakebed.formats.errors import DamagedFile, ForeignFile
+from lakebed.formats.parquet import FileType, required
 
 DumpID = NewType("DumpID", str)
 """Names a dump within its storage namespace."""
@@ -39,44 +38,40 @@ class RefKind(StrEnum):
     COMMITS = "commits"
 
 
-def _required(name: str, type_: pa.DataType) -> pa.Field:
-    return pa.field(name, type_, nullable=False)
-
-
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
-_TEXTS: Final = pa.list_(_required("element", pa.string()))
-_TEXT_MAP: Final = pa.map_(pa.string(), _required("value", pa.string()))
+_TEXTS: Final = pa.list_(required("element", pa.string()))
+_TEXT_MAP: Final = pa.map_(pa.string(), required("value", pa.string()))
 
 REF_SCHEMAS: Final[Mapping[RefKind, pa.Schema]] = MappingProxyType(
     {
         RefKind.BRANCHES: pa.schema(
             [
-                _required("name", pa.string()),
-                _required("commit_id", pa.string()),
-                _required("hidden", pa.bool_()),
-                _required("created", _MOMENT),
+                required("name", pa.string()),
+                required("commit_id", pa.string()),
+                required("hidden", pa.bool_()),
+                required("created", _MOMENT),
             ]
         ),
         RefKind.TAGS: pa.schema(
             [
-                _required("name", pa.string()),
-                _required("commit_id", pa.string()),
-                _required("created", _MOMENT),
+                required("name", pa.string()),
+                required("commit_id", pa.string()),
+                required("created", _MOMENT),
             ]
         ),
         RefKind.COMMITS: pa.schema(
             [
-                _required("id", pa.string()),
-                _required("version", pa.int32()),
-                _required("committer", pa.string()),
-                _required("message", pa.string()),
-                _required("metarange_id", pa.string()),
-                _required("created", _MOMENT),
-                _required("parents", _TEXTS),
-                _required("metadata", _TEXT_MAP),
-                _required("generation", pa.int64()),
-                _required("consumed_tokens", _TEXTS),
-                _required("nonce", pa.binary()),
+                required("id", pa.string()),
+                required("version", pa.int32()),
+                required("committer", pa.string()),
+                required("message", pa.string()),
+                required("metarange_id", pa.string()),
+                required("created", _MOMENT),
+                required("parents", _TEXTS),
+                required("metadata", _TEXT_MAP),
+                required("generation", pa.int64()),
+                required("consumed_tokens", _TEXTS),
+                required("nonce", pa.binary()),
             ]
         ),
     }
@@ -118,11 +113,6 @@ class DumpManifest:
         return sum(file.rows for file in self.of_kind(kind))
 
 
-def dump_path(dump_id: DumpID, name: str) -> str:
-    """Where a file of a dump lies in its storage namespace."""
-    return f"_lakebed/refs/{dump_id}/{name}"
-
-
 def refs_id(kind: RefKind, table: pa.Table) -> str:
     """Return the id of a file with this content."""
     return _FILE_TYPES[kind].content_id(table)
@@ -138,7 +128,7 @@ def decode_refs(data: bytes, described: DumpFile, *, file: str) -> pa.Table:
 
     Raises:
         DamagedFile: The file does not hold it.
-        ForeignFile: It is no such file, or (`FormatTooNew`) one of a newer Lakebed.
+        ForeignFile: It is not such a file, or (`FormatTooNew`) is one of a newer Lakebed.
     """
     table = _FILE_TYPES[described.kind].decode(data, content_id=described.content_id, file=file)
     if table.num_rows != described.rows:
@@ -148,8 +138,7 @@ def decode_refs(data: bytes, described: DumpFile, *, file: str) -> pa.Table:
 
 def encode_manifest(manifest: DumpManifest) -> bytes:
     """Return the file of a manifest."""
-    content = {"type": _MANIFEST_TYPE, "format": FORMAT_VERSION, **asdict(manifest)}
-    return json.dumps(content | {"digest": _digest(content)}, indent=1).encode()
+    return encode_document(_MANIFEST_TYPE, asdict(manifest))
 
 
 def decode_manifest(data: bytes, dump_id: DumpID, *, file: str) -> DumpManifest:
@@ -157,25 +146,10 @@ def decode_manifest(data: bytes, dump_id: DumpID, *, file: str) -> DumpManifest:
 
     Raises:
         DamagedFile: The file does not hold a whole manifest.
-        ForeignFile: It is no manifest or that of another dump, or (`FormatTooNew`) one of a newer
-            Lakebed.
+        ForeignFile: It is not a manifest or that of another dump, or (`FormatTooNew`) is one of a
+            newer Lakebed.
     """
-    try:
-        content: Any = json.loads(data)
-    except ValueError as error:
-        raise DamagedFile(file, error) from error
-    if not isinstance(content, dict) or content.pop("type", None) != _MANIFEST_TYPE:
-        raise ForeignFile(file, "is no manifest of a dump of refs")
-    version = content.pop("format", None)
-    if isinstance(version, int) and version > FORMAT_VERSION:
-        raise FormatTooNew(
-            file,
-            f"has format version {version}, and this Lakebed reads up to {FORMAT_VERSION}: use a"
-            " newer Lakebed",
-        )
-    digest = content.pop("digest", None)
-    if digest != _digest({"type": _MANIFEST_TYPE, "format": version, **content}):
-        raise DamagedFile(file, "its content has another digest than it says")
+    content = decode_document(data, _MANIFEST_TYPE, file=file)
     if content["dump_id"] != dump_id:
         raise ForeignFile(file, f"is the manifest of the dump {content['dump_id']}")
     files = [
@@ -184,7 +158,3 @@ def decode_manifest(data: bytes, dump_id: DumpID, *, file: str) -> DumpManifest:
     ]
     unique_ids = tuple(content.pop("unique_ids"))
     return DumpManifest(**content, unique_ids=unique_ids, files=tuple(files))
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

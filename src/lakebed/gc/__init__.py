@@ -36,7 +36,7 @@ def run(
         access_key_id: Who asks the server.
         secret_access_key: The secret that goes with it.
         storage: How to open the storage of the repository, here and in the executors; None: as the
-            server and the environment say, see `lakebed.gc.places`.
+            server and the environment say, see `lakebed.gc.storage.block_settings`.
         options: What to do; see `lakebed.gc.job.Options`.
         master: The Spark to run on; None: as ``spark-submit`` was told, else this machine.
         say: Told what is going on.
@@ -49,7 +49,8 @@ def run(
     from lakebed.errors import MissingExtraError  # noqa: PLC0415 - executors import this package
 
     try:
-        from lakebed.gc.job import Job, Options, new_session  # noqa: PLC0415 - as above
+        from lakebed.gc.job import Job, Options  # noqa: PLC0415 - as above
+        from lakebed.gc.spark import new_session  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("pyspark"):
             raise

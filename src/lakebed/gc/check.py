@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.errors import LakebedError
-from lakebed.gc.paths import branches_folder
+from lakebed.formats.layout import gc_check_path
+from lakebed.formats.object_paths import branches_folder
 from lakebed.gc.server import Server
 from lakebed.gc.storage import Storage
 from lakebed.runtime import Runtime
@@ -60,7 +61,7 @@ def _write_and_delete(storage: Storage, runtime: Runtime) -> str:
 
 def _write_nonce(storage: Storage, runtime: Runtime) -> float:
     """Write a file and delete it; return when the storage says that it was written."""
-    name = f"_lakebed/gc/{storage.repository_uid}/checks/{runtime.random_bytes(8).hex()}"
+    name = gc_check_path(storage.repository_uid, runtime.random_bytes(8).hex())
     address = storage.namespace.address(name)
     storage.block.put(address, [b"Written by lakebed gc check; delete it if you find it.\n"])
     try:

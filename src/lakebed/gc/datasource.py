@@ -34,9 +34,8 @@ from lakebed.formats import (
     range_path,
 )
 from lakebed.gc.errors import InvalidOption
-from lakebed.gc.places import block_settings
 from lakebed.gc.server import Server
-from lakebed.gc.storage import Storage
+from lakebed.gc.storage import Storage, block_settings
 
 _URI: Final = re.compile(r"lakefs://([^/]+)/([^/]+)/?(.*)", re.DOTALL)
 _COLUMNS: Final = (

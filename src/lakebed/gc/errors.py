@@ -8,8 +8,9 @@ LakebedError
     ├── Overtaken           another run was faster
     ├── NotQuiet            somebody writes to a repository that was said to be quiet
     ├── InvalidOption       the run was asked for what cannot be        (also a ValueError)
-    ├── ExecutorFailed      an executor failed; the message is its own
-    └── ServerError         the server refused, or did not answer
+    └── ExecutorFailed      an executor failed; the message is its own
+
+The server's refusals, and its silence, are `lakebed.client.errors.ClientError`.
 """
 
 from typing import ClassVar
@@ -85,9 +86,3 @@ class ExecutorFailed(GCError):
         super().__init__(message)
         self.error = error
         """The full name of what it raised."""
-
-
-class ServerError(GCError):
-    """The server refused, or did not answer."""
-
-    kind = "server"

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from lakebed.gc.paths import MADE_FROM, OBJECT_PATTERN
+from lakebed.formats.object_paths import MADE_FROM, WHOLE_PATH_PATTERN
 from lakebed.gc.rules import COMMIT_NAMED, Look, Verdict
 
 PATHS: Final = StructType([StructField("path", StringType(), nullable=False)])
@@ -85,7 +85,7 @@ def judge(
     )
     grouped = together.groupBy("path").agg(*(f.max(name).alias(name) for name in _FACTS))
     is_seen = f.col("born_us").isNotNull()
-    is_object = f.col("path").rlike(f"^{OBJECT_PATTERN}$")
+    is_object = f.col("path").rlike(WHOLE_PATH_PATTERN)
     verdict = (
         f.when(~is_seen, Verdict.UNSEEN.value)
         .when(f.col("committed").isNotNull(), Verdict.COMMITTED.value)
@@ -108,7 +108,7 @@ def judge(
 
 
 def _made_us() -> Column:
-    """When the partition of an object's path was made; see `lakebed.gc.paths`."""
+    """When the partition of an object's path was made; see `lakebed.formats.object_paths`."""
     digits = 13  # after those that are the same for all times, which would not fit into a number
     counted_down = f.conv(f.substring("path", MADE_FROM + 3, digits), 16, 10).cast(LongType())
     return f.lit((1 << 4 * digits) - 1) - counted_down

@@ -6,14 +6,12 @@ Only this module owns a Spark session. Its steps:
 2. Judge every object (`lakebed.gc.judging`).
 3. Unless it is a dry run: delete what is due, with a result for each object.
 4. Replace the state. A run that dies before has deleted garbage, and nothing else has happened.
-5. Remove the files of runs that are long past (`lakebed.gc.prune`).
+5. Remove the files of runs that are long past (`lakebed.gc.report.prune`).
 
 What is in the driver's memory grows with the number of files, not with objects.
 """
 
 import math
-import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,15 +32,14 @@ from lakebed.formats.gc_files import (
 from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCResultKind, GCState
 from lakebed.gc import rules
 from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
-from lakebed.gc.executors import delete as sweep
+from lakebed.gc.executors.delete import delete_due
 from lakebed.gc.executors.write import DUE_LABEL, WRITTEN
-from lakebed.gc.explain import explained
-from lakebed.gc.judging import Findings, Judging, as_files, of_kind
-from lakebed.gc.prune import prune, remove_files
-from lakebed.gc.report import Summary
+from lakebed.gc.judging import Findings, Judging, as_files, of_kind, repository_uids
+from lakebed.gc.report import Summary, prune, remove_files
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.server import Server
 from lakebed.gc.sources import Sources
+from lakebed.gc.spark import explained
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
 
@@ -50,9 +47,6 @@ MAX_SHARE: Final = 0.5
 """How large a share of all objects a run deletes, unless it is told otherwise."""
 
 _NEVER_US: Final = 1 << 62
-
-# Programs that spark-submit starts find their JVM by it; that was told all there is to know.
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,30 +62,6 @@ class Options:
     min_age_seconds: float | None = None
     """Leave alone what is younger; not less than the server allows."""
     max_share: float = MAX_SHARE
-
-
-def new_session(master: str | None = None) -> SparkSession:
-    """Start Spark, or return the session that is there.
-
-    On this machine alone, it listens on loopback only and has no web page.
-
-    Args:
-        master: The Spark to run on; None: as ``spark-submit`` was told, else this machine.
-    """
-    # Executors would take whatever Python comes first in PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("lakebed gc").config(
-        "spark.ui.showConsoleProgress", "false"
-    )
-    if master is None and _SUBMITTED in os.environ:
-        return builder.getOrCreate()
-    master = master or "local[*]"
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        for name in ("spark.driver.host", "spark.driver.bindAddress"):
-            builder = builder.config(name, "127.0.0.1")
-        builder = builder.config("spark.ui.enabled", "false")
-    return builder.master(master).getOrCreate()
 
 
 class Job:
@@ -122,7 +92,9 @@ class Job:
         self._say("The server writes down what is in use.")
         manifest = self._prepare()
         look = _look(manifest, options)
-        optimized = not options.clean and _may_optimize(saved.state, manifest)
+        optimized = not options.clean and rules.may_optimize(
+            saved.state, began_us=look.began_us, repository_uids=repository_uids(manifest)
+        )
         if options.assume_quiet:
             self._check_nothing_open(manifest)
         judging = Judging(
@@ -172,8 +144,8 @@ class Job:
         saved.check_latest()
         if options.assume_quiet:
             self._check_unchanged(manifest)
-        # Judging may have taken hours: is the repository still there, and may we still do this?
-        self._server.finish(manifest.run.unique_id, summary.run_id)
+        # Judging may have taken hours.
+        self._server.check_still_there(manifest.run.unique_id, summary.run_id)
         with explained():
             summary, failed = self._sweep(findings, summary)
             left_closed = self._in_closed(failed, summary.run_id, judging.closed_before_us)
@@ -181,7 +153,7 @@ class Job:
         saved.replace(
             GCState(
                 run_id=summary.run_id,
-                repository_uids=(manifest.run.unique_id, *manifest.run.adopted_unique_ids),
+                repository_uids=repository_uids(manifest),
                 began_us=manifest.run.began_us,
                 closed_before_us=judging.closed_before_us,
                 objects_closed=closed + findings.staying("closing") + left_closed,
@@ -217,7 +189,7 @@ class Job:
         if not findings.due:
             return summary, ()
         due = sources.results(run_id, findings.due, GCResultKind.DUE)
-        transform = sweep.sweep(self._storage, run_id)
+        transform = delete_due(self._storage, run_id)
         written = due.repartition(sources.width).mapInArrow(transform, WRITTEN).collect()
         files = as_files(written)
         failed = of_kind(files, GCResultKind.OBJECTS)
@@ -275,15 +247,8 @@ def _contents(manifest: GCManifest) -> list[tuple[str, int, str]]:
     return [(file.kind, file.rows, file.content_id) for file in manifest.files]
 
 
-def _may_optimize(state: GCState | None, manifest: GCManifest) -> bool:
-    if state is not None and state.began_us > manifest.run.began_us:
-        return False  # the clock was ahead then, and partitions count as closed that are not
-    known = frozenset(state.repository_uids) if state is not None else None
-    return rules.may_optimize(known, {manifest.run.unique_id, *manifest.run.adopted_unique_ids})
-
-
 def _check(options: Options) -> None:
-    # Written so that what is no number is refused, too: it would compare as less and as more.
+    # Written so that NaN is refused too: every comparison with it is false.
     if not options.max_share >= 0:
         raise InvalidOption(f"the allowed share must be at least 0, and is {options.max_share:g}")
     if options.min_age_seconds is not None and not 0 <= options.min_age_seconds < math.inf:

@@ -9,8 +9,13 @@ from pyspark.sql import functions as f
 from lakebed.formats.gc_files import GCManifest
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
 from lakebed.gc import frames
-from lakebed.gc.executors import write as parts
-from lakebed.gc.executors.write import DUE_LABEL, TOTAL, WRITTEN
+from lakebed.gc.executors.write import (
+    DUE_LABEL,
+    FILE_OR_TOTAL,
+    WRITTEN,
+    write_judged,
+    write_rows,
+)
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.sources import Sources
 
@@ -111,7 +116,7 @@ class Judging:
         """Judge, and write down what was found."""
         new_ranges = self._write(self._new_ranges(), GCResultKind.RANGES)
         written = self._write_judged(self._judged(new_ranges)).collect()
-        files = as_files(row for row in written if row.kind != TOTAL)
+        files = as_files(row.file for row in written if row.file is not None)
         return Findings(
             objects=of_kind(files, GCResultKind.OBJECTS),
             due=of_kind(files, GCResultKind.DUE),
@@ -119,7 +124,7 @@ class Judging:
             ranges_read=sum(file.rows for file in new_ranges),
             rows_read=self._entries.value + self._rows_of_files(),
             counts=of_kind(files, GCResultKind.COUNTS),
-            totals=tuple(_count(row) for row in written if row.kind == TOTAL),
+            totals=tuple(Count(**row.total.asDict()) for row in written if row.total is not None),
         )
 
     def _rows_of_files(self) -> int:
@@ -152,7 +157,7 @@ class Judging:
         committed = sources.named_by_ranges(
             self._read(new_ranges, GCResultKind.RANGES), self._entries
         )
-        looked = sources.listed(_uids(self._manifest), self._listed_from_us)
+        looked = sources.listed(repository_uids(self._manifest), self._listed_from_us)
         if self._known is not None:
             committed = committed.unionByName(frames.saved_commit_named(saved))
             looked = frames.looked_at(saved, looked, self._known.closed_before_us)
@@ -175,8 +180,8 @@ class Judging:
                 "stage": self._stage(),
             }
         ).where(~is_unseen | f.col("is_remembered"))  # new ranges name much that is long known
-        transform = parts.write_judged(self._sources.storage, self._run_id)
-        return labelled.mapInArrow(transform, WRITTEN)
+        transform = write_judged(self._sources.storage, self._run_id)
+        return labelled.mapInArrow(transform, FILE_OR_TOTAL)
 
     def _stage(self) -> Column:
         return (
@@ -189,17 +194,12 @@ class Judging:
         return self._sources.results(self._run_id, files, kind)
 
     def _write(self, frame: DataFrame, kind: GCResultKind) -> tuple[GCResultFile, ...]:
-        transform = parts.write_rows(self._sources.storage, self._run_id, kind)
+        transform = write_rows(self._sources.storage, self._run_id, kind)
         return as_files(frame.mapInArrow(transform, WRITTEN).collect())
 
 
-def _count(row: Row) -> Count:
-    verdict, _, stage = row.name.partition("/")
-    return Count(verdict, stage, row.rows, row.bytes)
-
-
 def as_files(written: Iterable[Row]) -> tuple[GCResultFile, ...]:
-    """Return the files that rows of `WRITTEN` tell of."""
+    """Return the files that rows of `WRITTEN` name."""
     rows = (row.asDict() for row in written)
     return tuple(GCResultFile(**row | {"kind": GCResultKind(row["kind"])}) for row in rows)
 
@@ -209,5 +209,6 @@ def of_kind(files: Iterable[GCResultFile], kind: GCResultKind) -> tuple[GCResult
     return tuple(file for file in files if file.kind is kind)
 
 
-def _uids(manifest: GCManifest) -> set[str]:
-    return {manifest.run.unique_id, *manifest.run.adopted_unique_ids}
+def repository_uids(manifest: GCManifest) -> tuple[str, ...]:
+    """Return whose objects a run looks at: the repository's own, and those of adopted ones."""
+    return (manifest.run.unique_id, *manifest.run.adopted_unique_ids)

@@ -1,11 +1,12 @@
-"""What a run found and did, in figures."""
+"""The reports of runs: what each found and did, and how long its files are kept."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
-from lakebed.block import ObjectNotFound
+from lakebed.block import Address, ObjectNotFound
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import (
     GC_RESULT_SCHEMAS,
@@ -14,8 +15,15 @@ from lakebed.formats.gc_state import (
     GCResultKind,
     decode_result,
 )
+from lakebed.formats.layout import gc_run_folder, gc_runs_folder
 from lakebed.gc.executors.write import add_up
 from lakebed.gc.storage import Storage
+
+KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
+"""How long the files of a run are kept, at least."""
+
+_RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
+_TIME_DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +84,7 @@ def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
 
 def run_ids(storage: Storage) -> Iterator[GCRunID]:
     """Iterate over the runs of a repository, the oldest first."""
-    parent = storage.namespace.folder(f"_lakebed/gc/{storage.repository_uid}/runs")
+    parent = storage.namespace.folder(gc_runs_folder(storage.repository_uid))
     for name in storage.block.list_folders(parent):
         yield GCRunID(name)
 
@@ -92,3 +100,35 @@ def counts_by_branch(storage: Storage, summary: dict[str, Any]) -> list[dict[str
         tables = [add_up([*tables, table], ["branch", "verdict", "stage"])]
     found: list[dict[str, Any]] = add_up(tables, ["branch", "verdict"]).to_pylist()
     return sorted(found, key=lambda each: (each["branch"], each["verdict"]))
+
+
+def prune(storage: Storage, latest: GCRunID) -> int:
+    """Remove the files of runs that began long before the latest one; return how many runs.
+
+    The latest run is the one that the state names; what it goes by is in its own folder.
+
+    Raises:
+        NotTheOwner: The namespace belongs to another repository by now.
+        BlockError: The storage refused or failed.
+    """
+    storage.check_owner()
+    # Ids of runs begin with the time. What is no run's is left alone.
+    first_kept = f"{int(latest[:_TIME_DIGITS], 16) - KEPT_US:016x}"
+    old = [each for each in run_ids(storage) if _RUN_ID.fullmatch(each) and each < first_kept]
+    for run_id in old:
+        remove_files(storage, run_id)
+    return len(old)
+
+
+def remove_files(storage: Storage, run_id: GCRunID) -> None:
+    """Remove the files of a run.
+
+    Raises:
+        BlockError: The storage refused or failed; some may be left.
+    """
+    folder = gc_run_folder(storage.repository_uid, run_id)
+    for batch in storage.block.list_objects(storage.namespace.folder(folder)):
+        addresses = [Address.parse(each) for each in batch.column("address").to_pylist()]
+        for result in storage.block.delete_many(addresses):
+            if result.error is not None:
+                raise result.error

@@ -19,14 +19,16 @@ runs find the same candidates and delete the same objects.
 Times are microseconds since 1970 by the server's clock.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
+from lakebed.block import Address, InvalidAddress, Namespace
+from lakebed.formats import AddressType
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.gc.errors import TooMuchGarbage
-from lakebed.gc.paths import ObjectPath
 
 BRAKE_OBJECTS_MIN: Final = 1000
 """Up to so many objects are deleted whatever their share is."""
@@ -98,12 +100,32 @@ class State:
     repository_uids: frozenset[str]
     """Whose objects were looked at: the repository's own, and those of earlier ones whose refs it
     restored."""
+    began_us: int
+    """When the preparation began."""
     closed_before_us: int
     """Partitions made earlier are closed."""
     commits: frozenset[str]
     """The commit records whose addresses the run knew."""
     objects: Mapping[str, Judged]
     """By path; see `remembered`."""
+
+
+def canonical_path(address: str, address_type: AddressType, namespace: Namespace) -> str | None:
+    """Return the path of an entry's address in a namespace; None if it is elsewhere.
+
+    Entries name the same object by its path or by its whole address. Garbage collection compares
+    paths only: compared as they are, a live object would look like garbage.
+
+    Raises:
+        InvalidAddress: The address cannot be read, so nobody knows which object it names.
+    """
+    if address_type is AddressType.RELATIVE:
+        return address
+    try:
+        whole = Address.parse(address)
+    except InvalidAddress as error:
+        raise InvalidAddress(f"an entry names {address!r}: {error}") from error
+    return namespace.relative(whole) if whole in namespace else None
 
 
 def stored_object(path: str, *, size: int, mtime_us: int) -> StoredObject | None:
@@ -114,17 +136,39 @@ def stored_object(path: str, *, size: int, mtime_us: int) -> StoredObject | None
     return StoredObject(path, size, max(parts.issued_us, mtime_us), parts.made_us)
 
 
-def may_optimize(known_uids: AbstractSet[str] | None, repository_uids: AbstractSet[str]) -> bool:
-    """Whether a run may go by what the state tells, and not read all commits again.
+class SavedLook(Protocol):
+    """What a run before left, as far as `may_optimize` needs it."""
 
-    Refs that were restored brought commits along that name objects of an earlier repository. The
-    state may know those commits, from before their objects counted as this repository's.
+    @property
+    def began_us(self) -> int:
+        """When its preparation began."""
+
+    @property
+    def repository_uids(self) -> Collection[str]:
+        """Whose objects it looked at."""
+
+
+def may_optimize(
+    saved: SavedLook | None, *, began_us: int, repository_uids: Collection[str]
+) -> bool:
+    """Whether a run may go by the state, and need not read all commits again.
+
+    Refs that were restored brought commits that name objects of an earlier repository. The state
+    may know those commits, from before their objects counted as this repository's.
+
+    A state from the future is not used either: the clock was ahead then, so partitions count as
+    closed that are not.
 
     Args:
-        known_uids: Whose objects the run before looked at; None: there was none.
-        repository_uids: Whose objects this one looks at.
+        saved: What the run before left; None: there was none.
+        began_us: When the preparation of this run began.
+        repository_uids: Whose objects this run looks at.
     """
-    return known_uids is not None and repository_uids <= known_uids
+    return (
+        saved is not None
+        and saved.began_us <= began_us
+        and set(repository_uids) <= set(saved.repository_uids)
+    )
 
 
 def is_closed(stored: StoredObject, state: State) -> bool:
@@ -236,6 +280,7 @@ def next_state(
     closed_before_us = max(look.closed_before_us, state.closed_before_us if state else 0)
     after = State(
         repository_uids=frozenset(repository_uids),
+        began_us=look.began_us,
         closed_before_us=closed_before_us,
         commits=frozenset(commits),
         objects={},

@@ -1,155 +1,107 @@
-"""The server, as far as garbage collection needs it."""
+"""What garbage collection asks a server for.
+
+Every request of a run may be repeated, so a run waits while a server that was there starts again.
+"""
 
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import quote
+from typing import Any
 
-import httpx
-
+from lakebed.client.errors import UnexpectedAnswer
+from lakebed.client.http import Client
+from lakebed.client.retry import OUTLAST_RESTARTS
+from lakebed.client.settings import ClientSettings, normal_endpoint
 from lakebed.formats.gc_files import GCMark, GCRunID
-from lakebed.gc.errors import ServerError
-from lakebed.runtime import Runtime, ThreadRuntime
-
-_CONNECT_SECONDS: Final = 10.0
-_ANSWER_SECONDS: Final = 900.0
-
-_PATIENCE_SECONDS: Final = 60.0
-"""How long a server may be away: about as long as it takes to start again."""
-_PAUSE_SECONDS: Final = 0.5
-_PAUSE_SECONDS_MAX: Final = 5.0
-_BUSY: Final = frozenset({429, 502, 503, 504})
 
 
 class Server:
-    """Asks a server to prepare runs of one repository."""
+    """Asks a server to prepare runs of one repository.
+
+    All methods raise `lakebed.client.errors.ClientError`: the server refused, or did not answer.
+    """
 
     def __init__(
         self, endpoint: str, repository: str, *, access_key_id: str, secret_access_key: str
     ) -> None:
-        self._repository = quote(repository, safe="")
-        self._runtime: Runtime = ThreadRuntime()
-        self._was_there = False
-        self._http = httpx.Client(
-            base_url=f"{endpoint.rstrip('/')}/api/v1/",
-            auth=(access_key_id, secret_access_key),
-            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
-        )
+        settings = ClientSettings(normal_endpoint(endpoint), access_key_id, secret_access_key)
+        self._repository = repository
+        self._client = Client(settings, retry_policy=OUTLAST_RESTARTS)
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._client.close()
 
     def storage_namespace(self) -> str:
-        """Return where the repository's objects are.
-
-        Raises:
-            ServerError: The server refused, or did not answer.
-        """
-        return str(self._ask("GET", "")["storage_namespace"])
+        """Return where the repository's objects are."""
+        return str(self._ask("GET")["storage_namespace"])
 
     def mark(self) -> tuple[GCMark, Path | None]:
-        """Let the server write a mark; return it, and the folder of a storage on its own disk.
-
-        Raises as `storage_namespace`.
-        """
-        answer = self._ask("POST", "/gc/mark")
+        """Let the server write a mark; return it, and the folder of a storage on its own disk."""
+        answer = self._ask("POST", "gc", "mark")
         mark = GCMark(answer["storage_namespace"], answer["unique_id"], answer["nonce"])
         root = answer.get("local_root")
         return mark, None if root is None else Path(root)
 
     def metarange(self, ref: str) -> str:
-        """Return the metarange of the commit at a ref; raises as `storage_namespace`."""
-        query = {"amount": "1"}
-        found = self._ask("GET", f"/refs/{quote(ref, safe='')}/commits", query)
+        """Return the metarange of the commit at a ref."""
+        found = self._ask("GET", "refs", ref, "commits", query={"amount": "1"})
         return str(found["results"][0]["meta_range_id"])
 
     def min_age_seconds(self) -> int:
-        """Return the least age of garbage; raises as `storage_namespace`."""
-        answer = self._request("GET", "config/garbage-collection", None, None)
-        return int(answer["grace_period"])
+        """Return how old an object must be before it can be garbage."""
+        path = ("config", "garbage-collection")
+        return int(_record(self._client.get(*path), path)["grace_period"])
 
     def now(self) -> float:
-        """Return what time it is there, to the second; raises as `storage_namespace`."""
-        response = self._send("GET", "healthcheck", None, None)
+        """Return the time of the server's clock, to the second."""
+        response = self._client.exchange("GET", "healthcheck")
         return parsedate_to_datetime(response.headers["Date"]).timestamp()
 
     def prepare(self, unique_id: str) -> GCRunID:
-        """Let the server write down all that is in use; raises as `storage_namespace`.
+        """Let the server write down all that is in use.
 
-        Pages of a run are asked for with what the page before gave; asking again for one is fine.
+        Each page is asked for with the token of the page before; asking for one again is harmless.
         """
-        query = {"unique_id": unique_id}
-        page = self._ask("POST", "/gc/prepare_uncommited", query, {})
+        page = self._prepare_page(unique_id, {})
         while token := page.get("continuation_token"):
-            body = {"continuation_token": token}
-            page = self._ask("POST", "/gc/prepare_uncommited", query, body)
+            page = self._prepare_page(unique_id, {"continuation_token": token})
         run_id = GCRunID(page["run_id"])
-        self.finish(unique_id, run_id)
-        # Again: if the repository is still there now, it was there while its commits were read.
-        self.finish(unique_id, run_id)
+        self.write_commits(unique_id, run_id)
+        # If the repository is there now, it was there while its commits were read.
+        self.check_still_there(unique_id, run_id)
         return run_id
 
-    def finish(self, unique_id: str, run_id: GCRunID) -> None:
-        """Let the server write down the commits of a run; what is written is left as it is.
+    def write_commits(self, unique_id: str, run_id: GCRunID) -> None:
+        """Let the server write down the commits of a run; if it has done so, nothing changes."""
+        query = {"unique_id": unique_id, "run_id": run_id}
+        self._ask("POST", "gc", "prepare_commits", query=query)
+
+    def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
+        """Prove that this creation of the repository exists, and that we may still collect.
 
         Raises:
-            ServerError: Also if this creation of the repository is not there any more.
+            Refused: The repository was deleted, or the permission was taken away.
         """
-        self._ask("POST", "/gc/prepare_commits", {"unique_id": unique_id, "run_id": run_id})
+        # The server checks both before it sees that the commits are written already.
+        self.write_commits(unique_id, run_id)
+
+    def _prepare_page(self, unique_id: str, body: dict[str, str]) -> dict[str, Any]:
+        # The API spells it so.
+        path = ("gc", "prepare_uncommited")
+        return self._ask("POST", *path, query={"unique_id": unique_id}, body=body)
 
     def _ask(
         self,
         method: str,
-        path: str,
+        *path: str,
         query: dict[str, str] | None = None,
-        body: dict[str, Any] | None = None,
+        body: dict[str, str] | None = None,
     ) -> dict[str, Any]:
-        return self._request(method, f"repositories/{self._repository}{path}", query, body)
-
-    def _request(
-        self, method: str, path: str, query: dict[str, str] | None, body: dict[str, Any] | None
-    ) -> dict[str, Any]:
-        answer = _json(self._send(method, path, query, body))
-        if not isinstance(answer, dict):
-            raise ServerError(f"the server answered {method} {path} with something unexpected")
-        return answer
-
-    def _send(
-        self, method: str, path: str, query: dict[str, str] | None, body: dict[str, Any] | None
-    ) -> httpx.Response:
-        """Send a request, patiently: all that a run asks for may be asked for again.
-
-        A server that was never there is not waited for: its address may be wrong.
-        """
-        patience = _PATIENCE_SECONDS if self._was_there else 0.0
-        until = self._runtime.monotonic() + patience
-        pause = _PAUSE_SECONDS
-        while True:
-            is_last = self._runtime.monotonic() + pause >= until
-            try:
-                response = self._http.request(method, path, params=query, json=body)
-            except httpx.HTTPError as error:
-                if is_last or isinstance(error, httpx.ReadTimeout):
-                    raise ServerError(f"the server does not answer: {error}") from error
-            else:
-                self._was_there = True
-                if is_last or response.status_code not in _BUSY:
-                    return _checked(response, method, path)
-            self._runtime.sleep(pause)
-            pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+        path = ("repositories", self._repository, *path)
+        return _record(self._client.call(method, *path, query=query, body=body), path)
 
 
-def _checked(response: httpx.Response, method: str, path: str) -> httpx.Response:
-    if not response.is_success:
-        answer = _json(response)
-        reason = answer.get("message") if isinstance(answer, dict) else None
-        raise ServerError(f"the server refused {method} {path}: {reason or response.reason_phrase}")
-    return response
-
-
-def _json(response: httpx.Response) -> Any:
-    try:
-        return response.json()
-    except ValueError:
-        return None
+def _record(answer: object, path: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(answer, dict):
+        raise UnexpectedAnswer(f"the answer to {'/'.join(path)} is not one of a lakeFS server")
+    return answer

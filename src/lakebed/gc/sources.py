@@ -11,9 +11,17 @@ from pyspark.sql.types import StructType
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
 from lakebed.gc import frames
-from lakebed.gc.executors import list as listing
-from lakebed.gc.executors import read as reading
-from lakebed.gc.executors.read import FILES, FOLDERS, Transform
+from lakebed.gc.executors.list import list_branches, list_objects, list_partitions
+from lakebed.gc.executors.read import (
+    FILES,
+    FOLDERS,
+    Transform,
+    read_paths_of,
+    read_prepared_paths,
+    read_prepared_rows,
+    read_ranges_of,
+    read_results,
+)
 from lakebed.gc.storage import Storage
 
 _RESULT_COLUMNS: Final[dict[GCResultKind, StructType | str]] = {
@@ -43,12 +51,12 @@ class Sources:
     def held(self, manifest: GCManifest) -> DataFrame:
         """What staging, links and open uploads name, as `frames.PATHS`."""
         files = manifest.of_kind(GCFileKind.UPLOADS) + manifest.of_kind(GCFileKind.STAGED)
-        transform = reading.prepared_paths(self.storage, manifest.run.run_id)
+        transform = read_prepared_paths(self.storage, manifest.run.run_id)
         return self._files(files).mapInArrow(transform, frames.PATHS)
 
     def uploads(self, manifest: GCManifest) -> DataFrame:
         """The links and uploads in parts that the server knows of."""
-        transform = reading.prepared_rows(self.storage, manifest.run.run_id)
+        transform = read_prepared_rows(self.storage, manifest.run.run_id)
         files = self._files(manifest.of_kind(GCFileKind.UPLOADS))
         return files.mapInArrow(transform, "address string, kind string, open boolean")
 
@@ -65,12 +73,12 @@ class Sources:
 
     def ranges(self, metaranges: DataFrame) -> DataFrame:
         """The ranges of metaranges, each once."""
-        transform = reading.ranges_of(self.storage)
+        transform = read_ranges_of(self.storage)
         return self._mapped(metaranges, transform, "range_id string").distinct()
 
     def named_by_ranges(self, ranges: DataFrame, entries: Accumulator[int]) -> DataFrame:
         """What the entries of ranges name, as `frames.PATHS`; those that were read are counted."""
-        transform = reading.paths_of_ranges(self.storage, entries.add)
+        transform = read_paths_of(self.storage, entries.add)
         return self._mapped(ranges, transform, frames.PATHS)
 
     def counter(self) -> Accumulator[int]:
@@ -81,13 +89,13 @@ class Sources:
         """The objects in partitions that are not closed, as `frames.STORED`."""
         storage = self.storage
         uids = self.spark.createDataFrame(
-            [(uid,) for uid in sorted(repository_uids)], "repository_uid string"
+            [(uid,) for uid in sorted(set(repository_uids))], "repository_uid string"
         )
-        branches = uids.repartition(1).mapInArrow(listing.branches(storage), FOLDERS)
+        branches = uids.repartition(1).mapInArrow(list_branches(storage), FOLDERS)
         partitions = self._by_folder(branches).mapInArrow(
-            listing.partitions(storage, closed_before_us), FOLDERS
+            list_partitions(storage, closed_before_us), FOLDERS
         )
-        return self._by_folder(partitions).mapInArrow(listing.objects(storage), frames.STORED)
+        return self._by_folder(partitions).mapInArrow(list_objects(storage), frames.STORED)
 
     def _by_folder(self, folders: DataFrame) -> DataFrame:
         """Spread folders over all executors.
@@ -102,7 +110,7 @@ class Sources:
     ) -> DataFrame:
         """What a run wrote of one kind."""
         chosen = [file for file in files if file.kind is kind]
-        transform = reading.results(self.storage, run_id, kind)
+        transform = read_results(self.storage, run_id, kind)
         return self._files(chosen).mapInArrow(transform, _RESULT_COLUMNS[kind])
 
     def saved(self, state: GCState | None) -> DataFrame:
@@ -116,7 +124,7 @@ class Sources:
         return self.results(state.run_id, state.files, GCResultKind.RANGES)
 
     def _commits(self, run_id: GCRunID, files: Iterable[GCFile]) -> DataFrame:
-        transform = reading.prepared_rows(self.storage, run_id)
+        transform = read_prepared_rows(self.storage, run_id)
         return self._files(files).mapInArrow(transform, "id string, metarange_id string")
 
     def _files(self, files: Iterable[GCFile] | Iterable[GCResultFile]) -> DataFrame:

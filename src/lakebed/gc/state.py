@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from lakebed.block import AlreadyExists, ETag, ObjectNotFound, PreconditionFailed
-from lakebed.formats.gc_state import GCState, decode_state, encode_state, state_path
+from lakebed.formats.gc_state import GCState, decode_state, encode_state
+from lakebed.formats.layout import state_path
 from lakebed.gc.errors import Overtaken
 from lakebed.gc.storage import Storage
 

@@ -1,22 +1,27 @@
 """The storage of one repository, as the driver and every executor open it."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from lakebed.block import (
     Address,
+    AzureSettings,
     BlockSettings,
     BlockStore,
+    GCSSettings,
     LocalSettings,
     Namespace,
     ObjectNotFound,
+    S3Settings,
     open_block,
 )
 from lakebed.formats import OWNER_PATH, decode_owner
-from lakebed.formats.gc_files import GCRunID, gc_path, mark_path
-from lakebed.gc.errors import NotTheOwner, WrongStorage
-from lakebed.gc.places import block_settings
+from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.layout import gc_path, mark_path
+from lakebed.gc.errors import InvalidOption, NotTheOwner, WrongStorage
 from lakebed.gc.server import Server
 
 
@@ -61,7 +66,7 @@ def open_storage(server: Server, settings: BlockSettings | None = None) -> Stora
         WrongStorage: The settings lead elsewhere, perhaps to a copy.
         InvalidOption: It cannot be opened from here.
         NotTheOwner: The repository was just deleted and made again.
-        ServerError: The server refused, or did not answer.
+        ClientError: The server refused, or did not answer.
         BlockError: The storage refused or failed.
     """
     mark, local_root = server.mark()
@@ -76,6 +81,38 @@ def open_storage(server: Server, settings: BlockSettings | None = None) -> Stora
         )
     storage.check_owner()
     return storage
+
+
+def block_settings(
+    namespace: Namespace, *, local_root: Path | None, environ: Mapping[str, str]
+) -> BlockSettings:
+    """Return how to open the storage of a namespace.
+
+    Credentials of clouds are found as the vendors' tools find them, on every machine that takes
+    part. For S3, the region and the endpoint are taken from the variables that those tools know.
+
+    Raises:
+        InvalidOption: Nobody said where the files of a local storage are.
+    """
+    scheme = namespace.parts.scheme
+    if scheme == "local":
+        if local_root is None:
+            raise InvalidOption(
+                f"{namespace} is on the server's own disk: say with --local-root which folder that"
+                " is here"
+            )
+        return LocalSettings(local_root)
+    if scheme == "s3":
+        endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
+        region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+        return S3Settings(region=region, endpoint=endpoint, path_style=endpoint is not None)
+    if scheme == "gs":
+        return GCSSettings()
+    if scheme == "https":
+        return AzureSettings(account=namespace.parts.host.partition(".")[0])
+    raise InvalidOption(
+        f"{namespace} is in the memory of the server, where nothing can be collected"
+    )
 
 
 def _found(storage: Storage, address: Address) -> bytes | None:

@@ -13,6 +13,7 @@ from lakebed.kv.errors import (
     StoreClosed,
     StoreFull,
     StoreUnavailable,
+    StoreUnreachable,
 )
 from lakebed.kv.registry import open_store
 from lakebed.kv.store import ABSENT, EXISTS, Item, Predicate, Store, Version
@@ -35,6 +36,7 @@ __all__ = [
     "StoreClosed",
     "StoreFull",
     "StoreUnavailable",
+    "StoreUnreachable",
     "Version",
     "open_store",
 ]

@@ -5,8 +5,9 @@
         ├── KeyNotFound         get: there is no such key                       (also a KeyError)
         ├── PredicateFailed     set_if, delete_if: certainly not applied, the record differs
         ├── OutcomeUnknown      a write may or may not have been applied, but will not be later
-        │   └── StoreUnavailable    the store cannot be reached; this call changed nothing
-        │       └── StoreFull       no room for the write; this call changed nothing
+        │   └── StoreUnavailable    the store did not do its work; this call changed nothing
+        │       ├── StoreUnreachable    no connection could be had, so the store was not asked
+        │       └── StoreFull           there is no room for the write
         ├── InvalidArgument     refused before the store was asked              (also a ValueError)
         │   └── LimitExceeded   a partition, key or value is larger than the driver holds
         ├── StoreClosed         the store was closed                            (also a ValueError)
@@ -15,14 +16,17 @@
             └── SchemaTooNew    it was written by a newer Lakebed
 
 A write has three outcomes: it returns, it raises `PredicateFailed`, or it raises
-`OutcomeUnknown`. The first two are certain. `StoreUnavailable` is the lucky case of the third in
-which the store knows that nothing happened; a caller that handles the three outcomes need not
-tell it apart.
+`OutcomeUnknown`. The first two are certain. `StoreUnavailable` is the lucky case of the third, in
+which it is known that nothing happened; a caller that handles the three outcomes need not treat it
+on its own.
+
+Messages of `OutcomeUnknown` and its subclasses may name hosts, databases and files. They are for
+logs; `public_message` is for everybody else.
 """
 
 from typing import ClassVar
 
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, NotFoundMixin, quoted
 
 # The names are the public interface: they say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -34,19 +38,15 @@ class KVError(LakebedError):
     kind: ClassVar[str] = "kv"
 
 
-class KeyNotFound(KVError, KeyError):
+class KeyNotFound(KVError, NotFoundMixin):
     """There is no such key."""
 
     kind = "key_not_found"
 
     def __init__(self, partition: bytes, key: bytes) -> None:
-        super().__init__(f"no key {key!r} in partition {partition!r}")
+        super().__init__(f"there is no key {quoted(key)} in partition {quoted(partition)}")
         self.partition = partition
         self.key = key
-
-    def __str__(self) -> str:
-        # KeyError shows the repr of its argument, which would quote the sentence.
-        return str(self.args[0])
 
 
 class PredicateFailed(KVError):
@@ -56,7 +56,8 @@ class PredicateFailed(KVError):
 
     def __init__(self, partition: bytes, key: bytes) -> None:
         super().__init__(
-            f"key {key!r} in partition {partition!r} is not in the state the write expects"
+            f"key {quoted(key)} in partition {quoted(partition)} is not in the state that the write"
+            " expects"
         )
         self.partition = partition
         self.key = key
@@ -69,18 +70,27 @@ class OutcomeUnknown(KVError):
     """
 
     kind = "outcome_unknown"
+    public_message = "the database does not answer; the change may have been made or not"
 
 
 class StoreUnavailable(OutcomeUnknown):
-    """The store could not be reached or did not answer a read; this call changed nothing."""
+    """The store could not be reached, refused, or did not answer a read; nothing was changed."""
 
     kind = "store_unavailable"
+    public_message = "the database does not answer; try again"
+
+
+class StoreUnreachable(StoreUnavailable):
+    """No connection to the store could be had in time; it was not asked, and nothing changed."""
+
+    kind = "store_unreachable"
 
 
 class StoreFull(StoreUnavailable):
     """There is no room left for the write; this call changed nothing. Free space, try again."""
 
     kind = "store_full"
+    public_message = "the database has no room left"
 
 
 class InvalidArgument(KVError, ValueError):

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from lakebed.errors import quoted
 from lakebed.kv.errors import CorruptRecord, KeyNotFound
 from lakebed.kv.store import Item, Predicate, Store, Version
 
@@ -103,15 +104,15 @@ class Records(Generic[MessageT]):
         """
         wanted = self._kind.prefix + prefix
         first = self._kind.prefix + max(prefix, start)
-        for entry in self._store.scan(self._partition, first, limit=limit):
-            if not entry.key.startswith(wanted):
+        for item in self._store.scan(self._partition, first, limit=limit):
+            if not item.key.startswith(wanted):
                 return
-            yield self.decode(entry)
+            yield self.decode(item)
 
     def _key(self, name: bytes) -> bytes:
         return self._kind.prefix + name
 
-    def decode(self, entry: Item) -> Record[MessageT]:
+    def decode(self, item: Item) -> Record[MessageT]:
         """Return what was read by other means as a record.
 
         Raises:
@@ -119,10 +120,10 @@ class Records(Generic[MessageT]):
         """
         message = self._kind.message()
         try:
-            message.ParseFromString(entry.value)
+            message.ParseFromString(item.value)
         except DecodeError as error:
             raise CorruptRecord(
-                f"key {entry.key!r} in partition {self._partition!r} does not hold a"
+                f"key {quoted(item.key)} in partition {quoted(self._partition)} does not hold a"
                 f" {self._kind.message.DESCRIPTOR.name}: {error}"
             ) from error
-        return Record(entry.key[len(self._kind.prefix) :], message, entry.predicate)
+        return Record(item.key[len(self._kind.prefix) :], message, item.predicate)

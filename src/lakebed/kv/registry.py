@@ -33,12 +33,13 @@ def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
     - ``sqlite:///data/lakebed.db``: a file, relative to the working directory; with four slashes
       (``sqlite:////var/lib/lakebed.db``) an absolute path.
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
-      ``?host=/socket/dir`` for a socket.
+      ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
 
     Raises:
         InvalidArgument: The URL is not one of these.
         MissingExtraError: The driver needs an extra that is not installed; the message says which.
-        ForeignStore: What is there is no Lakebed store, or (`SchemaTooNew`) one of a newer version.
+        ForeignStore: What is there is not a Lakebed store, or (`SchemaTooNew`) is one of a newer
+            version.
         StoreUnavailable: The database cannot be reached.
     """
     runtime = runtime or ThreadRuntime()

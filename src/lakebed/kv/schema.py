@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from lakebed.errors import quoted
 from lakebed.kv.errors import (
     ForeignStore,
     KeyNotFound,
@@ -29,7 +30,7 @@ def check_schema(store: Store) -> None:
     except KeyNotFound:
         mark = _mark_new(store)
     if not mark.isdigit():
-        raise ForeignStore(f"the store's schema version is {mark!r}, which is not a number")
+        raise ForeignStore(f"the store's schema version is {quoted(mark)}, which is not a number")
     if int(mark) > SCHEMA_VERSION:
         raise SchemaTooNew(
             f"the store has schema version {int(mark)}, and this Lakebed knows versions up to"

@@ -84,9 +84,15 @@ def check_version(predicate: object) -> None:
     """
     if not isinstance(predicate, bytes) or len(predicate) != VERSION_BYTES:
         raise InvalidArgument(
-            "the predicate must be that of an entry read or written before"
-            f" (set_if also takes ABSENT and EXISTS), not {predicate!r}"
+            "the predicate must be the version of an item read or written before"
+            f" (set_if also takes ABSENT and EXISTS), not {_shown(predicate)}"
         )
+
+
+def _shown(predicate: object) -> str:
+    if isinstance(predicate, bytes):
+        return f"{len(predicate)} bytes"
+    return "nothing" if predicate is None else type(predicate).__name__
 
 
 class Item(NamedTuple):
@@ -137,7 +143,7 @@ def _check_part(name: str, part: object, limit: int, *, may_be_empty: bool = Fal
         raise LimitExceeded(f"{name} has {len(part)} bytes; this store holds at most {limit}")
 
 
-# Pages of a scan: small at first, since many callers want few entries; then large, since every page
+# Pages of a scan: small at first, since many callers want few items; then large, since every page
 # costs a round trip; never so large that Python's garbage collector, which runs after 700 new
 # objects, looks through every page several times; smaller again behind a page of large values.
 FIRST_PAGE: Final = 32
@@ -186,7 +192,7 @@ class Store(ABC):
 
     @abstractmethod
     def get(self, partition: bytes, key: bytes) -> Item:
-        """Return the entry of a key.
+        """Return a key with its value.
 
         Raises:
             KeyNotFound: There is no such key.
@@ -242,7 +248,7 @@ class Store(ABC):
 
     @abstractmethod
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        """Return the first `limit` entries with keys at or after `start`, in order of the keys.
+        """Return the first `limit` items with keys at or after `start`, in order of the keys.
 
         This is what a driver implements; callers use `scan`. A page shorter than `limit` means that
         the partition ended there.
@@ -260,7 +266,7 @@ class Store(ABC):
     ) -> Iterator[Item]:
         """Iterate over a partition in byte order of the keys, from `start` (included) on.
 
-        At most `limit` entries come; the limit also sizes the first page. Pages grow from small to
+        At most `limit` items come; the limit also sizes the first page. Pages grow from small to
         large. Nothing is held between pages: keys may be written and deleted meanwhile, by the
         caller too. A key that is there throughout comes exactly once; one that comes or goes
         meanwhile comes once or not at all.
@@ -272,7 +278,7 @@ class Store(ABC):
         if not isinstance(start, bytes):
             raise InvalidArgument(f"start must be bytes, not {type(start).__name__}")
         if limit is not None and limit < 0:
-            raise InvalidArgument(f"limit must not be negative, and is {limit}")
+            raise InvalidArgument(f"limit must be 0 or more, not {limit}")
         return self._pages(partition, start, limit)
 
     def _pages(self, partition: bytes, start: bytes, limit: int | None) -> Iterator[Item]:
@@ -295,9 +301,9 @@ class Store(ABC):
     # Bulk calls: one call each by default; a driver does better where it can.
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        """Return the entries of many ``(partition, key)`` pairs, in their order; None where absent.
+        """Return the items of many ``(partition, key)`` pairs, in their order; None where absent.
 
-        Each entry is read as by `get`, in this order or all at one moment: none is older than those
+        Each item is read as by `get`, in this order or all at one moment: none is older than those
         before it. Together they are not a snapshot.
 
         Raises:
@@ -331,9 +337,9 @@ class Store(ABC):
             OutcomeUnknown: Any of them may have been deleted; none will be deleted later.
         """
         applied = False
-        for entry in self.scan(partition):
+        for item in self.scan(partition):
             with step_of_many(applied=applied):
-                self.delete(partition, entry.key)
+                self.delete(partition, item.key)
             applied = True
 
     def __enter__(self) -> Self:

@@ -19,12 +19,13 @@ from lakebed.runtime import ThreadRuntime
 from lakebed.server.api.dispatch import responder
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.http.admission import Admission
+from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.paths import CheckedPaths
 from lakebed.server.http.presigned import PresignedDoor
 from lakebed.server.http.url_signer import PATH, URLSigner
 from lakebed.server.s3.gateway import Gateway
-from lakebed.server.services import Services
+from lakebed.server.services import Foundation, Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
 from lakebed.server.ui import pages
 
@@ -67,9 +68,6 @@ def open_services(
     return Services(
         settings=settings,
         runtime=runtime,
-        store=store,
-        block=block,
-        engine=engine,
         catalog=Catalog(
             engine,
             store,
@@ -88,6 +86,7 @@ def open_services(
             ),
         ),
         signer=signer,
+        foundation=Foundation(store=store, block=block, engine=engine),
     )
 
 
@@ -105,4 +104,5 @@ def build(services: Services) -> WSGIApplication:
     app.add_route(PATH + "{token}", PresignedDoor(services, admission))
     pages.add_pages(app, ROUTES, base_path=BASE_PATH)
     app.set_error_serializer(pages.serialize_error)
-    return Envelope(Gateway(services, admission, CheckedPaths(app)))
+    proxies = TrustedProxies(services.settings.listen.trusted_proxies)
+    return Envelope(Gateway(services, admission, CheckedPaths(app)), proxies)

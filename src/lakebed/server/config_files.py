@@ -24,6 +24,7 @@ _EXPECTED: Final = {
     bool: "true or false",
     str: "a text",
     Path: "a path",
+    tuple[str, ...]: "a list of texts",
 }
 
 
@@ -165,9 +166,12 @@ class _Sources:
 
     def _convert(self, key: str) -> object:
         given, leaf = self._given[key], self._leaves[key]
+        value = given.value
+        if given.is_text and get_origin(leaf.type) is tuple:
+            value = [part.strip() for part in str(value).split(",") if part.strip()]
         try:
             return msgspec.convert(
-                given.value, leaf.type, strict=not given.is_text, dec_hook=_decode_path
+                value, leaf.type, strict=not given.is_text, dec_hook=_decode_path
             )
         except msgspec.ValidationError:
             shown = "" if leaf.secret else f", not {given.value!r}"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from lakebed.auth import AuthNotFound, KeyPair, NewCredential
-from lakebed.block import Namespace
 from lakebed.server.app import open_services
 from lakebed.server.processes.preflight import CannotStart
 from lakebed.server.sample import add_sample
@@ -111,6 +110,5 @@ def _pair(made: NewCredential) -> KeyPair:
 
 def _make_sample(services: Services) -> None:
     prefix = services.settings.blockstore.default_namespace_prefix or ""
-    namespace = Namespace.parse(prefix + SAMPLE)
-    made = services.engine.repositories.create(SAMPLE, namespace, committer=ADMIN)
-    add_sample(services, made, committer=ADMIN)
+    made = services.catalog.repositories.create(SAMPLE, prefix + SAMPLE, committer=ADMIN)
+    add_sample(services.catalog, made, committer=ADMIN)

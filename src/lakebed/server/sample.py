@@ -7,9 +7,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.model import BranchID, Repository
-from lakebed.server.services import Services
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.nouns import BranchID, CommitRequest, Repository
 
 BRANCH: Final = "add-depths"
 TAG: Final = "v1"
@@ -30,11 +29,11 @@ The branch `add-depths` has a column more. Look at what it changes, then merge i
 """
 
 
-def add_sample(services: Services, repository: Repository, *, committer: str) -> None:
+def add_sample(catalog: Catalog, repository: Repository, *, committer: str) -> None:
     """Fill a new repository."""
     main = repository.default_branch
     table = pa.table(_LAKES)
-    filler = _Filler(services, repository, committer)
+    filler = _Filler(catalog, repository, committer)
     readme = _README.format(repository=repository.id, main=main)
     filler.put(main, "README.md", readme.encode(), "text/markdown")
     filler.commit(main, "Say what is in here")
@@ -45,8 +44,8 @@ def add_sample(services: Services, repository: Repository, *, committer: str) ->
         name = str(continent).lower().replace(" ", "-")
         filler.put(main, f"by-continent/{name}.csv", _csv(rows), "text/csv")
     filler.commit(main, "The same by continent")
-    services.engine.create_tag(repository.id, TAG, main)
-    services.engine.create_branch(repository.id, BRANCH, main)
+    catalog.refs.create_tag(repository.id, TAG, main)
+    catalog.refs.create_branch(repository.id, BRANCH, main)
     deeper = table.append_column("depth_m", pa.array(_DEPTHS_M))
     branch = BranchID(BRANCH)
     filler.put(branch, "lakes.parquet", _parquet(deeper), "application/vnd.apache.parquet")
@@ -56,19 +55,19 @@ def add_sample(services: Services, repository: Repository, *, committer: str) ->
 class _Filler:
     """Writes to one repository."""
 
-    def __init__(self, services: Services, repository: Repository, committer: str) -> None:
-        self._services = services
+    def __init__(self, catalog: Catalog, repository: Repository, committer: str) -> None:
+        self._catalog = catalog
         self._repository = repository
         self._committer = committer
 
     def put(self, branch: BranchID, path: str, data: bytes, content_type: str) -> None:
-        self._services.catalog.uploads.upload(
+        self._catalog.uploads.upload(
             self._repository.id, branch, path.encode(), [data], content_type=content_type
         )
 
     def commit(self, branch: BranchID, message: str, **metadata: str) -> None:
         request = CommitRequest(committer=self._committer, message=message, metadata=metadata)
-        self._services.engine.commit(self._repository.id, branch, request)
+        self._catalog.commits.commit(self._repository.id, branch, request)
 
 
 def _parquet(table: pa.Table) -> bytes:

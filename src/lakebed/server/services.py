@@ -13,19 +13,30 @@ from lakebed.server.settings import ServerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
-    """The parts of a server process."""
+class Foundation:
+    """What the services stand on: for the code that puts a process together, not for the doors."""
 
-    settings: ServerSettings
-    runtime: Runtime
     store: Store
     block: BlockStore
     engine: Engine
-    catalog: Catalog
-    auth: AuthService
-    signer: URLSigner
 
     def close(self) -> None:
         """Give back what was opened."""
         self.block.close()
         self.store.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The parts of a server process."""
+
+    settings: ServerSettings
+    runtime: Runtime
+    catalog: Catalog
+    auth: AuthService
+    signer: URLSigner
+    foundation: Foundation
+
+    def close(self) -> None:
+        """Give back what was opened."""
+        self.foundation.close()

@@ -51,6 +51,9 @@ class ListenSettings:
 
     host: str = "127.0.0.1"
     port: int = 8000
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies in front of the server, which name their clients in
+    ``X-Forwarded-For``. They must append to it or replace it, and drop ``X_Forwarded_For``."""
 
     @property
     def is_loopback(self) -> bool:
@@ -268,6 +271,7 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _impossible_numbers(settings)
     if not 1 <= settings.listen.port <= _PORT_MAX:
         yield f"listen.port is {settings.listen.port}: use 1 to {_PORT_MAX}"
+    yield from _proxy_problems(settings.listen)
     for check in (lambda: settings.blockstore.block, settings.auth.key):
         try:
             check()
@@ -277,6 +281,17 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
         yield "auth: set secret_key or secret_key_file, not both"
     yield from _limit_problems(settings)
     yield from _time_problems(settings)
+
+
+def _proxy_problems(listen: ListenSettings) -> Iterator[str]:
+    for network in listen.trusted_proxies:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError:
+            yield (
+                f"listen.trusted_proxies: {network!r} is not an address or a network: write it as"
+                " 10.1.2.3 or 10.0.0.0/8, with no bits set behind the mask"
+            )
 
 
 def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:

@@ -17,7 +17,7 @@ ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class StoreCall:
     """What a caller asks of a store."""
 
     operation: str
@@ -31,7 +31,7 @@ class Call:
 class Interceptor(Protocol):
     """Decides what becomes of a call."""
 
-    def __call__(self, call: Call, apply: Callable[[], ResultT]) -> ResultT:
+    def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         """Return what `apply` returns, having called it or not, or raise."""
 
 
@@ -43,13 +43,13 @@ class FaultyStore(WrappedStore):
         self._intercept = intercept
 
     def get(self, partition: bytes, key: bytes) -> Item:
-        call = Call("get", partition, key, writes=False)
+        call = StoreCall("get", partition, key, writes=False)
         return self._intercept(call, lambda: self._inner.get(partition, key))
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
-        call = Call("set", partition, key, writes=True, version=version)
+        call = StoreCall("set", partition, key, writes=True, version=version)
         return self._intercept(
             call, lambda: self._inner.set(partition, key, value, version=version)
         )
@@ -63,38 +63,38 @@ class FaultyStore(WrappedStore):
         *,
         version: Version | None = None,
     ) -> Version:
-        call = Call("set_if", partition, key, writes=True, version=version)
+        call = StoreCall("set_if", partition, key, writes=True, version=version)
         return self._intercept(
             call, lambda: self._inner.set_if(partition, key, value, predicate, version=version)
         )
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        call = Call("delete", partition, key, writes=True)
+        call = StoreCall("delete", partition, key, writes=True)
         self._intercept(call, lambda: self._inner.delete(partition, key))
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        call = Call("delete_if", partition, key, writes=True, version=predicate)
+        call = StoreCall("delete_if", partition, key, writes=True, version=predicate)
         self._intercept(call, lambda: self._inner.delete_if(partition, key, predicate))
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        call = Call("scan_page", partition, start, writes=False)
+        call = StoreCall("scan_page", partition, start, writes=False)
         return self._intercept(call, lambda: self._inner.scan_page(partition, start, limit))
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        call = Call("get_many", b"", b"", writes=False)
+        call = StoreCall("get_many", b"", b"", writes=False)
         return self._intercept(call, lambda: self._inner.get_many(keys))
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         chunk = list(items)
-        call = Call("set_many", partition, b"", writes=True)
+        call = StoreCall("set_many", partition, b"", writes=True)
         self._intercept(call, lambda: self._inner.set_many(partition, chunk))
 
     def drop_partition(self, partition: bytes) -> None:
-        call = Call("drop_partition", partition, b"", writes=True)
+        call = StoreCall("drop_partition", partition, b"", writes=True)
         self._intercept(call, lambda: self._inner.drop_partition(partition))
 
 
-def lost(call: Call, *, known: bool) -> OutcomeUnknown:
+def lost(call: StoreCall, *, known: bool) -> OutcomeUnknown:
     """The error that a caller sees when its request or the reply to it was lost.
 
     A read that failed changed nothing; of a write the driver may or may not know that.

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from lakebed.server.s3.environ import Environ
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.sigv4 import Environ, SigningScope
+from lakebed.server.s3.sigv4 import SigningScope
 
 ACCESS_KEY = "AKIAIOSFODNN7EXAMPLE"
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
@@ -39,7 +40,7 @@ def environ_of(method: str, url: str, headers: Mapping[str, str]) -> Environ:
 def signed_chunks(
     chunks: Sequence[bytes], scope: SigningScope, trailers: Mapping[str, str] | None = None
 ) -> bytes:
-    """A body as a client signs it, written after Amazon's description and not after ours."""
+    """Return a body as a client signs it, written from Amazon's description, not from our code."""
 
     def sign(kind: str, *lines: str) -> str:
         text = "\n".join([kind, scope.time, scope.scope, *lines]).encode()
@@ -63,6 +64,14 @@ def unsigned_chunks(chunks: Sequence[bytes], trailers: Mapping[str, str]) -> byt
     body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n"
     body += b"".join(f"{name}:{value}\r\n".encode() for name, value in trailers.items())
     return body + b"\r\n"
+
+
+def one_bit_changed(text: str) -> Iterator[str]:
+    """Yield the text with one bit changed, for every bit."""
+    data = text.encode("latin-1")
+    for at in range(len(data)):
+        for bit in range(8):
+            yield (data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]).decode("latin-1")
 
 
 def pieces_of(body: bytes, size: int) -> Iterator[bytes]:

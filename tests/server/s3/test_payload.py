@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from lakebed.catalog.checksums import ALGORITHMS
 from lakebed.server.s3.chunked import SIGNED_CHUNK_BYTES_MAX
+from lakebed.server.s3.environ import Environ
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Body, open_body
-from lakebed.server.s3.sigv4 import Environ, verify
+from lakebed.server.s3.sigv4 import verify
 from tests.server.s3.kit import (
     SCOPE,
     environ_of,
@@ -84,7 +85,7 @@ MODES = ["sha256", "UNSIGNED-PAYLOAD", SIGNED, SIGNED_TRAILER, UNSIGNED_TRAILER]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_checksums_are_those_that_everyone_computes(name: str) -> None:
+def test_checksums_match_published_values(name: str) -> None:
     digest = ALGORITHMS[name]()
     digest.update(WHOLE[:4])
     digest.update(WHOLE[4:])
@@ -115,7 +116,7 @@ def test_a_body_that_goes_on_is_refused(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_one_bit_changed_anywhere_gives_no_other_body(mode: str) -> None:
+def test_one_bit_changed_anywhere_never_gives_another_body(mode: str) -> None:
     raw, payload, headers = case(mode)
     for at in range(len(raw)):
         for bit in range(8):
@@ -198,7 +199,7 @@ def test_content_md5_is_checked_in_every_mode() -> None:
         ),
     ],
 )
-def test_checksums_that_are_none_are_refused(headers: dict[str, str], code: ErrorCode) -> None:
+def test_malformed_checksums_are_refused(headers: dict[str, str], code: ErrorCode) -> None:
     with pytest.raises(S3Error) as caught:
         opened([], "UNSIGNED-PAYLOAD", headers, 0)
     assert caught.value.code is code
@@ -215,7 +216,7 @@ def test_the_length_announced_must_be_that_of_the_bytes() -> None:
 
 
 @pytest.mark.parametrize("payload", ["", "x", "A" * 64, SIGNED.replace("HMAC", "ECDSA")])
-def test_an_unknown_way_of_proof_is_refused(payload: str) -> None:
+def test_an_unknown_content_sha256_is_refused(payload: str) -> None:
     with pytest.raises(S3Error) as caught:
         opened([], payload, {}, 0)
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
@@ -298,7 +299,7 @@ def test_amazons_own_example_of_signed_chunks() -> None:
     [b"-1", b"0x5", b"1_0", b"+5", b" 5", b"5 ", b"", b"g", b"5;x=y", b"F" * 16, b"1" * 2000],
 )
 @pytest.mark.parametrize("mode", [SIGNED, UNSIGNED_TRAILER])
-def test_sizes_that_are_none_are_refused(mode: str, header: bytes) -> None:
+def test_malformed_sizes_of_chunks_are_refused(mode: str, header: bytes) -> None:
     suffix = b";chunk-signature=" + b"0" * 64 if mode == SIGNED else b""
     body = opened([header + suffix + b"\r\n"], mode, {}, 5)
     assert refusal(body) is ErrorCode.INVALID_REQUEST
@@ -312,7 +313,7 @@ def test_a_signed_chunk_that_would_fill_the_memory_is_refused_before_it_is_read(
     assert refusal(opened(raw(), SIGNED, {}, 10**9)) is ErrorCode.INVALID_REQUEST
 
 
-def test_a_line_that_never_ends_is_given_up() -> None:
+def test_lines_without_end_are_refused() -> None:
     endless = repeat(b"0" * 100)
     assert refusal(opened(endless, UNSIGNED_TRAILER, {}, 5)) is ErrorCode.INVALID_REQUEST
     trailers = chain([b"0\r\n"], (b"x-a%d:b\r\n" % number for number in range(10**9)))
@@ -336,7 +337,7 @@ wire = st.lists(
 
 
 @given(wire, st.sampled_from(MODES), st.integers(0, 12), st.booleans())
-def test_no_body_raises_anything_else(
+def test_any_body_is_whole_or_refused_with_an_s3_error(
     pieces: list[bytes], mode: str, size: int, announced: bool
 ) -> None:
     _, payload, _ = case(mode)

@@ -113,7 +113,9 @@ def test_parameters_are_decoded() -> None:
         ("GET", "/repo?" + "&".join(f"a{n}" for n in range(101)), ErrorCode.INVALID_URI),
     ],
 )
-def test_what_is_no_operation_of_ours(method: str, target: str, code: ErrorCode) -> None:
+def test_requests_that_are_not_operations_are_refused(
+    method: str, target: str, code: ErrorCode
+) -> None:
     with pytest.raises(S3Error) as caught:
         routed(method, f"http://h{target}")
     assert caught.value.code is code
@@ -145,7 +147,9 @@ latin = st.text(st.characters(max_codepoint=255))
 
 
 @given(st.sampled_from(["GET", "PUT", "POST", "DELETE", "x"]), latin, latin, latin)
-def test_no_request_raises_anything_else(method: str, path: str, query: str, host: str) -> None:
+def test_any_request_is_routed_or_refused_with_an_s3_error(
+    method: str, path: str, query: str, host: str
+) -> None:
     environ: dict[str, Any] = {
         "REQUEST_METHOD": method,
         "PATH_INFO": path,

@@ -1,6 +1,6 @@
-"""botocore signs, we verify; whatever changes the meaning of a request must break its signature."""
+"""botocore signs, Lakebed verifies; a change of a request's meaning must break its signature."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
@@ -11,16 +11,18 @@ from botocore.credentials import Credentials
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lakebed.server.s3.environ import Environ, query_parameters
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.sigv4 import (
-    ALGORITHM,
-    CLOCK_SKEW_MAX,
-    EXPIRES_SECONDS_MAX,
-    Environ,
-    query_parameters,
-    verify,
+from lakebed.server.s3.sigv4 import CLOCK_SKEW_MAX, verify
+from lakebed.server.s3.sigv4_claim import ALGORITHM, EXPIRES_SECONDS_MAX
+from tests.server.s3.kit import (
+    ACCESS_KEY,
+    NOW,
+    SECRET,
+    environ_of,
+    one_bit_changed,
+    secret_for,
 )
-from tests.server.s3.kit import ACCESS_KEY, NOW, SECRET, environ_of, secret_for
 
 CREDENTIALS = Credentials(ACCESS_KEY, SECRET)
 REGION = "eu-west-1"
@@ -100,14 +102,6 @@ def test_what_botocore_presigns_is_accepted(
     assert verified.payload == "UNSIGNED-PAYLOAD"
 
 
-def bits(text: str) -> Iterator[str]:
-    """The text with one bit changed, for every bit."""
-    data = text.encode("latin-1")
-    for at in range(len(data)):
-        for bit in range(8):
-            yield (data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]).decode("latin-1")
-
-
 def meaning(environ: Environ) -> object:
     """What a request asks for, whatever its spelling; its signature is left out."""
     query = sorted(query_parameters(environ["QUERY_STRING"]))
@@ -127,7 +121,7 @@ def test_one_bit_changed_anywhere_is_refused(sign: Callable[..., Environ]) -> No
     assert is_accepted(environ, now)
     tried = 0
     for name, value in environ.items():
-        for changed in bits(value):
+        for changed in one_bit_changed(value):
             mutant = {**environ, name: changed}
             tried += 1
             if is_accepted(mutant, now):
@@ -137,7 +131,7 @@ def test_one_bit_changed_anywhere_is_refused(sign: Callable[..., Environ]) -> No
 
 
 @pytest.mark.parametrize("sign", [signed, presigned])
-def test_a_header_that_means_something_cannot_be_added(sign: Callable[..., Environ]) -> None:
+def test_an_amz_header_cannot_be_added(sign: Callable[..., Environ]) -> None:
     environ = sign("PUT", url_of("main/a", []))
     environ["HTTP_X_AMZ_COPY_SOURCE"] = "/secret/main/a"
     assert refusal(environ) is ErrorCode.ACCESS_DENIED
@@ -189,11 +183,11 @@ def test_a_presigned_url_lives_a_second_to_a_week(expires: int) -> None:
     assert is_accepted(week, time_of(week) + timedelta(days=7))
 
 
-def test_nobody_is_let_in_without_a_signature() -> None:
+def test_a_request_without_a_signature_is_refused() -> None:
     assert refusal(environ_of("GET", url_of("a", []), {}), NOW) is ErrorCode.ACCESS_DENIED
 
 
-def test_an_unknown_key_and_a_wrong_secret() -> None:
+def test_an_unknown_key_and_a_wrong_secret_are_refused() -> None:
     environ = signed("GET", url_of("main/a", []))
     unknown = environ["HTTP_AUTHORIZATION"].replace(ACCESS_KEY, "AKIAOTHER")
     code = refusal({**environ, "HTTP_AUTHORIZATION": unknown})
@@ -203,7 +197,7 @@ def test_an_unknown_key_and_a_wrong_secret() -> None:
     assert wrong.value.code is ErrorCode.SIGNATURE_DOES_NOT_MATCH
 
 
-def test_a_request_is_signed_in_one_place() -> None:
+def test_a_request_signed_in_two_places_is_refused() -> None:
     environ = {**presigned("GET", url_of("a", [])), "HTTP_AUTHORIZATION": ALGORITHM + " x"}
     assert refusal(environ) is ErrorCode.INVALID_ARGUMENT
 
@@ -219,7 +213,7 @@ def test_a_request_is_signed_in_one_place() -> None:
         ((ALGORITHM, "AWS"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_the_scope_of_a_signature(change: tuple[str, str], code: ErrorCode) -> None:
+def test_a_signature_of_another_scope_is_refused(change: tuple[str, str], code: ErrorCode) -> None:
     environ = signed("GET", url_of("main/a", []))
     environ["HTTP_AUTHORIZATION"] = environ["HTTP_AUTHORIZATION"].replace(*change)
     assert refusal(environ) is code
@@ -265,7 +259,7 @@ fields = st.sampled_from(
     latin,
     st.sampled_from(["20261115T120000Z", "20269999T999999Z", ""]) | latin,
 )
-def test_no_header_gets_through_or_raises_anything_else(
+def test_any_header_is_refused_with_an_s3_error(
     algorithm: str, rest: str, query: str, time: str
 ) -> None:
     environ = environ_of("GET", "http://h/", {"x-amz-date": time, "x-amz-content-sha256": "x"})
@@ -288,7 +282,7 @@ query_fields = st.sampled_from(
 
 
 @given(st.lists(query_fields | latin, max_size=9).map("&".join), latin)
-def test_no_query_gets_through_or_raises_anything_else(query: str, path: str) -> None:
+def test_any_query_is_refused_with_an_s3_error(query: str, path: str) -> None:
     environ = environ_of("GET", "http://h/", {})
     environ |= {"QUERY_STRING": query, "PATH_INFO": path}
     refusal(environ, NOW)

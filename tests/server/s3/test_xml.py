@@ -1,4 +1,4 @@
-"""What we write is what an XML parser reads; what a client sends is bounded and expands nothing."""
+"""An XML parser reads what we write; documents of clients are bounded and expand nothing."""
 
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
@@ -161,7 +161,7 @@ tags = st.sampled_from(
     .map(lambda text: text.encode(errors="replace"))
     | st.binary()
 )
-def test_no_document_raises_anything_else(body: bytes) -> None:
+def test_any_document_is_read_or_refused_with_an_s3_error(body: bytes) -> None:
     for read in (read_delete, read_complete, read_create_bucket):
         try:
             read(body)

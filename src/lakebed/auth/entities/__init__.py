@@ -1,1 +1,1 @@
-"""The records of users, groups, policies and credentials, and of what belongs to whom."""
+"""The records of users, groups, policies and access keys, and of how they are related."""

@@ -1,15 +1,17 @@
-"""Credentials: the access keys of users, their secrets encrypted.
+"""Credentials: the access keys of users, with encrypted secrets.
 
-An access key has two keys in the store: the credential itself, found by its id, and a line in the
-index of its user. The line is written first and removed last, so every credential that can be used
-is in the index, and deleting a user finds them all. A death between the two writes leaves a line
-whose key opens nothing: it is listed, and can be deleted.
+An access key has two keys in the store: the credential, found by the id of the access key, and a
+line in the index of its user. The line is written first and removed last. So every credential that
+works is in the index, and deleting a user finds them all. If the process dies between the two
+writes, a line is left whose access key does not work; it is listed and can be deleted.
 
-A credential carries the unique id of its user and opens nothing once that user is no more.
+A credential carries the unique id of its user, and does not work after that user was deleted.
 """
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import Final
 
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.keys import (
@@ -41,6 +43,8 @@ from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 
 class Credentials:
     """The access keys of all users."""
@@ -56,13 +60,13 @@ class Credentials:
         self._index = Records(store, USER_CREDENTIALS, AUTH)
 
     def create(self, user: str, given: KeyPair | None = None) -> NewCredential:
-        """Make an access key for a user; its secret is told this once.
+        """Create an access key for a user; only this call returns its secret.
 
         Raises:
             UserNotFound: There is no such user.
-            InvalidName: The given access key id cannot be one.
+            InvalidName: The given access key id is not valid.
             AlreadyExists: The given access key id is taken.
-            OutcomeUnknown: The access key may have been made.
+            OutcomeUnknown: The access key may have been created.
         """
         unique_id = UniqueID(self._users.live(user).message.unique_id)
         new = self.draw(UserID(user), given)
@@ -71,12 +75,13 @@ class Credentials:
         self._index.set(pair(user, new.access_key_id), line)
         self._write(new.access_key_id, self.sealed(new, unique_id), predicate)
         self._remove_if_orphaned(new, unique_id)
+        _LOGGER.info("access key %s of user %s was created", new.access_key_id, user)
         return new
 
     def list(
         self, user: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> Page[Credential]:
-        """Return the access keys of a user, in order of their ids.
+        """Return the access keys of a user, in the order of their ids.
 
         Raises:
             UserNotFound: There is no such user.
@@ -104,7 +109,7 @@ class Credentials:
 
         Raises:
             UserNotFound: There is no such user.
-            CredentialNotFound: It has no such access key.
+            CredentialNotFound: The user has no such access key.
         """
         return _credential(self._line(user, access_key_id))
 
@@ -113,17 +118,18 @@ class Credentials:
 
         Raises:
             UserNotFound: There is no such user.
-            CredentialNotFound: It has no such access key.
+            CredentialNotFound: The user has no such access key.
             OutcomeUnknown: It may have been deleted.
         """
         line = self._line(user, access_key_id)
         self._remove(line, access_key_id)
+        _LOGGER.info("access key %s of user %s was deleted", access_key_id, user)
 
     def lookup(self, access_key_id: str) -> tuple[Identity, str]:
-        """Return whose an access key is, and its secret.
+        """Return the owner of an access key, and its secret.
 
         Raises:
-            AuthenticationFailed: There is no such key, or its user is no more.
+            AuthenticationFailed: There is no such key, or its user was deleted.
         """
         record = self._find(access_key_id)
         if record is None:
@@ -143,17 +149,17 @@ class Credentials:
         return identity, self._box.open(message.secret, key, identity.unique_id)
 
     def prune(self, user: str, unique_id: UniqueID) -> None:
-        """Remove the access keys of a user who is no more."""
+        """Remove the access keys of a user who was deleted."""
         for line in self._index.scan(prefix=pairs_of(user)):
             if line.message.user_unique_id == unique_id:
                 self._remove(line, parted(line.name)[1])
 
     def draw(self, user: UserID, given: KeyPair | None) -> NewCredential:
-        """A new access key that is nowhere yet.
+        """Return a new access key, without storing it.
 
         Raises:
-            InvalidName: The given access key id cannot be one.
-            AuthInvalid: The given secret cannot be one.
+            InvalidName: The given access key id is not valid.
+            AuthInvalid: The given secret is not valid.
         """
         if given is None:
             access_key_id, secret = new_access_key_id(self._runtime), new_secret(self._runtime)
@@ -168,7 +174,7 @@ class Credentials:
         )
 
     def sealed(self, new: NewCredential, unique_id: UniqueID) -> pb.Credential:
-        """The record of a new access key of one creation of a user."""
+        """Return the record of a new access key, with its secret encrypted."""
         return pb.Credential(
             user=new.user_id,
             user_unique_id=unique_id,
@@ -177,13 +183,13 @@ class Credentials:
         )
 
     def _find(self, access_key_id: str) -> Record[pb.Credential] | None:
-        """The record; what cannot be an id is never there."""
+        """Return the record; None for what cannot be an id."""
         if not is_access_key_id(access_key_id):
             return None
         return self._records.find(access_key_id.encode())
 
     def _line(self, user: str, access_key_id: str) -> Record[pb.UserCredential]:
-        """The line of an access key in the index of its user."""
+        """Return the line of an access key in the index of its user."""
         unique_id = self._users.live(user).message.unique_id
         line = (
             self._index.find(pair(user, access_key_id)) if is_access_key_id(access_key_id) else None
@@ -193,10 +199,10 @@ class Credentials:
         return line
 
     def _free(self, access_key_id: AccessKeyID) -> Predicate:
-        """The predicate of writing an access key that nobody has, or whose user is no more.
+        """Return the predicate for writing an access key with an id that no living user has.
 
         Raises:
-            AlreadyExists: It is taken.
+            AlreadyExists: The id is taken.
         """
         record = self._find(access_key_id)
         if record is None:
@@ -207,7 +213,7 @@ class Credentials:
         return record.predicate
 
     def _write(self, key: AccessKeyID, message: pb.Credential, predicate: Predicate) -> None:
-        """Write the record of a new access key, whose line is in the index.
+        """Write the record of a new access key; its line is in the index already.
 
         Raises:
             AlreadyExists: Someone else took the access key meanwhile.
@@ -228,19 +234,19 @@ class Credentials:
     def _heal(
         self, user: str, unique_id: UniqueID, dead: Iterable[Record[pb.UserCredential]]
     ) -> None:
-        """Remove lines that earlier creations of a user left."""
+        """Remove lines that earlier users of the same name left."""
         for line in dead:
-            # Read after the line was: now no newer creation can be the one that it belongs to.
+            # The user is read after the line, so the line cannot belong to a newer one.
             owner = self._users.live_messages([user]).get(user)
             if owner is not None and owner.unique_id == unique_id:
                 with suppress(OutcomeUnknown):
                     self._remove(line, parted(line.name)[1])
 
     def _remove_if_orphaned(self, new: NewCredential, unique_id: UniqueID) -> None:
-        """Take a new key back if its user was deleted meanwhile: the deletion may have missed it.
+        """Remove a new key if its user was deleted meanwhile: the deletion may have missed it.
 
         Raises:
-            UserNotFound: So it was.
+            UserNotFound: The user was deleted.
         """
         user = self._users.live_messages([new.user_id]).get(new.user_id)
         if user is None or user.unique_id != unique_id:

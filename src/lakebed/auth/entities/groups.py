@@ -13,7 +13,7 @@ class Groups(Entities[pb.Group, Group]):
     noun = "group"
 
     def create(self, name: str, *, description: str = "") -> Group:
-        """Create a group, without members and policies.
+        """Create a group, without members and without policies.
 
         Raises:
             InvalidName: A group cannot have this name.

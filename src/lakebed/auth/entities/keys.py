@@ -1,15 +1,15 @@
-"""Where the records of users and permissions live: all in the partition ``auth``.
+"""The keys of the records of users and permissions. All are in the partition ``auth``.
 
 | keys                                             | what                                  |
 |--------------------------------------------------|---------------------------------------|
 | users/<user>, groups/<group>, policies/<policy>  | entities                              |
 | user_groups/<user> NUL <group>                   | memberships                           |
 | user_policies/…, group_policies/…                | attached policies, likewise           |
-| credentials/<access key id>                      | whose it is, and the encrypted secret |
+| credentials/<access key id>                      | its user, and the encrypted secret    |
 | user_credentials/<user> NUL <access key id>      | the access keys of a user             |
 | setup                                            | whether the installation is set up    |
 
-Names hold no control characters, so NUL parts two of them without doubt, and pairs come in the
+Names hold no control characters, so NUL separates two names for certain, and pairs sort in the
 order of their names.
 """
 
@@ -38,21 +38,21 @@ _SEPARATOR: Final = b"\x00"
 
 
 def pair(left: str, right: str) -> bytes:
-    """The name of a record about two things."""
+    """Return the name of a record about two things."""
     return left.encode() + _SEPARATOR + right.encode()
 
 
 def parted(name: bytes) -> tuple[str, str]:
-    """The two things that a record is about."""
+    """Return the two things that a record is about."""
     left, _, right = name.partition(_SEPARATOR)
     return left.decode(), right.decode()
 
 
 def pairs_of(left: str) -> bytes:
-    """What the names of all pairs with this left side begin with."""
+    """Return the prefix of the names of all pairs with this left side."""
     return left.encode() + _SEPARATOR
 
 
 def behind(name: bytes) -> bytes:
-    """A start of a scan behind a name and behind all pairs whose left side it is."""
+    """Return where a scan must start to pass over a name, and all pairs with it as left side."""
     return name + b"\x01" if name else b""

@@ -1,21 +1,23 @@
-"""The life of a named record: users, groups and policies are created, found, listed, deleted alike.
+"""What users, groups and policies have in common: how they are created, found, listed and deleted.
 
-A unique id is drawn for each creation. Relations, credentials and tokens carry it, and count only
-while the record of that name holds it.
+A unique id is drawn for each creation. Relations, access keys and tokens carry it, and count only
+while the record of that name holds it. So a user who is created again under an old name inherits
+nothing.
 
 **Deleting** takes three steps, since no write changes two keys:
 
-1. *mark* the record as being deleted. From here on it is gone for everyone, all at once: were its
-   relations removed first, a user might for a moment have lost what is denied to it and still have
-   what is allowed.
-2. *prune* the auxiliary keys that carry its unique id.
-3. remove the record itself, by `delete_if` on the mark.
+1. *Mark* the record as being deleted. From now on it is gone for everyone, all at once. (If its
+   relations were removed first, a user might for a moment lose a policy that denies and still have
+   one that allows.)
+2. *Prune*: remove the other keys that carry its unique id.
+3. Remove the record itself, by `delete_if` on the mark.
 
-After a death between these steps the mark stands, and whoever wants the name next, to create or to
-delete, first does what is left. An auxiliary key that someone slow writes after step 2 carries a
-dead id: it counts for nothing, and is removed by whoever meets it.
+If the process dies between these steps, the mark stays. Whoever creates or deletes that name next
+finishes the deletion first. A slow process may write another key with the old unique id after
+step 2; such a key does not count, and whoever reads it removes it.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -39,16 +41,18 @@ MessageT = TypeVar("MessageT", pb.User, pb.Group, pb.Policy)
 EntityT = TypeVar("EntityT")
 
 Prune = Callable[[str, UniqueID], None]
-"""Removes every auxiliary key of one creation of an entity."""
+"""Removes every other key that carries the unique id of an entity."""
 
 Changed = Callable[[], None]
-"""Called after every write that may take something from someone."""
+"""Called after every write that may take a permission away."""
 
 TRIES: Final = 100
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 
 class Entities(ABC, Generic[MessageT, EntityT]):
-    """The records of one kind."""
+    """The records of one kind: all users, all groups or all policies."""
 
     noun: ClassVar[str]
 
@@ -70,22 +74,22 @@ class Entities(ABC, Generic[MessageT, EntityT]):
 
     @abstractmethod
     def entity(self, name: str, message: MessageT) -> EntityT:
-        """The value that a record stands for."""
+        """Return the value that a record stands for."""
 
     @abstractmethod
     def missing(self, name: str) -> AuthNotFound:
-        """The error that there is none of this name."""
+        """Return the error that there is no entity of this name."""
 
     def get(self, name: str) -> EntityT:
         """Return an entity.
 
         Raises:
-            AuthNotFound: There is none of this name.
+            AuthNotFound: There is no entity of this name.
         """
         return self.entity(name, self.live(name).message)
 
     def list(self, *, prefix: str = "", after: str = "", amount: int = 100) -> Page[EntityT]:
-        """Return the entities whose names begin with `prefix`, in order, past `after`."""
+        """Return entities in the order of their names: those with `prefix`, behind `after`."""
         records = self._records.scan(
             prefix=prefix.encode(), start=behind(after.encode()), limit=None
         )
@@ -102,38 +106,38 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         """Delete an entity and all that refers to it.
 
         Raises:
-            AuthNotFound: There is none of this name.
-            OutcomeUnknown: It may have been deleted, or be gone with some of its traces left, which
-                count for nothing.
+            AuthNotFound: There is no entity of this name.
+            OutcomeUnknown: It may have been deleted. Other keys may be left, which do not count.
         """
         for _ in range(TRIES):
             record = self._find(name)
             if record is None:
                 raise self.missing(name)
             if record.message.deleting:
-                self._finish(name, record)
+                self._take_over(name, record)
                 raise self.missing(name)
             with suppress(PredicateFailed):
                 self._mark(record)
+                _LOGGER.info("%s %s was deleted", self.noun, name)
                 return
         raise AuthTooManyTries(f"deleting {self.noun} {name}", TRIES)
 
     def delete_creation(self, name: str, unique_id: UniqueID) -> None:
-        """Delete one creation of an entity; if there is another one by now, or none, do nothing.
+        """Delete an entity if it still has this unique id; else do nothing.
 
         Raises:
             OutcomeUnknown: It may have been deleted.
         """
         record = self._find(name)
         if record is not None and record.message.unique_id == unique_id:
-            with suppress(PredicateFailed):  # another one by now, or none
+            with suppress(PredicateFailed):  # it was changed: another one has the name, or none
                 self._mark(record)
 
     def live(self, name: str) -> Record[MessageT]:
         """Return the record of an entity.
 
         Raises:
-            AuthNotFound: There is none of this name, or it is being deleted.
+            AuthNotFound: There is no entity of this name, or it is being deleted.
         """
         record = self._find(name)
         if record is None or record.message.deleting:
@@ -141,7 +145,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         return record
 
     def live_messages(self, names: Iterable[str]) -> dict[str, MessageT]:
-        """Return what is there of many entities, by their names."""
+        """Return the records of many entities by their names; without those that are missing."""
         wanted = list(dict.fromkeys(names))
         keys = [(AUTH, self._kind.prefix + name.encode()) for name in wanted]
         found: dict[str, MessageT] = {}
@@ -153,13 +157,18 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         return found
 
     def _create(self, name: str, message: MessageT) -> EntityT:
-        """Write the first record of an entity, whose unique id was drawn for it.
+        """Write the first record of an entity.
 
         Raises:
             InvalidName: It cannot have this name.
             AlreadyExists: The name is taken.
             OutcomeUnknown: It may have been created.
         """
+        self._write_first(name, message)
+        _LOGGER.info("%s %s was created", self.noun, name)
+        return self.entity(name, message)
+
+    def _write_first(self, name: str, message: MessageT) -> None:
         check_name(self.noun, name)
         for _ in range(TRIES):
             try:
@@ -170,14 +179,14 @@ class Entities(ABC, Generic[MessageT, EntityT]):
                     continue
                 if not record.message.deleting:
                     raise AlreadyExists(f"{self.noun} {name} exists already") from None
-                self._finish(name, record)
+                self._take_over(name, record)
             except OutcomeUnknown:
                 found = self._find(name)
                 if found is None or found.message.unique_id != message.unique_id:
                     raise
-                return self.entity(name, message)
+                return
             else:
-                return self.entity(name, message)
+                return
         raise AuthTooManyTries(f"creating {self.noun} {name}", TRIES)
 
     def _parse(self, entry: Item) -> MessageT:
@@ -185,20 +194,19 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         try:
             message.ParseFromString(entry.value)
         except DecodeError as error:
-            raise CorruptRecord(
-                f"key {entry.key!r} does not hold a {self.noun}: {error}"
-            ) from error
+            key = entry.key.decode(errors="backslashreplace")
+            raise CorruptRecord(f"key '{key}' does not hold a {self.noun}: {error}") from error
         return message
 
     def _now_us(self) -> int:
         return now_us(self._runtime)
 
     def _find(self, name: str) -> Record[MessageT] | None:
-        """The record, being deleted or not; what cannot be a name is never there."""
+        """Return the record, also one that is being deleted; None for what cannot be a name."""
         return self._records.find(name.encode()) if is_name(name) else None
 
     def _mark(self, record: Record[MessageT]) -> None:
-        """Begin a deletion, and do it to the end.
+        """Delete an entity: all three steps.
 
         Raises:
             PredicateFailed: The record was changed since it was read; nothing was done.
@@ -210,9 +218,15 @@ class Entities(ABC, Generic[MessageT, EntityT]):
             self._changed()
         self._finish(record.name.decode(), Record(record.name, record.message, version))
 
+    def _take_over(self, name: str, marked: Record[MessageT]) -> None:
+        """Finish a deletion that another process began."""
+        _LOGGER.warning("%s %s was left half deleted: deleting the rest", self.noun, name)
+        self._finish(name, marked)
+
     def _finish(self, name: str, marked: Record[MessageT]) -> None:
+        """Do steps 2 and 3 of a deletion."""
         self._prune(name, UniqueID(marked.message.unique_id))
-        with suppress(PredicateFailed):  # someone else did it
+        with suppress(PredicateFailed):  # another process has removed it
             self._records.delete_if(marked.name, marked.predicate)
 
 
@@ -220,6 +234,6 @@ ItemT = TypeVar("ItemT")
 
 
 def page_of(items: Iterable[ItemT], amount: int) -> Page[ItemT]:
-    """Take a page from the front of a listing."""
+    """Return the first items of a listing as a page."""
     page = tuple(islice(items, amount + 1))
     return Page(page[:amount], len(page) > amount)

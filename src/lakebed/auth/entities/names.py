@@ -1,9 +1,10 @@
 """Which names users, groups, policies and access keys may have.
 
-A name is part of a key, of a resource name and of a URL, so it holds nothing that means something
-in any of them: 1 to 255 bytes of UTF-8 without control characters, without ``/`` (resource names,
-URLs), ``* ?`` (wildcards), ``$ { }`` (variables), quotes, backslash and brackets (JSON lists), and
-without space at either end; ``.`` and ``..`` are none. Mail addresses and names of people are fine.
+A name is part of a key of the store, of a resource name and of a URL, so it must not hold
+characters with a meaning there. It has 1 to 255 bytes of UTF-8, without control characters, without
+``/`` (resource names, URLs), ``* ?`` (wildcards), ``$ { }`` (variables), quotes, backslash and
+brackets (JSON lists), and without space at either end; it is not ``.`` or ``..``. Mail addresses
+and names of people are fine.
 """
 
 import re
@@ -18,22 +19,22 @@ _ACCESS_KEY: Final = re.compile(r"[A-Za-z0-9_-]{3,128}")
 
 
 def is_name(name: str) -> bool:
-    """Whether something can have this name."""
+    """Whether a user, group or policy can have this name."""
     return (
         0 < len(name.encode("utf-8", "surrogatepass")) <= _BYTES_MAX
         and name.strip() == name
         and name not in {".", ".."}
         and _FORBIDDEN.isdisjoint(name)
-        # Control characters, surrogates, code points that stand for nothing.
+        # Control characters, surrogates, unassigned code points.
         and not any(unicodedata.category(character).startswith("C") for character in name)
     )
 
 
 def check_name(noun: str, name: str) -> str:
-    """Return a name, if a user, group or policy can have it.
+    """Return a name if a user, group or policy can have it.
 
     Raises:
-        InvalidName: It cannot.
+        InvalidName: It cannot be such a name.
     """
     if not is_name(name):
         raise InvalidName(
@@ -44,15 +45,15 @@ def check_name(noun: str, name: str) -> str:
 
 
 def is_access_key_id(access_key_id: str) -> bool:
-    """Whether a credential can have this id."""
+    """Whether an access key can have this id."""
     return _ACCESS_KEY.fullmatch(access_key_id) is not None
 
 
 def check_access_key_id(access_key_id: str) -> str:
-    """Return the id of an access key, if it can be one.
+    """Return the id of an access key if it is valid.
 
     Raises:
-        InvalidName: It cannot.
+        InvalidName: It is not valid.
     """
     if not is_access_key_id(access_key_id):
         raise InvalidName(

@@ -1,7 +1,9 @@
-"""Policies: what is allowed and denied, under a name."""
+"""Policies: named lists of statements that allow and deny."""
 
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Final
 
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.named import TRIES, Entities
@@ -11,7 +13,8 @@ from lakebed.auth.policy.statements import check_statements
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import PredicateFailed
 
-_EFFECTS = {
+_LOGGER: Final = logging.getLogger(__name__)
+_EFFECTS: Final = {
     Effect.ALLOW: pb.POLICY_EFFECT_ALLOW,
     Effect.DENY: pb.POLICY_EFFECT_DENY,
 }
@@ -23,7 +26,7 @@ class Policies(Entities[pb.Policy, Policy]):
     noun = "policy"
 
     def create(self, name: str, statements: Iterable[Statement]) -> Policy:
-        """Create a policy, attached to nobody.
+        """Create a policy, which is not attached to anyone yet.
 
         Raises:
             InvalidName: A policy cannot have this name.
@@ -39,7 +42,7 @@ class Policies(Entities[pb.Policy, Policy]):
         return self._create(name, message)
 
     def update(self, name: str, statements: Iterable[Statement]) -> Policy:
-        """Replace the statements of a policy; it stays attached to whom it was.
+        """Replace the statements of a policy; it stays attached as it was.
 
         Raises:
             PolicyNotFound: There is no policy of this name.
@@ -54,6 +57,7 @@ class Policies(Entities[pb.Policy, Policy]):
                 record.message.statements.extend(messages)
                 with suppress(PredicateFailed):
                     self._records.set_if(record.name, record.message, record.predicate)
+                    _LOGGER.info("policy %s was changed", name)
                     return self.entity(name, record.message)
         finally:
             self._changed()
@@ -72,7 +76,7 @@ class Policies(Entities[pb.Policy, Policy]):
 
 
 def statement_messages(statements: Iterable[Statement]) -> list[pb.PolicyStatement]:
-    """The statements of a policy as they are stored.
+    """Return the statements of a policy as they are stored.
 
     Raises:
         InvalidPolicy: A statement is not well formed.
@@ -97,7 +101,7 @@ def _statement(message: pb.PolicyStatement) -> Statement:
     for part in message.conditions:
         condition.setdefault(part.operator, {})[part.field] = tuple(part.values)
     return Statement(
-        # What a newer version may have written and this one cannot read must not allow anything.
+        # An effect that only a newer version knows must not allow anything.
         effect=Effect.ALLOW if message.effect == pb.POLICY_EFFECT_ALLOW else Effect.DENY,
         actions=tuple(message.actions),
         resource=message.resource,

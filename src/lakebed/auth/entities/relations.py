@@ -1,14 +1,15 @@
 """Relations: memberships and attached policies, one key each.
 
 A relation carries the unique ids of both ends, and *counts* only while the records of both ends
-hold them. Whoever looks reads the relation first and the records after it: unique ids are drawn
-once, and a relation is written by who has seen them, so one whose ids the records no longer hold is
-dead for ever, and anyone may remove it (`delete_if` of what was read).
+hold these ids. A reader reads the relation first and the records after it. A unique id is drawn
+once, and whoever writes a relation has read the ids before. So a relation with ids that the records
+no longer hold is dead for good, and anyone may remove it (by `delete_if` of what was read).
 
-By the same order nobody overwrites what is newer: `add` reads the relation, then the records, and
-writes by `set_if` over the relation as it was.
+`add` reads in the same order, and writes by `set_if` over the relation as it was read. So it never
+overwrites a newer one.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -28,6 +29,7 @@ TargetMessageT = TypeVar("TargetMessageT", pb.User, pb.Group, pb.Policy)
 SourceT = TypeVar("SourceT")
 TargetT = TypeVar("TargetT")
 
+_LOGGER: Final = logging.getLogger(__name__)
 _CHUNK: Final = 256
 
 
@@ -49,10 +51,10 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         self._changed = changed
 
     def add(self, source: str, target: str) -> None:
-        """Relate two entities; if they are already, fine.
+        """Relate two entities; if they are related already, do nothing.
 
         Raises:
-            AuthNotFound: One of them is not there.
+            AuthNotFound: One of them does not exist.
             OutcomeUnknown: They may have been related.
         """
         self._check_names(source, target)
@@ -69,17 +71,18 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
                 predicate: Predicate = ABSENT if found is None else found.predicate
                 with suppress(PredicateFailed):
                     self._records.set_if(name, wanted, predicate)
+                    self._log("added", source, target)
                     return
         finally:
             self._changed()
         raise AuthTooManyTries(f"relating {source} and {target}", TRIES)
 
     def remove(self, source: str, target: str) -> None:
-        """End the relation of two entities; if there is none, fine.
+        """Remove the relation of two entities; if there is none, do nothing.
 
         Raises:
-            AuthNotFound: One of them is not there.
-            OutcomeUnknown: The relation may have been ended.
+            AuthNotFound: One of them does not exist.
+            OutcomeUnknown: The relation may have been removed.
         """
         self._source.live(source)
         self._target.live(target)
@@ -87,14 +90,15 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
             self._records.delete(pair(source, target))
         finally:
             self._changed()
+        self._log("removed", source, target)
 
     def targets_of(
         self, source: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> Page[TargetT]:
-        """Return what an entity is related to, in order of the names.
+        """Return the targets of an entity, in the order of their names.
 
         Raises:
-            AuthNotFound: It is not there.
+            AuthNotFound: It does not exist.
         """
         unique_id = UniqueID(self._source.live(source).message.unique_id)
         return page_of(self.all_targets_of(source, unique_id, prefix=prefix, after=after), amount)
@@ -102,12 +106,12 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
     def sources_of(
         self, target: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> Page[SourceT]:
-        """Return what an entity is the target of, in order of the names.
+        """Return the sources of an entity, in the order of their names.
 
-        There is no index for this direction: it scans the relations of everyone.
+        There is no index for this direction: it scans all relations of this kind.
 
         Raises:
-            AuthNotFound: It is not there.
+            AuthNotFound: It does not exist.
         """
         unique_id = self._target.live(target).message.unique_id
         records = (
@@ -125,7 +129,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
     def all_targets_of(
         self, source: str, unique_id: UniqueID, *, prefix: str = "", after: str = ""
     ) -> Iterator[TargetT]:
-        """Iterate over what one creation of an entity is related to."""
+        """Iterate over the targets of the entity with this name and unique id."""
         begin = pairs_of(source)
         records = self._records.scan(
             prefix=begin + prefix.encode(), start=begin + behind(after.encode())
@@ -135,13 +139,13 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
                 yield self._target.entity(parted(record.name)[1], message)
 
     def prune_source(self, source: str, unique_id: UniqueID) -> None:
-        """Remove the relations from an entity that is no more."""
+        """Remove the relations from an entity that was deleted."""
         for record in self._records.scan(prefix=pairs_of(source)):
             if record.message.source_unique_id == unique_id:
                 self._remove(record)
 
     def prune_target(self, target: str, unique_id: UniqueID) -> None:
-        """Remove the relations to an entity that is no more."""
+        """Remove the relations to an entity that was deleted."""
         for record in self._records.scan():
             if parted(record.name)[1] == target and record.message.target_unique_id == unique_id:
                 self._remove(record)
@@ -149,7 +153,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
     def _alive(
         self, records: Iterable[Record[pb.Relation]]
     ) -> Iterator[tuple[Record[pb.Relation], MessageT, TargetMessageT]]:
-        """The relations that count, each with the records of its ends; the dead are removed."""
+        """Iterate over the relations that count, with the records of both ends; remove the dead."""
         rest = iter(records)
         while chunk := list(islice(rest, _CHUNK)):
             sources, targets = self._ends(chunk)
@@ -164,13 +168,13 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
                 ):
                     yield record, source_message, target_message
                 else:
-                    with suppress(OutcomeUnknown):  # the next who meets it may remove it
+                    with suppress(OutcomeUnknown):  # whoever reads it next may remove it
                         self._remove(record)
 
     def _ends(
         self, chunk: Sequence[Record[pb.Relation]]
     ) -> tuple[dict[str, MessageT], dict[str, TargetMessageT]]:
-        """The records at both ends, read after the relations were."""
+        """Read the records of both ends; the relations were read before."""
         names = [parted(record.name) for record in chunk]
         return (
             self._source.live_messages(source for source, _ in names),
@@ -178,12 +182,16 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         )
 
     def _check_names(self, source: str, target: str) -> None:
-        """What cannot be a name is never there, and is not looked for."""
+        """Refuse what cannot be a name, without looking for it."""
         if not is_name(source):
             raise self._source.missing(source)
         if not is_name(target):
             raise self._target.missing(target)
 
+    def _log(self, what: str, source: str, target: str) -> None:
+        nouns = self._source.noun, source, self._target.noun, target
+        _LOGGER.info("%s %s: %s %s was %s", *nouns, what)
+
     def _remove(self, record: Record[pb.Relation]) -> None:
-        with suppress(PredicateFailed):  # written anew, or gone
+        with suppress(PredicateFailed):  # it was written again, or is gone
             self._records.delete_if(record.name, record.predicate)

@@ -1,4 +1,4 @@
-"""Users: who may ask for something."""
+"""Users: the people and programs that make requests."""
 
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.named import Entities
@@ -13,7 +13,7 @@ class Users(Entities[pb.User, User]):
     noun = "user"
 
     def create(self, name: str, *, email: str = "", friendly_name: str = "") -> User:
-        """Create a user, who may do nothing yet.
+        """Create a user, who has no permissions yet.
 
         Raises:
             InvalidName: A user cannot have this name.

@@ -1,11 +1,11 @@
-"""The names of what a permission allows, as policies spell them, and of what it allows it on."""
+"""The names of actions and of resources, as policies spell them."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class Action(StrEnum):
-    """Everything that a request may need the permission for."""
+    """Every action that a request may need a permission for."""
 
     READ_REPOSITORY = "fs:ReadRepository"
     CREATE_REPOSITORY = "fs:CreateRepository"
@@ -67,44 +67,24 @@ class Action(StrEnum):
 
 
 ALL: Final = "*"
-"""The resource of what concerns nothing in particular, as listing repositories."""
+"""The resource of actions that concern no single resource, like listing repositories."""
 
 
 def repository_arn(repository: str) -> str:
-    """A repository."""
+    """Return the resource name of a repository."""
     return f"arn:lakefs:fs:::repository/{repository}"
 
 
 def object_arn(repository: str, path: str) -> str:
-    """An object of a repository, on whatever branch."""
+    """Return the resource name of an object of a repository, on any branch."""
     return f"arn:lakefs:fs:::repository/{repository}/object/{path}"
 
 
-def branch_arn(repository: str, branch: str) -> str:
-    """A branch of a repository."""
-    return f"arn:lakefs:fs:::repository/{repository}/branch/{branch}"
-
-
-def tag_arn(repository: str, tag: str) -> str:
-    """A tag of a repository."""
-    return f"arn:lakefs:fs:::repository/{repository}/tag/{tag}"
-
-
 def namespace_arn(namespace: str) -> str:
-    """A storage namespace."""
+    """Return the resource name of a storage namespace."""
     return f"arn:lakefs:fs:::namespace/{namespace}"
 
 
 def user_arn(user: str) -> str:
-    """A user."""
+    """Return the resource name of a user."""
     return f"arn:lakefs:auth:::user/{user}"
-
-
-def group_arn(group: str) -> str:
-    """A group."""
-    return f"arn:lakefs:auth:::group/{group}"
-
-
-def policy_arn(policy: str) -> str:
-    """A policy."""
-    return f"arn:lakefs:auth:::policy/{policy}"

@@ -9,7 +9,7 @@ from lakebed.auth.policy.actions import ALL, Action, user_arn
 from lakebed.auth.policy.patterns import USER_VARIABLE
 
 ADMINS: Final = "Admins"
-"""Whose members may do everything."""
+"""The group whose members may do everything."""
 
 
 def _allow(*actions: str, resource: str = ALL) -> tuple[Statement, ...]:
@@ -77,4 +77,4 @@ BASE_GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Viewers": ("FSReadAll", "AuthManageOwnCredentials", "CatalogReadAll"),
     }
 )
-"""Each with the policies attached to it."""
+"""The policies that are attached to each group."""

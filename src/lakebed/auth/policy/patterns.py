@@ -1,9 +1,9 @@
-"""Wildcards: ``*`` stands for any characters, also none, and ``?`` for exactly one.
+"""Wildcards: ``*`` stands for any number of characters, and ``?`` for exactly one.
 
-A pattern becomes a regular expression in which every piece between two stars is found at the first
-place that fits, for good (an atomic group): where the first place does not lead to a match, no
-later one does. So nothing is tried twice, and the worst that a pattern can cost is the product of
-its length and that of the text.
+A pattern becomes a regular expression in which every piece between two stars is an atomic group: it
+is found at the first place where it fits, and no other place is tried. If the first place does not
+lead to a match, no later one does. So a pattern costs at most the product of its length and the
+length of the text.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 Matcher = Callable[[str], object]
-"""Its result is true if a text matches."""
+"""Its result is true if the text matches."""
 
 USER_VARIABLE: Final = "${user}"
 """Stands for the name of the user who asks."""
@@ -20,9 +20,9 @@ _PART: Final = re.compile(r"\$\{user\}|.", re.DOTALL)
 
 
 def compile_pattern(pattern: str, *, user: str = USER_VARIABLE) -> Matcher:
-    """Return what tells whether a text, as a whole, matches a pattern.
+    """Return a function that says whether a whole text matches a pattern.
 
-    The name of the user is taken literally: a star in it is a star.
+    The name of the user is taken literally: a star in it is not a wildcard.
     """
     if pattern == "*":
         return _anything

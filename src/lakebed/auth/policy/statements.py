@@ -1,31 +1,33 @@
-"""Which statements a policy may have; whatever would be ignored later is refused here."""
+"""Which statements a policy may have. What would be ignored later is refused here."""
 
 import json
 import re
 from collections.abc import Iterable
-from ipaddress import ip_network
 from typing import Final
 
 from lakebed.auth.errors import InvalidPolicy
 from lakebed.auth.model import Conditions, Statement
+from lakebed.auth.policy.addresses import parse_network
 
 SOURCE_IP: Final = "SourceIp"
-"""The one field that conditions may ask for."""
+"""The one field that conditions may compare: the address of the client."""
 
-_OPERATORS: Final = frozenset({"IpAddress", "NotIpAddress"})
+IP_ADDRESS: Final = "IpAddress"
+NOT_IP_ADDRESS: Final = "NotIpAddress"
 _ACTION: Final = re.compile(r"\*|[a-z]+:[A-Za-z0-9*?]+")
 # arn : lakefs : service : region : account : what, with wildcards in the last part only.
 _ARN: Final = re.compile(r"arn:lakefs:[a-z]+:[a-z0-9-]*:[a-z0-9-]*:.+", re.DOTALL)
 _PATTERN_CHARACTERS_MAX: Final = 4096
 _PATTERNS_MAX: Final = 1000  # every request of a user is compared with them
+_SHOWN_CHARACTERS_MAX: Final = 100
 _VARIABLE: Final = re.compile(r"\$\{(?!user\})")
 
 
 def check_statements(statements: Iterable[Statement]) -> tuple[Statement, ...]:
-    """Return the statements of a policy, if they are well formed.
+    """Return the statements of a policy if they are well formed.
 
     Raises:
-        InvalidPolicy: One is not, or there is none.
+        InvalidPolicy: One of them is not well formed, or there is no statement.
     """
     checked = tuple(statements)
     if not checked:
@@ -40,17 +42,19 @@ def check_statements(statements: Iterable[Statement]) -> tuple[Statement, ...]:
             _check_action(action)
         for resource in resources:
             _check_resource(resource)
-        _check_conditions(statement.condition)
+        patterns += _check_conditions(statement.condition)
     if patterns > _PATTERNS_MAX:
-        raise InvalidPolicy(f"a policy has at most {_PATTERNS_MAX} actions and resources")
+        raise InvalidPolicy(
+            f"a policy has at most {_PATTERNS_MAX} actions, resources and addresses, not {patterns}"
+        )
     return checked
 
 
 def resource_patterns(resource: str) -> list[str]:
-    """The patterns that the resource of a statement stands for: itself, or those that it lists.
+    """Return the patterns that the resource of a statement stands for: itself, or its JSON list.
 
     Raises:
-        InvalidPolicy: It looks like a JSON list and is none of strings.
+        InvalidPolicy: It looks like a JSON list and is not a list of texts.
     """
     if not resource.startswith("["):
         return [resource]
@@ -66,15 +70,15 @@ def resource_patterns(resource: str) -> list[str]:
 def _check_action(action: str) -> None:
     if not _ACTION.fullmatch(action):
         raise InvalidPolicy(
-            f"{_shown(action)} is no action: use *, or a service, a colon and a name or pattern,"
-            " as in fs:ReadObject or fs:Read*"
+            f"{_shown(action)} is not an action: use *, or a service, a colon and a name or a"
+            " pattern, as in fs:ReadObject or fs:Read*"
         )
 
 
 def _check_resource(pattern: str) -> None:
     if pattern != "*" and not _ARN.fullmatch(pattern):
         raise InvalidPolicy(
-            f"{_shown(pattern)} is no resource: use *, or a name or pattern as in"
+            f"{_shown(pattern)} is not a resource: use *, or a name or pattern as in"
             " arn:lakefs:fs:::repository/my-repo/object/*"
         )
     if len(pattern) > _PATTERN_CHARACTERS_MAX:
@@ -83,25 +87,34 @@ def _check_resource(pattern: str) -> None:
         raise InvalidPolicy(f"{_shown(pattern)} names an unknown variable: only ${{user}} is known")
 
 
-def _check_conditions(conditions: Conditions) -> None:
+def _check_conditions(conditions: Conditions) -> int:
+    """Return how many addresses and networks the conditions name."""
     for operator, fields in conditions.items():
-        if operator not in _OPERATORS:
+        if operator not in {IP_ADDRESS, NOT_IP_ADDRESS}:
             raise InvalidPolicy(
-                f"the condition {_shown(operator)} is not supported: use IpAddress or NotIpAddress"
+                f"the condition {_shown(operator)} is not supported: use {IP_ADDRESS} or"
+                f" {NOT_IP_ADDRESS}"
             )
         if set(fields) != {SOURCE_IP} or not fields[SOURCE_IP]:
-            raise InvalidPolicy(f"the condition {operator} needs values for {SOURCE_IP}, only")
+            raise InvalidPolicy(
+                f"the condition {operator} needs addresses or networks for {SOURCE_IP}, and"
+                " nothing else"
+            )
         for value in fields[SOURCE_IP]:
             _check_network(value)
+    return sum(len(fields[SOURCE_IP]) for fields in conditions.values())
 
 
 def _check_network(value: str) -> None:
     try:
-        ip_network(value, strict=False)
+        parse_network(value)
     except ValueError:
-        raise InvalidPolicy(f"{_shown(value)} is no address or network") from None
+        raise InvalidPolicy(
+            f"{_shown(value)} is not an address or a network: write it as 10.1.2.3 or 10.0.0.0/8"
+        ) from None
 
 
 def _shown(text: str) -> str:
-    """A text that a client sent, for a message: not a novel."""
-    return repr(text if len(text) <= 100 else text[:100] + "…")  # noqa: PLR2004 - a line's worth
+    """Return a text that a client sent in quotes, cut to the length of a line."""
+    shown = text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "…"
+    return repr(shown)

@@ -243,7 +243,7 @@ class MemoryBlockStore(BlockStore):
         if self._closed:
             raise StorageClosed
         if place.parts.scheme != self.scheme:
-            raise InvalidAddress(f"{place} does not lie in memory")
+            raise InvalidAddress(f"{place} is not an address of memory storage")
 
     def _find(self, address: Address) -> _Object:
         self._check(address)

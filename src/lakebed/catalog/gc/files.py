@@ -26,9 +26,9 @@ from lakebed.formats.gc_files import (
     encode_gc_table,
     encode_page,
     encode_run,
-    gc_path,
     page_name,
 )
+from lakebed.formats.layout import gc_path, gc_run_folder
 from lakebed.runtime import Runtime
 
 FILE_ROWS: Final = 100_000
@@ -38,8 +38,8 @@ FILE_ROWS: Final = 100_000
 class RunFiles:
     """The files of one run.
 
-    Run, pages and manifest are each written once: who comes second takes what is there. Tables have
-    names drawn by chance, so that two writers of one page never mix up their files.
+    Run, pages and manifest are each written once: a second writer takes what is there. Tables have
+    random names, so that two writers of one page never mix up their files.
     """
 
     def __init__(
@@ -53,26 +53,26 @@ class RunFiles:
     @property
     def location(self) -> str:
         """The folder of the run, as a URL."""
-        path = gc_path(self._repository.unique_id, self.run_id, "x").removesuffix("x")
+        path = gc_run_folder(self._repository.unique_id, self.run_id)
         return str(self._repository.namespace.folder(path))
 
     def create_run(self, run: GCRun) -> None:
-        """Write down what the run is about."""
+        """Write the description of the run."""
         self._create(RUN_NAME, encode_run(run))
 
     def read_run(self) -> GCRun:
-        """Return what the run is about.
+        """Return the description of the run.
 
         Raises:
             InvalidRun: There is no such run of this repository.
         """
         data = self._read(RUN_NAME)
         if data is None:
-            raise InvalidRun(f"repository {self._repository.id} has no run {self.run_id!r}")
+            raise InvalidRun(f"repository {self._repository.id} has no run '{self.run_id}'")
         return decode_run(data, self.run_id, file=str(self._address(RUN_NAME)))
 
     def create_page(self, page: GCPage) -> GCPage:
-        """Write a page down, unless it was written already; return what is there then."""
+        """Write a page, unless it was written already; return the page that is there."""
         self._create(page_name(page.number), encode_page(page))
         found = self.find_page(page.number)
         assert found is not None, "it was just written"

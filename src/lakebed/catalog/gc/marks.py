@@ -1,15 +1,17 @@
-"""Marks, by which a job of garbage collection proves that it looks at the server's own storage.
+"""Marks, by which a job of garbage collection proves that it reads the server's own storage.
 
-The server writes something that nobody can foresee; a job that finds it in what it has opened sees
-what the server writes, and as it is now. Another machine's folder of the same name does not have
-it, nor has a copy that was made before.
+The server writes random bytes. A job that finds them in the storage that it has opened sees what
+the server writes, as it is now. A folder of the same name on another machine does not have them,
+nor has an older copy.
 """
 
 from lakebed.block import BlockStore
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import RepositoryID
-from lakebed.formats.gc_files import GCMark, mark_path
+from lakebed.formats.gc_files import GCMark
+from lakebed.formats.layout import mark_path
 from lakebed.runtime import Runtime
+from lakebed.tracing import traced
 
 
 class GCMarks:
@@ -20,8 +22,9 @@ class GCMarks:
         self._block = block
         self._runtime = runtime
 
+    @traced("catalog.leave_gc_mark")
     def leave(self, repository_id: RepositoryID) -> GCMark:
-        """Write a mark, and say what it is.
+        """Write a mark, and return it.
 
         Raises:
             RepositoryNotFound: There is none.

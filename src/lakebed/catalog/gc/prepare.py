@@ -1,25 +1,27 @@
 """The server's part of garbage collection: writing down all that is in use.
 
-Everything is read in the direction in which objects move: from uploads that are open, to what is
-staged, to commits. An object that moves on while this goes on is met further along; none is missed.
-(Two things move back, and do no harm: a reset stages what a commit names, and commits are read
-last; a write that is taken back restores an entry which its own named all the while.) So there is
-no looking twice, and nobody is held up.
+Everything is read in the direction in which objects move: from open uploads, to what is staged, to
+commits. An object that moves on meanwhile is met further along; none is missed. (Two things move
+back, and do no harm: a reset stages what a commit names, and commits are read last; a write that is
+taken back restores an entry that its own entry named all the time.) So nothing is read twice, and
+no writer has to wait.
 
-1. **The run** is drawn up first: its cutoff, before which an object must have been written to be
-   garbage, comes before all reading. Whatever begins later is younger.
+1. **The run** is written first, with its cutoff: only objects that were written before it can be
+   garbage. All reading comes later, and whatever begins later is younger.
 2. **Links and multipart uploads**, all records that are there.
-3. **Staged entries** of every branch: of its staging token and of each sealed token, unmasked. What
-   a newer entry hides may yet be published by a commit that is under way. And what an entry has
-   replaced under its token may be put back (see `lakebed.engine.staging.undo`).
-4. **Commit records**, all of them, whoever names them.
+3. **Staged entries** of every branch: of its staging token and of each sealed token, even those
+   that a newer entry hides, since a commit under way may still publish them. And what an entry has
+   replaced under its token, since it may be put back (see `lakebed.engine.staging.undo`).
+4. **Commit records**, all of them, whether a branch leads to them or not.
 
-Steps 2 and 3 come in pages, which end after so many objects, branches or seconds. A page says where
-the next one begins, in terms of what was read: the tokens of a branch are those that its record
-named when it was met, even if pages come hours apart. A page is written once; who asks for it again
-gets it as it is. An idle branch costs one scan for one key, many of them at a time.
+Steps 2 and 3 are done in pages, which end after so many objects, branches or seconds. A page says
+where the next one begins, in terms of what was read: the tokens of a branch are those that its
+record named when it was first read, even if pages come hours apart. A page is written once; a
+repeated request gets it as it is. An idle branch costs one scan for one key; many of these run at
+the same time.
 """
 
+import logging
 import re
 from dataclasses import dataclass
 from itertools import islice
@@ -43,12 +45,15 @@ from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
-from lakebed.times import now_us
+from lakebed.times import now_us, to_us
+from lakebed.tracing import traced
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
 _TOKEN: Final = re.compile(r"([0-9a-f]{36})\.([1-9][0-9]{0,8})")
 
 _RECORDS: Final = 1024
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,7 @@ class GCPreparation:
         self._runtime = runtime
         self._settings = settings
 
+    @traced("catalog.prepare_gc_uncommitted")
     def prepare_uncommitted(
         self,
         repository_id: RepositoryID,
@@ -91,12 +97,12 @@ class GCPreparation:
 
         Args:
             repository_id: Of which repository.
-            unique_id: Of which creation of it: no other under that name is looked at.
+            unique_id: The unique id of the repository that is meant; another is refused.
             token: The continuation token of the page before; None: begin a run.
             limits: When to end the page.
 
         Raises:
-            RepositoryNotFound: There is none, or not this one.
+            RepositoryNotFound: There is none, or one with another unique id.
             InvalidRun: There is no page that this token could continue.
             BlockError: The storage refused or failed; asking again is fine.
         """
@@ -106,14 +112,15 @@ class GCPreparation:
             return self._page(repository, run.run_id, 0, Position(), limits)
         match = _TOKEN.fullmatch(token)
         if match is None:
-            raise InvalidRun(f"{token!r} is no continuation token")
+            raise InvalidRun(f"'{token}' is not a continuation token")
         run_id, number = GCRunID(match[1]), int(match[2])
         before = self._files(repository, run_id).find_page(number - 1)
         if before is None or before.following is None:
-            raise InvalidRun(f"repository {repository_id} has no page to continue with {token!r}")
+            raise InvalidRun(f"repository {repository_id} has no page to continue with '{token}'")
         position = Position.decode(before.following)
         return self._page(repository, run_id, number, position, limits)
 
+    @traced("catalog.prepare_gc_commits")
     def prepare_commits(
         self,
         repository_id: RepositoryID,
@@ -125,12 +132,12 @@ class GCPreparation:
 
         Args:
             repository_id: Of which repository.
-            unique_id: Of which creation of it.
-            run_id: The run whose pages are all written. None: a run of commits alone, which tells
-                what is committed, and by which nothing can be judged to be garbage.
+            unique_id: The unique id of the repository that is meant; another is refused.
+            run_id: The run whose pages are all written. None: a run of commits alone, which shows
+                what is committed, but by which no object can be judged to be garbage.
 
         Raises:
-            RepositoryNotFound: There is none, or not this one.
+            RepositoryNotFound: There is none, or one with another unique id.
             InvalidRun: There is no such run, or some of its pages are not written.
             BlockError: The storage refused or failed; asking again is fine.
         """
@@ -145,7 +152,12 @@ class GCPreparation:
             pages = files.pages() if run.with_uploads else ()
             before = [file for page in pages for file in page.files]
             tables = (*before, *self._write_commits(repository, files))
-            files.create_manifest(GCManifest(run=run, ended_us=self._now_us(), files=tables))
+            _LOGGER.info(
+                "run %s of garbage collection is prepared: %d files of records",
+                run.run_id,
+                len(tables),
+            )
+            files.create_manifest(GCManifest(run=run, ended_us=now_us(self._runtime), files=tables))
         return Prepared(run.run_id, files.location)
 
     def _repository(self, repository_id: RepositoryID, unique_id: UniqueID | None) -> Repository:
@@ -156,7 +168,7 @@ class GCPreparation:
 
     def _files(self, repository: Repository, run_id: GCRunID) -> RunFiles:
         if not _RUN_ID.fullmatch(run_id):
-            raise InvalidRun(f"{run_id!r} is not the id of a run")
+            raise InvalidRun(f"'{run_id}' is not the id of a run")
         return RunFiles(self._block, self._runtime, repository, run_id)
 
     def _begin(self, repository: Repository, *, with_uploads: bool) -> GCRun:
@@ -164,7 +176,7 @@ class GCPreparation:
         now = self._runtime.now()
         settings = self._settings
         run = GCRun(
-            run_id=GCRunID(f"{int(now * 1e6):016x}{self._runtime.random_bytes(10).hex()}"),
+            run_id=GCRunID(f"{to_us(now):016x}{self._runtime.random_bytes(10).hex()}"),
             installation_id=installation_id(self._store, self._runtime),
             repository=repository.id,
             unique_id=repository.unique_id,
@@ -172,13 +184,14 @@ class GCPreparation:
                 active_record(self._store, repository).message.adopted_unique_ids
             ),
             storage_namespace=str(repository.namespace),
-            began_us=int(now * 1e6),
-            cutoff_us=int((now - settings.min_age_seconds - settings.skew_seconds) * 1e6),
-            gap_us=int(settings.gap_seconds * 1e6),
-            partition_open_us=int(settings.partition_open_seconds * 1e6),
+            began_us=to_us(now),
+            cutoff_us=to_us(now - settings.min_age_seconds - settings.skew_seconds),
+            gap_us=to_us(settings.gap_seconds),
+            partition_open_us=to_us(settings.partition_open_seconds),
             with_uploads=with_uploads,
         )
         self._files(repository, run.run_id).create_run(run)
+        _LOGGER.info("run %s of garbage collection begins in %s", run.run_id, repository.id)
         return run
 
     def _page(
@@ -234,6 +247,3 @@ class GCPreparation:
             )
         writer.flush()
         return writer.written
-
-    def _now_us(self) -> int:
-        return now_us(self._runtime)

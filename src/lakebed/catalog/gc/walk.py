@@ -1,4 +1,4 @@
-"""The staged entries of all branches, page by page: see `gc_prepare`."""
+"""The staged entries of all branches, page by page: see `prepare`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _RELATIVE: Final = int(AddressType.RELATIVE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLimits:
-    """When a page ends; each page makes some headway, however small these are."""
+    """When a page ends; each page gets somewhere, however small these are."""
 
     objects: int = 1_000_000
     branches: int = 10_000
@@ -37,11 +37,11 @@ DEFAULT_LIMITS: Final = PageLimits()
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a page goes on: past a branch, of which some tokens may not be read to their end."""
+    """Where a page goes on: after a branch, some of whose tokens may not be read to the end."""
 
     after: str = ""
     tokens: tuple[StagingToken, ...] = ()
-    """Those of the branch `after` that are left, the first of them from `key` on."""
+    """The tokens of the branch `after` that are left, the first of them from `key` on."""
     key: bytes = b""
 
     def encode(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Completing a multipart upload: one object of its parts, once, whatever is lost on the way.
+"""Completing a multipart upload: its parts become one object, once, whatever fails on the way.
 
     1. read the record: this branch, this path
     2. check the parts named: uploaded with these bytes, in order, large enough; and the checksum
@@ -9,27 +9,28 @@
     6. the record, `staged`; then the answer
 
 *What holds.* Step 3 decides, once, which parts the object is made of: whoever joins them has read
-the decision, and the storage joins only parts with the ETags that it names. The object is protected
-from garbage collection by the record, which is there before the first byte, until it is staged;
-however old the upload is by then.
+the decision, and the storage joins only parts with the ETags that it names. Until the object is
+staged, the record protects it from garbage collection, however old the upload is; the record is
+there before the first byte.
 
 *A request that dies, or whose reply is lost,* after
 
 - 1, 2: has changed nothing.
 - 3: has decided. A repeat with the same parts goes on with 4; with others, it is refused.
-- 4: the storage knows the upload no more; a repeat finds the object at its address and goes on.
+- 4: the storage no longer knows the upload; a repeat finds the object at its address and goes on.
 - 5: the entry is visible, and nobody was told so. A repeat stages the same entry once more. (If the
   path was written to in between, the repeat comes later and wins, as any late write does.)
 - 6: a repeat answers the same and stages nothing, whatever became of the path since.
 
-Should the storage refuse the parts in step 4 (one was sent again at that very moment), nothing was
+If the storage refuses the parts in step 4 (one was sent again at that very moment), nothing was
 joined, and the decision is taken back. Another request may have read it before; so an entry is
-acknowledged only if the decision still stands after the entry was staged, and 6 is certain. That is
-also what makes sure that the record was there as long as nothing else protected the object: an
-upload that is too old is dropped, also if someone is completing it just then. A record stays for a
-while after its object was staged, for the sake of repeats.
+acknowledged only if the decision still stands after the entry was staged, and 6 is certain. This
+also makes sure that the record was there as long as nothing else protected the object: an upload
+that is too old is dropped even while someone is completing it. A record stays for a while after its
+object was staged, so that repeats find it.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -70,17 +71,21 @@ from lakebed.catalog.multipart.records import (
     id_of,
     scheme_of,
 )
+from lakebed.catalog.stager import check_early
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import EntryNotFound, TooManyTries
+from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import Repository
-from lakebed.engine.staging.writer import Condition, check_condition
+from lakebed.engine.staging.writer import Condition
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
+from lakebed.tracing import traced
 
 PART_BYTES_MIN: Final = 5 << 20
 """The least size of every part but the last, as with S3."""
 
 _TRIES: Final = 10
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,7 @@ class Completions:
         self._block = block
         self._runtime = runtime
 
+    @traced("catalog.complete_multipart")
     def complete(
         self,
         target: Target,
@@ -132,7 +138,7 @@ class Completions:
             ReadOnly, BranchNotFound, Protected: The branch cannot be written to.
             PreconditionFailed: The condition does not hold.
             Stale: Meanwhile the upload was dropped, for its age, or its parts were replaced.
-            TooManyTries, OutcomeUnknown: The object may be visible; repeating it tells.
+            TooManyTries, OutcomeUnknown: The object may be visible; repeat the request to find out.
             BlockError: The storage refused or failed; repeating it may help.
         """
         _check_order(named)
@@ -140,7 +146,7 @@ class Completions:
         repository = self._engine.repositories.get(target.repository_id)
         records = MultipartRecords(self._store, repository)
         asked = _Asked(target, named, checksum, size, whole, whole_type, condition)
-        record = self._decided(repository, records, asked)
+        record = self._decide(repository, records, asked)
         entry = entry_of(record.message)
         if entry is None or entry.checksum != checksum:
             raise MultipartNotFound(target.upload_id)  # it is over, with other parts
@@ -164,7 +170,7 @@ class Completions:
 
     # Steps 1 to 3
 
-    def _decided(
+    def _decide(
         self, repository: Repository, records: MultipartRecords, asked: _Asked
     ) -> UploadRecord:
         """Return the record of an upload that is decided, by this request or by another."""
@@ -174,12 +180,14 @@ class Completions:
             upload = record.message
             if upload.HasField("entry"):
                 return record
-            self._check_condition(repository, asked.target, asked.condition)
-            parts = _checked(records, upload_id, asked.named)
+            if asked.condition is not None:  # while the upload is still open
+                target = asked.target
+                check_early(self._engine, repository, target.branch, target.path, asked.condition)
+            parts = _find_parts(records, upload_id, asked.named)
             sizes = [part.size for part in parts]
             if asked.size not in {None, sum(sizes)}:
                 raise InvalidParts(f"the parts have {sum(sizes)} bytes, not {asked.size}")
-            whole = _whole(upload, parts, asked)
+            whole = _check_whole(upload, parts, asked)
             entry = new_entry(
                 upload.path,
                 upload.address,
@@ -194,18 +202,6 @@ class Completions:
                 return decided
         raise TooManyTries(f"completing the upload {upload_id}", _TRIES)
 
-    def _check_condition(
-        self, repository: Repository, target: Target, condition: Condition | None
-    ) -> None:
-        """Refuse what would be refused in the end, while the upload is still open."""
-        if condition is None:
-            return
-        try:
-            found = self._engine.get_entry(repository, target.branch, target.path)
-        except EntryNotFound:
-            found = None
-        check_condition(condition, target.path, found)
-
     # Step 4
 
     def _join(
@@ -218,7 +214,7 @@ class Completions:
         upload = decided.message
         address = repository.namespace.address(upload.address)
         try:
-            parts = _checked(records, id_of(decided), named)
+            parts = _find_parts(records, id_of(decided), named)
             wanted = [Part(part.number, part.storage_etag) for part in parts]
             self._block.complete_upload(address, UploadId(upload.storage_upload_id), wanted)
         except (InvalidParts, InvalidPart, UploadNotFound) as error:
@@ -228,6 +224,9 @@ class Completions:
                 return
             if isinstance(error, UploadNotFound):
                 raise MultipartNotFound(id_of(decided)) from error
+            _LOGGER.warning(
+                "upload %s is open again: the storage refused its parts: %s", id_of(decided), error
+            )
             records.take_back(decided)
             raise PartMissing(f"a part was uploaded again meanwhile: {error}") from error
 
@@ -247,10 +246,10 @@ def _check_order(named: Sequence[NamedPart]) -> None:
             raise PartsOutOfOrder(f"part {after.number} is named after part {before.number}")
 
 
-def _checked(
+def _find_parts(
     records: MultipartRecords, upload_id: MultipartID, named: Sequence[NamedPart]
 ) -> list[StoredPart]:
-    """Return the parts named, as they are stored."""
+    """Return the parts named, as they are stored; refuse those that are not, or are too small."""
     stored = {part.number: part for part in records.parts(upload_id)}
     parts = []
     for each in named:
@@ -268,7 +267,7 @@ def _checked(
     return parts
 
 
-def _whole(
+def _check_whole(
     upload: pb.MultipartUpload, parts: Sequence[StoredPart], asked: _Asked
 ) -> Checksum | None:
     """Return the checksum of the object that parts make, if it has one: the one asked for."""

@@ -1,32 +1,33 @@
 """The records of multipart uploads and of their parts.
 
-A part has a record of its own, since a client knows a part by the MD5 of its bytes and not every
-storage does.
+A part has a record of its own, since clients name a part by the MD5 of its bytes, which not every
+storage keeps.
 """
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, NewType
 
 from lakebed.block import ETag
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.checksums import SCHEMES, Checksum, Scheme
 from lakebed.catalog.errors import MultipartNotFound, PartMissing
-from lakebed.catalog.keys import MULTIPART_PARTS, MULTIPARTS
+from lakebed.catalog.keys import MULTIPART_PARTS, MULTIPARTS, copy_of
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.codec import decode, encode
 from lakebed.formats import Entry
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
+from lakebed.times import to_datetime
 
 _TRIES: Final = 10
 
 MultipartID = NewType("MultipartID", str)
-"""What a client knows an upload by."""
+"""The id by which a client names an upload."""
 
 UploadRecord = Record[pb.MultipartUpload]
 
@@ -49,7 +50,7 @@ class NamedPart:
     md5: str
     """In hexadecimal."""
     checksum: Checksum | None = None
-    """What the uploader takes its checksum to be; None: it does not say."""
+    """The checksum that the uploader expects; None: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,9 @@ class StoredPart:
     size: int
     modified: datetime
     storage_etag: ETag
-    """What the storage knows it by."""
+    """By which the storage names it."""
     checksum: Checksum | None
-    """None: none is known."""
+    """None: it is not known."""
 
     def is_named_by(self, named: NamedPart) -> bool:
         """Whether it is what an uploader means; a checksum that is not known is not compared."""
@@ -117,7 +118,7 @@ class MultipartRecords:
 
         None: it is not, or nobody knows whether it was noted.
         """
-        decided = _copy(record)
+        decided = copy_of(record.message)
         decided.entry.ParseFromString(encode(entry))
         try:
             version = self._uploads.set_if(record.name, decided, record.predicate)
@@ -127,7 +128,7 @@ class MultipartRecords:
 
     def take_back(self, decided: UploadRecord) -> None:
         """Open an upload again that could not be completed as decided."""
-        open_again = _copy(decided)
+        open_again = copy_of(decided.message)
         open_again.ClearField("entry")
         open_again.reopened = True
         with suppress(PredicateFailed):
@@ -152,7 +153,7 @@ class MultipartRecords:
                 return record is None  # it was all over, so long ago that nobody asks any more
             if record.message.staged:
                 return True
-            staged = _copy(record)
+            staged = copy_of(record.message)
             staged.staged = True
             with suppress(PredicateFailed, OutcomeUnknown):
                 self._uploads.set_if(record.name, staged, record.predicate)
@@ -193,7 +194,7 @@ class MultipartRecords:
 
 
 def id_of(record: UploadRecord) -> MultipartID:
-    """Return what a client knows an upload by."""
+    """Return the id by which a client names an upload."""
     return MultipartID(record.name.decode())
 
 
@@ -221,19 +222,10 @@ def etag_of(named: Sequence[NamedPart]) -> str:
         try:
             digest.update(bytes.fromhex(part.md5))
         except ValueError as error:
-            raise PartMissing(f"part {part.number} cannot have the ETag {part.md5!r}") from error
+            raise PartMissing(
+                f"part {part.number} cannot have the ETag '{part.md5}': it is not an MD5"
+            ) from error
     return f"{digest.hexdigest()}-{len(named)}"
-
-
-def moment(microseconds: int) -> datetime:
-    """Return a time of a record."""
-    return datetime.fromtimestamp(microseconds / 1e6, UTC)
-
-
-def _copy(record: UploadRecord) -> pb.MultipartUpload:
-    copy = pb.MultipartUpload()
-    copy.CopyFrom(record.message)
-    return copy
 
 
 def _prefix(upload_id: MultipartID) -> bytes:
@@ -245,7 +237,7 @@ def _stored(number: int, part: pb.MultipartPart) -> StoredPart:
         number,
         part.md5,
         part.size,
-        moment(part.modified_us),
+        to_datetime(part.modified_us),
         ETag(part.storage_etag),
         Checksum.parse(part.checksum),
     )

@@ -1,13 +1,14 @@
-"""Multipart uploads: parts in any order and over days, of which `completions` makes an object.
+"""Multipart uploads: parts that come in any order, over days; `complete` makes an object of them.
 
-The record `multiparts/<upload id>` is the upload: what it is for, where its bytes go, and what the
-storage calls it. It protects its bytes from garbage collection, and outlives every server process.
+The record `multiparts/<upload id>` is the upload: what it is for, where its bytes go, and its id in
+the storage. It protects the bytes from garbage collection, and outlives every server process.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from lakebed.block import PART_NUMBER_MAX, BlockError, BlockStore, UploadId, UploadNotFound
 from lakebed.block.streams import Meter
@@ -22,7 +23,6 @@ from lakebed.catalog.multipart.records import (
     StoredPart,
     Target,
     UploadRecord,
-    moment,
     scheme_of,
 )
 from lakebed.catalog.settings import CatalogSettings
@@ -30,7 +30,10 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
-from lakebed.times import now_us
+from lakebed.times import now_us, to_datetime, to_us
+from lakebed.tracing import traced
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class UploadedParts:
     """By ascending number."""
 
 
-class Multiparts:
+class MultipartUploads:
     """The multipart uploads of all repositories."""
 
     def __init__(
@@ -74,6 +77,7 @@ class Multiparts:
         self._settings = settings
         self._addresses = addresses
 
+    @traced("catalog.create_multipart")
     def create(
         self,
         repository_id: RepositoryID,
@@ -89,7 +93,7 @@ class Multiparts:
         Raises:
             InvalidPath: No object can have this path.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
-            OutcomeUnknown, BlockError: Nothing was begun that anyone knows of.
+            OutcomeUnknown, BlockError: Nothing was begun that a client could go on with.
         """
         check_path(path)
         repository = self._engine.check_writable(repository_id, branch)
@@ -110,6 +114,7 @@ class Multiparts:
         self._records(repository).add(upload_id, upload)
         return upload_id
 
+    @traced("catalog.put_part")
     def put_part(
         self,
         target: Target,
@@ -119,7 +124,7 @@ class Multiparts:
         size: int,
         proof: Proof | None = None,
     ) -> StoredPart:
-        """Take one part in, `size` bytes long; one of the same number is replaced.
+        """Store one part, `size` bytes long; it replaces an earlier one of the same number.
 
         If the iterable raises, its exception goes through and the part, if there was one, is as
         before. Its checksum is kept: the one of its proof or, where the upload wants another, that
@@ -156,6 +161,7 @@ class Multiparts:
         )
         return records.set_part(target.upload_id, number, stored)
 
+    @traced("catalog.list_parts")
     def list_parts(self, target: Target) -> UploadedParts:
         """Return the parts that an upload has so far.
 
@@ -179,41 +185,50 @@ class Multiparts:
                     MultipartID(record.name.decode()),
                     BranchID(record.message.branch),
                     record.message.path,
-                    moment(record.message.created_us),
+                    to_datetime(record.message.created_us),
                     scheme_of(record.message),
                 )
 
+    @traced("catalog.abort_multipart")
     def abort(self, target: Target) -> None:
         """Drop an upload and its parts.
 
         Raises:
             RepositoryNotFound, MultipartNotFound: There is no such upload, or it was completed.
-            OutcomeUnknown, BlockError: It may be there still.
+            OutcomeUnknown, BlockError: It may still be there.
         """
         repository = self._engine.repositories.get(target.repository_id)
         self._drop(repository, self._records(repository).find_open(target))
 
     def clean(self, repository: Repository) -> int:
-        """Remove the uploads of which nobody will hear any more; return how many."""
+        """Remove the uploads that are too old to be completed or asked for; return how many."""
         removed = 0
         for record in self._records(repository).scan():
             if self._is_overdue(record.message):
-                # What the storage refuses just now, the next pass tries again.
-                with suppress(MultipartNotFound, BlockError):
+                try:
                     self._drop(repository, record)
                     removed += 1
+                except MultipartNotFound:
+                    pass  # it was completed, or dropped by another
+                except BlockError as error:
+                    _LOGGER.warning(
+                        "upload %s is too old, and the storage refused to drop it: %s; the next"
+                        " pass tries again",
+                        record.name.decode(),
+                        error,
+                    )
         return removed
 
     def _is_overdue(self, upload: pb.MultipartUpload) -> bool:
-        """Whether it was not completed in time, or so long ago that nobody asks again."""
+        """Whether it was not completed in time, or was so long ago that nobody asks again."""
         if upload.staged:
             begin_us, life = upload.entry.entry.modified_us, self._settings.link_life_seconds
         else:
             begin_us, life = upload.created_us, self._settings.multipart_life_seconds
-        return begin_us / 1e6 + life + self._settings.skew_seconds < self._runtime.now()
+        return begin_us + to_us(life + self._settings.skew_seconds) < now_us(self._runtime)
 
     def _drop(self, repository: Repository, record: UploadRecord) -> None:
-        """Remove an upload; its record last, so that whoever dies on the way can be followed."""
+        """Remove an upload; its record last, so that a pass that dies can be repeated."""
         address = repository.namespace.address(record.message.address)
         self._block.abort_upload(address, UploadId(record.message.storage_upload_id))
         self._records(repository).drop(record)

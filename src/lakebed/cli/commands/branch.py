@@ -1,17 +1,33 @@
-"""`lakebed branch`: branches."""
+"""`lakebed branch` and `lakebed branch-protect`: branches, and the rules that protect them."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import typer
 
+from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import YesOption
 from lakebed.cli.session import Session, client_command
-from lakebed.cli.uris import BranchArgument, RefUri, RepositoryArgument, parse_ref, same_repository
-from lakebed.client.errors import Misuse
+from lakebed.cli.uris import (
+    BranchArgument,
+    RefUri,
+    RepositoryArgument,
+    RepositoryUri,
+    parse_ref,
+    same_repository,
+)
+from lakebed.client.errors import Refused
+from lakebed.client.http import decoded
 from lakebed.client.paging import list_items
 
 app = new_group()
+protect_app = new_group()
+
+_TRIES_MAX: Final = 5
+_CHANGED_MEANWHILE: Final = 412
+
+PatternArgument = Annotated[str, typer.Argument(metavar="PATTERN", help="For example 'stable-*'.")]
 
 
 @client_command(app, "create")
@@ -138,3 +154,63 @@ def delete(session: Session, branch: BranchArgument, *, yes: YesOption = False) 
     session.confirm(f"Delete {branch} with its uncommitted changes?", yes=yes)
     session.client.call("DELETE", "repositories", branch.repository, "branches", branch.ref)
     session.output.done(f"Deleted {branch}")
+
+
+@client_command(protect_app, "list")
+def list_rules(session: Session, repository: RepositoryArgument) -> None:
+    """List the patterns of protected branches."""
+    rules, _ = _read_rules(session, repository)
+    session.output.table(rules, [("Pattern", lambda item: item["pattern"])])
+
+
+@client_command(protect_app, "add")
+def protect(session: Session, repository: RepositoryArgument, pattern: PatternArgument) -> None:
+    """Protect the branches that match a pattern."""
+    rules = _change_rules(session, repository, lambda patterns: [*patterns, pattern])
+    session.output.done(f"Protected {pattern} in {repository}", rules)
+
+
+@client_command(protect_app, "delete")
+def unprotect(session: Session, repository: RepositoryArgument, pattern: PatternArgument) -> None:
+    """Take a pattern away."""
+
+    def without(patterns: list[str]) -> list[str]:
+        if pattern not in patterns:
+            raise CommandError(f"{repository} has no rule {pattern!r}")
+        return [other for other in patterns if other != pattern]
+
+    rules = _change_rules(session, repository, without)
+    session.output.done(f"Deleted the rule {pattern} of {repository}", rules)
+
+
+def _read_rules(
+    session: Session, repository: RepositoryUri
+) -> tuple[list[dict[str, Any]], str | None]:
+    answer = session.client.exchange("GET", *_rules_path(repository))
+    return decoded(answer) or [], answer.headers.get("ETag")
+
+
+def _change_rules(
+    session: Session, repository: RepositoryUri, change: Callable[[list[str]], list[str]]
+) -> dict[str, list[str]]:
+    """Replace the rules by changed ones, over those that were read and no others."""
+    for tries_left in reversed(range(_TRIES_MAX)):
+        rules, etag = _read_rules(session, repository)
+        patterns = list(dict.fromkeys(change([rule["pattern"] for rule in rules])))
+        try:
+            session.client.exchange(
+                "PUT",
+                *_rules_path(repository),
+                body=[{"pattern": pattern} for pattern in patterns],
+                headers={"If-Match": etag} if etag else {},
+            )
+        except Refused as error:
+            if error.status != _CHANGED_MEANWHILE or not tries_left:
+                raise
+        else:
+            return {"patterns": patterns}
+    raise AssertionError("the last try returns or raises")
+
+
+def _rules_path(repository: RepositoryUri) -> tuple[str, ...]:
+    return "repositories", repository.repository, "settings", "branch_protection"

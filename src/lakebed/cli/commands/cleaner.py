@@ -1,6 +1,7 @@
 """``lakebed cleaner``: the work of a server's background process, by hand."""
 
 import json
+import os
 import time
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from lakebed.cli.local import ConfigOption, environment, explained, given
+from lakebed.cli.groups import new_group
+from lakebed.cli.options import ServerConfigOption, dotted_settings
 
 if TYPE_CHECKING:
     from lakebed.engine.cleaner.cleaner import Cleaner, CleanerCounts
@@ -16,18 +18,13 @@ if TYPE_CHECKING:
 _PASSES_AFTER_GRACE: Final = 4
 _PAUSE_SECONDS_MAX: Final = 60.0
 
-app = typer.Typer(no_args_is_help=True, help="Remove what nothing names any more.")
-
-
-@app.callback()
-def cleaner() -> None:
-    """Remove what nothing names any more."""
+app = new_group("Remove what nothing names any more.")
 
 
 @app.command()
 def run(
     *,
-    config: ConfigOption = None,
+    config: ServerConfigOption = None,
     database: Annotated[
         str | None, typer.Option(help="The database's URL.", show_default=False)
     ] = None,
@@ -46,13 +43,12 @@ def run(
     from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as are its friends
     from lakebed.server.config_files import read  # noqa: PLC0415 - it is slow to import
 
-    with explained():
-        settings = read(config, environment=environment(), flags=given(database__url=database))
-        grace_seconds = settings.engine.grace_seconds
-        runtime = ThreadRuntime()
-        with open_store(settings.database.url, runtime=runtime) as store:
-            cleaner = Cleaner(store, runtime, grace_seconds=grace_seconds)
-            counts = _passes(cleaner, grace_seconds) if wait else cleaner.run_once()
+    settings = read(config, environment=os.environ, flags=dotted_settings(database__url=database))
+    grace_seconds = settings.engine.grace_seconds
+    runtime = ThreadRuntime()
+    with open_store(settings.database.url, runtime=runtime) as store:
+        cleaner = Cleaner(store, runtime, grace_seconds=grace_seconds)
+        counts = _passes(cleaner, grace_seconds) if wait else cleaner.run_once()
     until = datetime.now().astimezone() + timedelta(seconds=grace_seconds)
     _report(counts, None if wait or not waiting(counts) else until, as_json=as_json)
 

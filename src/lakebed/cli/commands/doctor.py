@@ -1,6 +1,6 @@
-"""`lakebed doctor`: what works, what does not, and what to do about it.
+"""`lakebed identity` and `lakebed doctor`: who you are to the server, and whether all works.
 
-Each check needs those before it; the first that fails ends the examination.
+Each check of the doctor needs those before it; the first that fails is the last.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,11 +10,13 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from lakebed import __version__
+from lakebed.cli.errors import Incomplete
 from lakebed.cli.groups import new_app
 from lakebed.cli.session import Session, client_command
-from lakebed.client.errors import CommandError, Incomplete, Refused
+from lakebed.client.errors import ClientError, Refused
 
-app = new_app()
+identity_app = new_app()
+doctor_app = new_app()
 
 _UNAUTHORIZED: Final = 401
 _SKEW_SECONDS_MAX: Final = 60.0
@@ -32,7 +34,13 @@ class Finding:
     """What to do, where it is not well."""
 
 
-@client_command(app, "doctor")
+@client_command(identity_app, "identity")
+def identity(session: Session) -> None:
+    """Show who you are to the server."""
+    session.output.record(session.client.get("user")["user"])
+
+
+@client_command(doctor_app, "doctor")
 def doctor(session: Session) -> None:
     """Check settings, server, credentials, versions and clocks, and say what to do."""
     findings = list(_examined(session))
@@ -46,7 +54,7 @@ def doctor(session: Session) -> None:
         ],
     )
     if not all(finding.ok for finding in findings):
-        raise Incomplete("not everything is well, see above")
+        raise Incomplete("a check failed, see above")
 
 
 def _examined(session: Session) -> Iterator[Finding]:
@@ -60,7 +68,7 @@ def _examined(session: Session) -> Iterator[Finding]:
 def _settings(session: Session) -> Finding:
     try:
         client = session.client
-    except CommandError as error:
+    except ClientError as error:
         return Finding("settings", ok=False, found=str(error), advice="set what is missing")
     return Finding("settings", ok=True, found=f"endpoint {client.endpoint}")
 
@@ -68,7 +76,7 @@ def _settings(session: Session) -> Finding:
 def _server(session: Session) -> Finding:
     try:
         session.client.exchange("GET", "healthcheck")
-    except CommandError as error:
+    except ClientError as error:
         return Finding(
             "server",
             ok=False,
@@ -88,7 +96,7 @@ def _credentials(session: Session) -> Finding:
             else "look into the log of the server"
         )
         return Finding("credentials", ok=False, found=str(error), advice=advice)
-    except (CommandError, KeyError, TypeError) as error:
+    except (ClientError, KeyError, TypeError) as error:
         return Finding(
             "credentials",
             ok=False,
@@ -101,7 +109,7 @@ def _credentials(session: Session) -> Finding:
 def _versions(session: Session) -> Finding:
     try:
         config = session.client.get("config")
-    except CommandError as error:
+    except ClientError as error:
         return Finding("versions", ok=False, found=str(error), advice="look into the server's log")
     server = ((config or {}).get("version_config") or {}).get("version") or "unknown"
     return Finding("versions", ok=True, found=f"client {__version__}, server {server}")

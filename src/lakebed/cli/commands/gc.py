@@ -1,8 +1,7 @@
 """`lakebed gc`: find and delete objects that nothing refers to."""
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -11,16 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakebed.cli.errors import CommandError, Incomplete, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.output import size, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RepositoryArgument
-from lakebed.client.errors import CommandError, Incomplete, Misuse
-from lakebed.client.settings import load_settings
 
 if TYPE_CHECKING:
     from lakebed.block import BlockSettings
-    from lakebed.client.settings import ClientSettings
     from lakebed.gc.server import Server
     from lakebed.gc.storage import Storage
 
@@ -73,7 +70,7 @@ def run(
     from lakebed import gc  # noqa: PLC0415 - slow to load, and for this command only
     from lakebed.gc.job import Options  # noqa: PLC0415 - likewise
 
-    settings = _settings(session)
+    settings = session.settings
     summary = gc.run(
         repository.repository,
         endpoint=settings.endpoint,
@@ -92,7 +89,7 @@ def run(
     )
     session.output.record(_shown(asdict(summary), as_json=session.output.as_json))
     if not summary.success:
-        raise Incomplete(f"{summary.failed} objects could not be deleted; the report tells why")
+        raise Incomplete(f"{summary.failed} objects could not be deleted; the report says why")
 
 
 def _check_installed() -> None:
@@ -119,7 +116,7 @@ def check(
         ],
     )
     if not all(finding.ok for finding in findings):
-        raise Incomplete("not everything is well, see above")
+        raise Incomplete("a check failed, see above")
 
 
 @client_command(app, "runs")
@@ -177,27 +174,6 @@ def show(
     )
 
 
-def _settings(session: Session) -> "ClientSettings":
-    options = session.options
-    return load_settings(environ=os.environ, config_file=options.config, endpoint=options.endpoint)
-
-
-@contextmanager
-def _server(settings: "ClientSettings", repository: str) -> "Iterator[Server]":
-    from lakebed.gc.server import Server  # noqa: PLC0415 - slow to load
-
-    server = Server(
-        settings.endpoint,
-        repository,
-        access_key_id=settings.access_key_id,
-        secret_access_key=settings.secret_access_key,
-    )
-    try:
-        yield server
-    finally:
-        server.close()
-
-
 def _block_settings(local_root: Path | None) -> "BlockSettings | None":
     from lakebed.block import LocalSettings  # noqa: PLC0415 - slow to load
 
@@ -208,9 +184,17 @@ def _block_settings(local_root: Path | None) -> "BlockSettings | None":
 def _opened(
     session: Session, repository: str, local_root: Path | None
 ) -> "Iterator[tuple[Server, Storage]]":
-    from lakebed.gc.storage import open_storage  # noqa: PLC0415 - slow to load
+    from lakebed.gc.server import Server  # noqa: PLC0415 - slow to load
+    from lakebed.gc.storage import open_storage  # noqa: PLC0415 - likewise
 
-    with _server(_settings(session), repository) as server:
+    settings = session.settings
+    server = Server(
+        settings.endpoint,
+        repository,
+        access_key_id=settings.access_key_id,
+        secret_access_key=settings.secret_access_key,
+    )
+    with closing(server):
         yield server, open_storage(server, _block_settings(local_root))
 
 

@@ -1,25 +1,62 @@
-"""`lakebed merge`."""
+"""`lakebed diff`, `merge` and `merge-base`: comparing refs, and merging them."""
 
+import sys
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from lakebed.cli.differences import compare
+from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_app
 from lakebed.cli.options import MetaOption, key_values
-from lakebed.cli.output import warn
+from lakebed.cli.output import Item, printable, warn
 from lakebed.cli.session import Session, client_command
-from lakebed.cli.uris import BranchArgument, RefArgument, RefUri, same_repository
-from lakebed.client.errors import CommandError, Refused
+from lakebed.cli.uris import BranchArgument, RefArgument, RefUri, parse_ref, same_repository
+from lakebed.client.errors import Refused
+from lakebed.client.http import Client
+from lakebed.client.paging import list_items
 
-app = new_app()
+diff_app = new_app()
+merge_app = new_app()
+merge_base_app = new_app()
 
 _CONFLICT: Final = 409
 _CONFLICTS_SHOWN_MAX: Final = 1000
+_SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "conflict": "*"}
+_COLOURS: Final = {"added": "32", "removed": "31", "changed": "33", "conflict": "1;31"}
 
 
-@client_command(app, "merge")
+@client_command(diff_app, "diff")
+def diff(
+    session: Session,
+    ref: RefArgument,
+    other: Annotated[
+        RefUri | None,
+        typer.Argument(parser=parse_ref, metavar="[REF]", help="What to compare it with."),
+    ] = None,
+    *,
+    two_way: Annotated[
+        bool, typer.Option("--two-way", help="Compare the two refs as they are now.")
+    ] = False,
+) -> None:
+    """Show what is not committed on a branch; of two refs, what merging the second would change.
+
+    lakebed diff lakefs://my-repo/main lakefs://my-repo/dev
+    """
+    if other is not None:
+        repository = same_repository(ref, other)
+        found = _compare(session.client, repository, ref.ref, other.ref, two_way=two_way)
+    elif two_way:
+        raise Misuse("--two-way compares two refs, and one was given")
+    else:
+        found = list_items(
+            session.client, "repositories", ref.repository, "branches", ref.ref, "diff"
+        )
+    session.output.lines(found, _difference_line())
+
+
+@client_command(merge_app, "merge")
 def merge(
     session: Session,
     source: RefArgument,
@@ -76,7 +113,7 @@ def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> 
     Raises:
         CommandError: It is.
     """
-    changes = compare(session.client, source.repository, destination.ref, source.ref)
+    changes = _compare(session.client, source.repository, destination.ref, source.ref)
     conflicts = (change for change in changes if change["type"] == "conflict")
     found: list[dict[str, Any]] = list(islice(conflicts, _CONFLICTS_SHOWN_MAX))
     if not found:
@@ -90,3 +127,49 @@ def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> 
         f"{source} and {destination} both changed {len(found)}{more} object(s), nothing was"
         " merged: pass --strategy source-wins or dest-wins, or make them equal first"
     )
+
+
+@client_command(merge_base_app, "merge-base")
+def merge_base(
+    session: Session,
+    ref: RefArgument,
+    other: Annotated[
+        RefUri, typer.Argument(parser=parse_ref, metavar="REF", help="The other side.")
+    ],
+) -> None:
+    """Find the last common commit.
+
+    lakebed merge-base lakefs://my-repo/dev lakefs://my-repo/main
+    """
+    repository = same_repository(ref, other)
+    session.output.record(
+        session.client.get("repositories", repository, "refs", ref.ref, "merge", other.ref)
+    )
+
+
+def _compare(
+    client: Client, repository: str, left: str, right: str, *, two_way: bool = False
+) -> Iterator[dict[str, Any]]:
+    """What merging `right` into `left` would change; two-way, how `right` differs from `left`."""
+    return list_items(
+        client,
+        "repositories",
+        repository,
+        "refs",
+        left,
+        "diff",
+        right,
+        query={"type": "two_dot" if two_way else "three_dot"},
+    )
+
+
+def _difference_line() -> Callable[[Item], str]:
+    """How a difference is shown: a sign, in colour on a terminal, the kind and the path."""
+    coloured = sys.stdout.isatty()
+
+    def line(item: Item) -> str:
+        kind = item["type"]
+        text = f"{_SIGNS.get(kind, '?')} {kind:<8}  {printable(item['path'])}"
+        return f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if coloured and kind in _COLOURS else text
+
+    return line

@@ -1,4 +1,4 @@
-"""`lakebed refs-dump` and `lakebed refs-restore`."""
+"""`lakebed tag`, `refs-dump` and `refs-restore`: tags, and dumps of all refs."""
 
 import json
 import sys
@@ -7,16 +7,55 @@ from typing import Annotated, Any
 
 import typer
 
-from lakebed.cli.groups import new_app
+from lakebed.cli.errors import CommandError
+from lakebed.cli.groups import new_app, new_group
+from lakebed.cli.options import YesOption
 from lakebed.cli.session import Session, client_command
-from lakebed.cli.uris import RepositoryArgument
-from lakebed.client.errors import CommandError
+from lakebed.cli.uris import RefArgument, RepositoryArgument, TagArgument, same_repository
+from lakebed.client.paging import list_items
 
-dump = new_app()
-restore = new_app()
+tag_app = new_group()
+dump_app = new_app()
+restore_app = new_app()
 
 
-@client_command(dump, "refs-dump")
+@client_command(tag_app, "create")
+def create_tag(session: Session, tag: TagArgument, ref: RefArgument) -> None:
+    """Name a commit for good.
+
+    lakebed tag create lakefs://my-repo/v1 lakefs://my-repo/main
+    """
+    repository = same_repository(tag, ref)
+    made = session.client.call(
+        "POST", "repositories", repository, "tags", body={"id": tag.ref, "ref": ref.ref}
+    )
+    session.output.done(f"Created {tag} at {made['commit_id']}", made)
+
+
+@client_command(tag_app, "list")
+def list_tags(session: Session, repository: RepositoryArgument) -> None:
+    """List the tags of a repository."""
+    session.output.table(
+        list_items(session.client, "repositories", repository.repository, "tags"),
+        [("Tag", lambda item: item["id"]), ("Commit", lambda item: item["commit_id"])],
+    )
+
+
+@client_command(tag_app, "show")
+def show_tag(session: Session, tag: TagArgument) -> None:
+    """Show the commit that a tag names."""
+    session.output.record(session.client.get("repositories", tag.repository, "tags", tag.ref))
+
+
+@client_command(tag_app, "delete")
+def delete_tag(session: Session, tag: TagArgument, *, yes: YesOption = False) -> None:
+    """Delete a tag; its commit stays."""
+    session.confirm(f"Delete the tag {tag}?", yes=yes)
+    session.client.call("DELETE", "repositories", tag.repository, "tags", tag.ref)
+    session.output.done(f"Deleted {tag}")
+
+
+@client_command(dump_app, "refs-dump")
 def refs_dump(session: Session, repository: RepositoryArgument) -> None:
     """Write down branches, tags and commits beside the data, and print where.
 
@@ -28,7 +67,7 @@ def refs_dump(session: Session, repository: RepositoryArgument) -> None:
     )
 
 
-@client_command(restore, "refs-restore")
+@client_command(restore_app, "refs-restore")
 def refs_restore(
     session: Session,
     repository: RepositoryArgument,

@@ -1,8 +1,9 @@
-"""``lakebed run`` and ``lakebed quickstart``: start a server.
+"""`lakebed run`, `quickstart` and `config`: start a server, or check its settings.
 
 The server is imported when one of them runs, so that the other commands start fast.
 """
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakebed.cli.local import ConfigOption, environment, explained, given
+from lakebed.cli.groups import new_group
+from lakebed.cli.options import ServerConfigOption, dotted_settings
 
 if TYPE_CHECKING:
     from lakebed.auth import KeyPair
+
+config_app = new_group("The settings of a server.")
 
 HostOption = Annotated[
     str | None, typer.Option(help="The address to listen at.", show_default="127.0.0.1")
@@ -23,7 +27,7 @@ PortOption = Annotated[int | None, typer.Option(help="The port to listen at.", s
 
 def run(
     *,
-    config: ConfigOption = None,
+    config: ServerConfigOption = None,
     host: HostOption = None,
     port: PortOption = None,
     workers: Annotated[
@@ -33,15 +37,14 @@ def run(
     """Run a server.
 
     Settings come from the file, from variables like LAKEBED_SERVER__LISTEN__PORT, and from the
-    flags; later ones have the word. `lakebed config check` shows the result.
+    flags; later ones win. `lakebed config check` shows the result.
     """
     from lakebed.server.config_files import load  # noqa: PLC0415 - see above
     from lakebed.server.processes.supervisor import serve  # noqa: PLC0415 - see above
 
-    flags = given(listen__host=host, listen__port=port, processes__workers=workers)
-    with explained():
-        settings = load(config, environment=environment(), flags=flags)
-        serve(settings, on_ready=lambda endpoint: typer.echo(f"lakebed is ready at {endpoint}"))
+    flags = dotted_settings(listen__host=host, listen__port=port, processes__workers=workers)
+    settings = load(config, environment=os.environ, flags=flags)
+    serve(settings, on_ready=lambda endpoint: typer.echo(f"lakebed is ready at {endpoint}"))
 
 
 def quickstart(
@@ -64,18 +67,29 @@ def quickstart(
     from lakebed.server.processes.preflight import check_place  # noqa: PLC0415 - see above
     from lakebed.server.processes.supervisor import serve  # noqa: PLC0415 - see above
 
-    variables = {"LAKEBED_SERVER__LOGGING__LEVEL": "warning"} | environment()
-    with explained():
-        steps.make_key(data_dir)
-        flags = steps.flags_of(data_dir, host, port)
-        settings = load(environment=variables, flags=flags)
-        check_place(settings)
-        prepared = steps.prepare(settings, sample=sample)
-        serve(settings, on_ready=lambda endpoint: _welcome(endpoint, prepared.pair, data_dir))
+    variables = {"LAKEBED_SERVER__LOGGING__LEVEL": "warning"} | dict(os.environ)
+    steps.make_key(data_dir)
+    flags = steps.flags_of(data_dir, host, port)
+    settings = load(environment=variables, flags=flags)
+    check_place(settings)
+    prepared = steps.prepare(settings, sample=sample)
+    serve(settings, on_ready=lambda endpoint: _welcome(endpoint, prepared.pair, data_dir))
+
+
+@config_app.command()
+def check(*, config: ServerConfigOption = None) -> None:
+    """Check the settings, and print what they come to; secrets are masked."""
+    import yaml  # noqa: PLC0415 - only this command needs it
+
+    from lakebed.server.config_files import load  # noqa: PLC0415 - see above
+    from lakebed.server.settings import masked  # noqa: PLC0415 - see above
+
+    settings = load(config, environment=os.environ)
+    typer.echo(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), nl=False)
 
 
 def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path) -> None:
-    from rich.console import Console  # noqa: PLC0415 - it is slow to import
+    from rich.console import Console  # noqa: PLC0415 - see above
 
     console = Console(highlight=False, soft_wrap=True)  # lines to be copied must stay lines
     console.print(f"\n[bold green]Lakebed is ready[/] at [bold]{endpoint}[/]")

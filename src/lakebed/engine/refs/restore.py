@@ -50,6 +50,7 @@ from lakebed.formats import (
     dump_path,
     metarange_path,
 )
+from lakebed.formats.layout import METARANGES_FOLDER
 from lakebed.ids import new_unique_id
 from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Records
@@ -221,7 +222,7 @@ def _check_metaranges(files: _Files, block: BlockStore, repository: Repository) 
     needed.discard("")
     place = repository.namespace
     missing = {str(place.address(metarange_path(MetaRangeID(each)))) for each in needed}
-    for batch in block.list_objects(place.folder("_lakebed/metaranges")):
+    for batch in block.list_objects(place.folder(METARANGES_FOLDER)):
         missing.difference_update(batch.column("address").to_pylist())
     if missing:
         raise MissingFile(min(missing))

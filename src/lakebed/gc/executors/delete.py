@@ -22,8 +22,8 @@ _TRIES: Final = 4
 _PAUSE_SECONDS: Final = 0.5
 
 
-def sweep(storage: Storage, run_id: GCRunID) -> Transform:
-    """From objects that are due to the files that tell what became of them.
+def delete_due(storage: Storage, run_id: GCRunID) -> Transform:
+    """From objects that are due to files that say what became of each.
 
     The rows have the columns of `lakebed.gc.frames.JUDGED`. Those that could not be deleted are
     written once more as objects that the next run must know.

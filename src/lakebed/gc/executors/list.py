@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.block import Namespace
-from lakebed.gc.executors.read import Batches, Transform, rows, texts
-from lakebed.gc.paths import (
+from lakebed.formats.object_paths import (
     ISSUED_FROM,
     MADE_FROM,
-    OBJECT_PATTERN,
-    TIME_MAX,
+    TIME_DIGITS,
+    WHOLE_PATH_PATTERN,
     branches_folder,
     partition_made_us,
 )
+from lakebed.gc.executors.read import Batches, Transform, rows, texts
 from lakebed.gc.storage import Storage
 
 STORED_SCHEMA: Final = pa.schema(
@@ -36,11 +36,11 @@ STORED_SCHEMA: Final = pa.schema(
 )
 
 _FOLDERS: Final = 1000
-_DIGITS: Final = 16
+_ALL_ONES: Final = np.uint64((1 << 64) - 1)
 _LETTER_A: Final = 97
 
 
-def branches(storage: Storage) -> Transform:
+def list_branches(storage: Storage) -> Transform:
     """From unique ids of repositories to the folders of their branches."""
 
     def read(batches: Batches) -> Batches:
@@ -53,7 +53,7 @@ def branches(storage: Storage) -> Transform:
     return read
 
 
-def partitions(storage: Storage, closed_before_us: int) -> Transform:
+def list_partitions(storage: Storage, closed_before_us: int) -> Transform:
     """From folders of branches to those of their partitions that are not closed."""
 
     def read(batches: Batches) -> Batches:
@@ -81,7 +81,7 @@ def _as_batches(folders: Iterator[str]) -> Batches:
         yield texts("folder", some)
 
 
-def objects(storage: Storage) -> Transform:
+def list_objects(storage: Storage) -> Transform:
     """From folders of partitions to their objects."""
 
     def read(batches: Batches) -> Batches:
@@ -100,10 +100,10 @@ def stored_objects(listed: pa.RecordBatch, namespace: Namespace) -> pa.RecordBat
     The same as `lakebed.gc.rules.stored_object` for each, column by column: a listing has millions.
     """
     paths = pc.utf8_slice_codeunits(listed.column("address"), len(str(namespace)))
-    is_own = pc.match_substring_regex(paths, f"^{OBJECT_PATTERN}$")
+    is_own = pc.match_substring_regex(paths, WHOLE_PATH_PATTERN)
     paths = paths.filter(is_own)
-    made_us = TIME_MAX - _numbers(pc.utf8_slice_codeunits(paths, MADE_FROM, MADE_FROM + _DIGITS))
-    issued_us = _numbers(pc.utf8_slice_codeunits(paths, ISSUED_FROM, ISSUED_FROM + _DIGITS))
+    made_us = _ALL_ONES - _numbers(paths, MADE_FROM)  # partitions count their times down
+    issued_us = _numbers(paths, ISSUED_FROM)
     mtime_us = listed.column("mtime").cast(pa.int64()).filter(is_own).to_numpy()
     born_us = np.maximum(issued_us.astype(np.int64), mtime_us)
     columns = [paths, listed.column("size").filter(is_own), born_us, made_us.astype(np.int64)]
@@ -112,11 +112,12 @@ def stored_objects(listed: pa.RecordBatch, namespace: Namespace) -> pa.RecordBat
     )
 
 
-def _numbers(texts: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return numbers that are spelled with 16 hexadecimal digits."""
+def _numbers(paths: pa.Array, start: int) -> npt.NDArray[np.uint64]:
+    """Return the numbers whose hexadecimal digits stand at the same place in each path."""
+    texts = pc.utf8_slice_codeunits(paths, start, start + TIME_DIGITS).to_pylist()
     # The digits are ASCII: 0-9 are 48-57, a-f are 97-102.
-    digits = np.frombuffer("".join(texts.to_pylist()).encode(), np.uint8).reshape(-1, _DIGITS)
+    digits = np.frombuffer("".join(texts).encode(), np.uint8).reshape(-1, TIME_DIGITS)
     values = np.where(digits < _LETTER_A, digits - 48, digits - 87).astype(np.uint64)
-    shifts = np.arange(4 * (_DIGITS - 1), -1, -4, dtype=np.uint64)
+    shifts = np.arange(4 * (TIME_DIGITS - 1), -1, -4, dtype=np.uint64)
     numbers: npt.NDArray[np.uint64] = np.bitwise_or.reduce(values << shifts, axis=1)
     return numbers

@@ -22,7 +22,8 @@ from lakebed.formats import (
 )
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID, decode_gc_table
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind, decode_result
-from lakebed.gc.paths import REPOSITORIES, canonical
+from lakebed.formats.object_paths import REPOSITORIES
+from lakebed.gc.rules import canonical_path
 from lakebed.gc.storage import Storage
 
 Batches = Iterator[pa.RecordBatch]
@@ -38,7 +39,7 @@ _PATHS: Final = pa.schema([pa.field("path", pa.string())])
 _ROWS_MAX: Final = 10_000
 
 
-def prepared_paths(storage: Storage, run_id: GCRunID) -> Transform:
+def read_prepared_paths(storage: Storage, run_id: GCRunID) -> Transform:
     """From files of uploads and staged entries to the paths that they name."""
 
     def read(batches: Batches) -> Batches:
@@ -48,7 +49,7 @@ def prepared_paths(storage: Storage, run_id: GCRunID) -> Transform:
     return read
 
 
-def prepared_rows(storage: Storage, run_id: GCRunID) -> Transform:
+def read_prepared_rows(storage: Storage, run_id: GCRunID) -> Transform:
     """From files of one kind that the server wrote to what they hold."""
 
     def read(batches: Batches) -> Batches:
@@ -65,7 +66,7 @@ def _prepared(storage: Storage, run_id: GCRunID, batches: Batches) -> Iterator[p
         yield decode_gc_table(storage.block.read(address), file, file=str(address))
 
 
-def results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transform:
+def read_results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transform:
     """From files that a run wrote to what they hold."""
 
     def read(batches: Batches) -> Batches:
@@ -79,7 +80,7 @@ def results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transform:
     return read
 
 
-def ranges_of(storage: Storage) -> Transform:
+def read_ranges_of(storage: Storage) -> Transform:
     """From ids of metaranges to the ids of their ranges."""
 
     def read(batches: Batches) -> Batches:
@@ -93,7 +94,7 @@ def ranges_of(storage: Storage) -> Transform:
     return read
 
 
-def paths_of_ranges(storage: Storage, count: Callable[[int], None]) -> Transform:
+def read_paths_of(storage: Storage, count: Callable[[int], None]) -> Transform:
     """From ids of ranges to the paths that their entries name; `count` is told how many it read."""
 
     def read(batches: Batches) -> Batches:
@@ -123,7 +124,7 @@ def relative(addresses: pa.ChunkedArray, namespace: Namespace) -> pa.ChunkedArra
     inside = pc.utf8_slice_codeunits(addresses.filter(is_inside), len(prefix))
     others = pc.unique(addresses.filter(pc.invert(is_inside))).to_pylist()
     # Another spelling of an address inside would look like a foreign one.
-    respelled = [canonical(each, AddressType.FULL, namespace) for each in others]
+    respelled = [canonical_path(each, AddressType.FULL, namespace) for each in others]
     more = pa.array([path for path in respelled if path is not None], pa.string())
     return pa.chunked_array([*inside.chunks, more], pa.string())
 

@@ -1,6 +1,6 @@
 """Writing what a run found, in executors: files of bounded size, each under a name of its own.
 
-Spark may run a task twice. Both write files; the driver hears of those of one of them, and the
+Spark may run a task twice. Both write files; the driver learns of the files of one of them, and the
 state names no others.
 """
 
@@ -25,7 +25,13 @@ FILE_ROWS: Final = 100_000
 """How many rows go into one file; so many are in memory at a time."""
 
 WRITTEN: Final = "name string, kind string, rows long, bytes long, content_id string"
-"""Rows that tell which files were written: `lakebed.formats.gc_state.GCResultFile`."""
+"""Rows that name the files that were written: `lakebed.formats.gc_state.GCResultFile`."""
+
+FILE_OR_TOTAL: Final = (
+    f"file struct<{WRITTEN}>, total struct<verdict string, stage string, objects long, bytes long>"
+)
+"""Rows that hold either a file that was written, or a total: how many objects of one verdict are in
+partitions of one stage."""
 
 _WRITTEN_SCHEMA: Final = pa.schema(
     [
@@ -36,11 +42,23 @@ _WRITTEN_SCHEMA: Final = pa.schema(
         pa.field("content_id", pa.string()),
     ]
 )
+_TOTAL_SCHEMA: Final = pa.schema(
+    [
+        pa.field("verdict", pa.string()),
+        pa.field("stage", pa.string()),
+        pa.field("objects", pa.int64()),
+        pa.field("bytes", pa.int64()),
+    ]
+)
+_FILE_OR_TOTAL_SCHEMA: Final = pa.schema(
+    [
+        pa.field("file", pa.struct(_WRITTEN_SCHEMA)),
+        pa.field("total", pa.struct(_TOTAL_SCHEMA)),
+    ]
+)
+
 DUE_LABEL: Final = "due"
 """What counts call candidates that the run deletes."""
-
-TOTAL: Final = "total"
-"""The kind of rows that are no files but counts; their name is a verdict and a stage."""
 
 _NUMBERS: Final = ("objects", "bytes")
 _BRANCH: Final = 3  # of the parts of a path
@@ -114,7 +132,7 @@ def write_judged(storage: Storage, run_id: GCRunID) -> Transform:
     """From judged objects to files of those that are due, of those to remember, and of counts.
 
     The rows have the columns of `lakebed.gc.frames.JUDGED`, and `is_due`, `is_remembered` and
-    `stage`. What comes out tells, beside the files, the counts of all branches together (`TOTAL`).
+    `stage`. The rows that come out are `FILE_OR_TOTAL`; the totals are of all branches together.
     """
 
     def write(batches: Batches) -> Batches:
@@ -124,20 +142,36 @@ def write_judged(storage: Storage, run_id: GCRunID) -> Transform:
         for batch in batches:
             table = pa.Table.from_batches([batch])
             is_due = table.column("is_due")
-            yield from due.add(table.filter(is_due))
+            yield from _as_files(due.add(table.filter(is_due)))
             kept = pc.and_(table.column("is_remembered"), pc.invert(is_due))
-            yield from remembered.add(table.filter(kept))
+            yield from _as_files(remembered.add(table.filter(kept)))
             # Only what is there counts.
             is_seen = pc.not_equal(table.column("verdict"), Verdict.UNSEEN.value)
             counts.add(_labelled(table.filter(is_seen)))
-        yield from due.flush()
-        yield from remembered.flush()
+        yield from _as_files(due.flush())
+        yield from _as_files(remembered.flush())
         by_branch = PartWriter(storage, run_id, GCResultKind.COUNTS)
-        yield from by_branch.add(counts.table())
-        yield from by_branch.flush()
-        yield from _totals(counts.table())
+        yield from _as_files(by_branch.add(counts.table()))
+        yield from _as_files(by_branch.flush())
+        yield _as_totals(add_up([counts.table()], ["verdict", "stage"]))
 
     return write
+
+
+def _as_files(written: Batches) -> Batches:
+    """Iterate over rows of `WRITTEN` as rows of `FILE_OR_TOTAL`."""
+    for batch in written:
+        totals = pa.nulls(batch.num_rows, _FILE_OR_TOTAL_SCHEMA.field("total").type)
+        columns = [batch.to_struct_array(), totals]
+        yield pa.RecordBatch.from_arrays(columns, schema=_FILE_OR_TOTAL_SCHEMA)
+
+
+def _as_totals(counts: pa.Table) -> pa.RecordBatch:
+    """Return counts of all branches together as rows of `FILE_OR_TOTAL`."""
+    totals = counts.select(_TOTAL_SCHEMA.names).cast(_TOTAL_SCHEMA).to_struct_array()
+    files = pa.nulls(counts.num_rows, _FILE_OR_TOTAL_SCHEMA.field("file").type)
+    columns = [files, totals.combine_chunks()]
+    return pa.RecordBatch.from_arrays(columns, schema=_FILE_OR_TOTAL_SCHEMA)
 
 
 class Counts:
@@ -186,11 +220,3 @@ def add_up(tables: list[pa.Table], keys: list[str]) -> pa.Table:
 
 def _schema(names: list[str]) -> pa.Schema:
     return pa.schema([pa.field(n, pa.int64() if n in _NUMBERS else pa.string()) for n in names])
-
-
-def _totals(counts: pa.Table) -> Batches:
-    for row in add_up([counts], ["verdict", "stage"]).to_pylist():
-        name = f"{row['verdict']}/{row['stage']}"
-        written = {"name": [name], "kind": [TOTAL], "content_id": [""]}
-        numbers = {"rows": [row["objects"]], "bytes": [row["bytes"]]}
-        yield pa.RecordBatch.from_pydict(written | numbers, schema=_WRITTEN_SCHEMA)

@@ -25,7 +25,7 @@ from lakebed.runtime import Runtime
 def open_driver(url: str, runtime: Runtime) -> Store:
     """Open a new, empty store; see `lakebed.kv.open_store`."""
     if url not in {"memory://", "memory:"}:
-        raise InvalidArgument(f"a memory store has no name: use memory://, not {url}")
+        raise InvalidArgument(f"a memory store has no name: use memory:// instead of {url}")
     return MemoryStore(runtime)
 
 
@@ -45,19 +45,19 @@ class MemoryStore(Store):
     def get(self, partition: bytes, key: bytes) -> Item:
         self._check(partition, key)
         with self._lock:
-            entry = self._find(partition, key)
-        if entry is None:
+            item = self._find(partition, key)
+        if item is None:
             raise KeyNotFound(partition, key)
-        return entry
+        return item
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
         self._check(partition, key, value)
-        entry = Item(key, value, version or new_version(self._runtime))
+        item = Item(key, value, version or new_version(self._runtime))
         with self._lock:
-            self._partitions[partition][key] = entry
-        return entry.predicate
+            self._partitions[partition][key] = item
+        return item.predicate
 
     def set_if(
         self,
@@ -70,12 +70,12 @@ class MemoryStore(Store):
     ) -> Version:
         self._check(partition, key, value)
         check_predicate(predicate)
-        entry = Item(key, value, version or new_version(self._runtime))
+        item = Item(key, value, version or new_version(self._runtime))
         with self._lock:
             if not _holds(predicate, self._find(partition, key)):
                 raise PredicateFailed(partition, key)
-            self._partitions[partition][key] = entry
-        return entry.predicate
+            self._partitions[partition][key] = item
+        return item.predicate
 
     def delete(self, partition: bytes, key: bytes) -> None:
         self._check(partition, key)
@@ -94,10 +94,10 @@ class MemoryStore(Store):
         if self._closed:
             raise StoreClosed
         with self._lock:
-            entries = self._partitions.get(partition)
-            if entries is None:
+            items = self._partitions.get(partition)
+            if items is None:
                 return []
-            return [entries[key] for key in islice(entries.irange(minimum=start), limit)]
+            return [items[key] for key in islice(items.irange(minimum=start), limit)]
 
     def drop_partition(self, partition: bytes) -> None:
         if self._closed:
@@ -116,20 +116,20 @@ class MemoryStore(Store):
 
     def _find(self, partition: bytes, key: bytes) -> Item | None:
         # Not through the default of the mapping: looking must not create a partition.
-        entries = self._partitions.get(partition)
-        return None if entries is None else entries.get(key)
+        items = self._partitions.get(partition)
+        return None if items is None else items.get(key)
 
     def _remove(self, partition: bytes, key: bytes) -> None:
-        entries = self._partitions.get(partition)
-        if entries is not None:
-            entries.pop(key, None)
-            if not entries:
+        items = self._partitions.get(partition)
+        if items is not None:
+            items.pop(key, None)
+            if not items:
                 del self._partitions[partition]
 
 
-def _holds(predicate: Predicate, entry: Item | None) -> bool:
+def _holds(predicate: Predicate, item: Item | None) -> bool:
     if predicate is ABSENT:
-        return entry is None
+        return item is None
     if predicate is EXISTS:
-        return entry is not None
-    return entry is not None and entry.predicate == predicate
+        return item is not None
+    return item is not None and item.predicate == predicate

@@ -14,6 +14,7 @@ from lakebed.kv.errors import KeyNotFound, KVError
 from lakebed.kv.store import Item, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.runtime import Runtime
+from lakebed.tracing import traced
 
 ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
@@ -44,14 +45,17 @@ class MeteredStore(WrappedStore):
             for operation in operations + bulk
         }
 
+    @traced("kv.get")
     def get(self, partition: bytes, key: bytes) -> Item:
         return self._timed("get", self._inner.get, partition, key)
 
+    @traced("kv.set")
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
         return self._timed("set", self._inner.set, partition, key, value, version=version)
 
+    @traced("kv.set_if")
     def set_if(
         self,
         partition: bytes,
@@ -65,21 +69,27 @@ class MeteredStore(WrappedStore):
             "set_if", self._inner.set_if, partition, key, value, predicate, version=version
         )
 
+    @traced("kv.delete")
     def delete(self, partition: bytes, key: bytes) -> None:
         self._timed("delete", self._inner.delete, partition, key)
 
+    @traced("kv.delete_if")
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
         self._timed("delete_if", self._inner.delete_if, partition, key, predicate)
 
+    @traced("kv.scan_page")
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         return self._timed("scan_page", self._inner.scan_page, partition, start, limit)
 
+    @traced("kv.get_many")
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         return self._timed("get_many", self._inner.get_many, keys)
 
+    @traced("kv.set_many")
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         self._timed("set_many", self._inner.set_many, partition, items)
 
+    @traced("kv.drop_partition")
     def drop_partition(self, partition: bytes) -> None:
         self._timed("drop_partition", self._inner.drop_partition, partition)
 

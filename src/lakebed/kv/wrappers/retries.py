@@ -11,21 +11,30 @@ raised `OutcomeUnknown` is never repeated blindly: the wrapper reads the key bac
   that is absent proves nothing for ``set_if(…, ABSENT)``: someone may have deleted it after our
   write.
 
-Pauses between tries grow, with jitter. Two bounds keep an outage from turning into a storm: the
-time one call may take, and a budget of retries that all callers of the store share.
+Pauses between tries grow, with jitter. Bounds keep an outage from turning into a storm: the time
+one call may take, and a budget of retries that all callers of the store share. A store that cannot
+be reached at all gets less time: whoever waits for the answer had better know soon.
+
+``lakebed_kv_retries_total`` counts repeated calls, by operation and by the kind of the error that
+came before. The log has what was given up and what was found out about lost replies.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, ParamSpec, TypeVar
 
+from prometheus_client import Counter
+
+from lakebed.errors import quoted
 from lakebed.kv.errors import (
     KeyNotFound,
     OutcomeUnknown,
     StoreClosed,
     StoreFull,
     StoreUnavailable,
+    StoreUnreachable,
 )
 from lakebed.kv.store import Item, Predicate, Store, Version, new_version, step_of_many
 from lakebed.kv.wrappers.wrapped import WrappedStore
@@ -35,11 +44,24 @@ ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
 PATIENCE_SECONDS: Final = 15.0
+"""How long after its first failure a call may be repeated."""
+
+UNREACHABLE_SECONDS: Final = 1.5
+"""How long after it began a call may be repeated if no connection can be had. With the try that is
+then under way, which takes a driver a second at most, that makes less than three seconds."""
+
 FIRST_PAUSE_SECONDS: Final = 0.02
 LONGEST_PAUSE_SECONDS: Final = 1.0
 RETRY_BURST: Final = 500.0
 RETRIES_PER_SECOND: Final = 50.0
 SET_MANY_CHUNK: Final = 1000
+
+_LOGGER: Final = logging.getLogger(__name__)
+_RETRIES: Final = Counter(
+    "lakebed_kv_retries",
+    "Calls to the key-value store that were repeated, by the kind of error that came before",
+    ["operation", "reason"],
+)
 
 
 class _Budget:
@@ -66,26 +88,40 @@ class _Budget:
 class _Tries:
     """The tries of one call, after the first one failed."""
 
-    def __init__(self, runtime: Runtime, budget: _Budget) -> None:
+    def __init__(self, runtime: Runtime, budget: _Budget, operation: str, begun: float) -> None:
         self._runtime = runtime
         self._budget = budget
+        self._operation = operation
+        self._begun = begun
         self._give_up_at = runtime.monotonic() + PATIENCE_SECONDS
         self._pause = FIRST_PAUSE_SECONDS
 
     def pause_or_raise(self, error: OutcomeUnknown) -> None:
         """Wait before the next try; raise the error of the last one if there is to be no next."""
-        if isinstance(error, StoreFull):
-            raise error  # waiting does not make room
-        if self._runtime.monotonic() >= self._give_up_at or not self._budget.take():
+        left = self._seconds_left(error)
+        if left <= 0 or not self._budget.take():
+            took = self._runtime.monotonic() - self._begun
+            _LOGGER.warning("gave up %s after %.1f s: %s", self._operation, took, error)
             raise error
-        self._runtime.sleep(self._pause * (0.5 + self._runtime.random()))
+        _RETRIES.labels(self._operation, error.kind).inc()
+        self._runtime.sleep(min(left, self._pause * (0.5 + self._runtime.random())))
         self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
+
+    def _seconds_left(self, error: OutcomeUnknown) -> float:
+        now = self._runtime.monotonic()
+        if isinstance(error, StoreFull):
+            return 0.0  # waiting does not make room
+        if isinstance(error, StoreUnreachable):
+            return min(self._begun + UNREACHABLE_SECONDS, self._give_up_at) - now
+        return self._give_up_at - now
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
     """A write that may have to be repeated, and what it would leave and replace."""
 
+    operation: str
+    begun: float
     apply: Callable[[], Version]
     partition: bytes
     key: bytes
@@ -102,13 +138,13 @@ class RetryingStore(WrappedStore):
         self._budget = _Budget(runtime)
 
     def get(self, partition: bytes, key: bytes) -> Item:
-        return self._repeat(self._inner.get, partition, key)
+        return self._repeat("get", self._inner.get, partition, key)
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        return self._repeat(self._inner.scan_page, partition, start, limit)
+        return self._repeat("scan_page", self._inner.scan_page, partition, start, limit)
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        return self._repeat(self._inner.get_many, keys)
+        return self._repeat("get_many", self._inner.get_many, keys)
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
@@ -118,10 +154,12 @@ class RetryingStore(WrappedStore):
         def apply() -> Version:
             return self._inner.set(partition, key, value, version=mark)
 
+        begun = self._runtime.monotonic()
         try:
             return apply()
         except OutcomeUnknown as error:
-            return self._settle(_Write(apply, partition, key, mark, None), error)
+            write = _Write("set", begun, apply, partition, key, mark, None)
+            return self._settle(write, error)
 
     def set_if(
         self,
@@ -137,26 +175,31 @@ class RetryingStore(WrappedStore):
         def apply() -> Version:
             return self._inner.set_if(partition, key, value, predicate, version=mark)
 
+        begun = self._runtime.monotonic()
         try:
             return apply()
         except OutcomeUnknown as error:
-            return self._settle(_Write(apply, partition, key, mark, predicate), error)
+            write = _Write("set_if", begun, apply, partition, key, mark, predicate)
+            return self._settle(write, error)
 
     def delete(self, partition: bytes, key: bytes) -> None:
+        begun = self._runtime.monotonic()
         tries: _Tries | None = None
         while True:
             try:
                 return self._inner.delete(partition, key)
             except StoreUnavailable as error:
-                tries = tries or _Tries(self._runtime, self._budget)
+                tries = tries or self._tries("delete", begun)
                 tries.pause_or_raise(error)
             except OutcomeUnknown as error:
                 # Gone at a moment within this call is all that a delete promises.
                 if self._read_back(partition, key, error) is None:
                     return None
+                _log_unsettled("delete", key, error)
                 raise
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        begun = self._runtime.monotonic()
         tries: _Tries | None = None
         while True:
             try:
@@ -165,8 +208,9 @@ class RetryingStore(WrappedStore):
                 if not isinstance(error, StoreUnavailable):
                     there = self._read_back(partition, key, error)
                     if there is None or there.predicate != predicate:
+                        _log_unsettled("delete_if", key, error)
                         raise
-                tries = tries or _Tries(self._runtime, self._budget)
+                tries = tries or self._tries("delete_if", begun)
                 tries.pause_or_raise(error)
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
@@ -174,33 +218,45 @@ class RetryingStore(WrappedStore):
         applied = False
         while chunk := list(islice(rest, SET_MANY_CHUNK)):
             with step_of_many(applied=applied):
-                self._repeat(self._inner.set_many, partition, chunk)
+                self._repeat("set_many", self._inner.set_many, partition, chunk)
             applied = True
 
     def drop_partition(self, partition: bytes) -> None:
-        self._repeat(self._inner.drop_partition, partition)
+        self._repeat("drop_partition", self._inner.drop_partition, partition)
 
     def _repeat(
-        self, call: Callable[ParamT, ResultT], *args: ParamT.args, **kwargs: ParamT.kwargs
+        self,
+        operation: str,
+        call: Callable[ParamT, ResultT],
+        *args: ParamT.args,
+        **kwargs: ParamT.kwargs,
     ) -> ResultT:
         """Make a call, again and again while it says that it changed nothing."""
+        begun = self._runtime.monotonic()
         tries: _Tries | None = None
         while True:
             try:
                 return call(*args, **kwargs)
             except StoreUnavailable as error:
-                tries = tries or _Tries(self._runtime, self._budget)
+                tries = tries or self._tries(operation, begun)
                 tries.pause_or_raise(error)
 
     def _settle(self, write: _Write, error: OutcomeUnknown) -> Version:
         """Bring a write with an uncertain outcome to a certain one, or raise `OutcomeUnknown`."""
-        tries = _Tries(self._runtime, self._budget)
+        tries = self._tries(write.operation, write.begun)
         while True:
             if not isinstance(error, StoreUnavailable):
                 there = self._read_back(write.partition, write.key, error)
                 if there is not None and there.predicate == write.mark:
+                    _LOGGER.warning(
+                        "%s of key %s had been applied; its reply was lost: %s",
+                        write.operation,
+                        quoted(write.key),
+                        error,
+                    )
                     return write.mark
                 if there is None or there.predicate != write.predicate:
+                    _log_unsettled(write.operation, write.key, error)
                     raise error
             tries.pause_or_raise(error)
             try:
@@ -215,3 +271,12 @@ class RetryingStore(WrappedStore):
             return None
         except (StoreUnavailable, StoreClosed):
             raise error from None
+
+    def _tries(self, operation: str, begun: float) -> _Tries:
+        return _Tries(self._runtime, self._budget, operation, begun)
+
+
+def _log_unsettled(operation: str, key: bytes, error: OutcomeUnknown) -> None:
+    _LOGGER.warning(
+        "whether %s of key %s was applied cannot be found out: %s", operation, quoted(key), error
+    )

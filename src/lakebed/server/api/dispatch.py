@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl
 import falcon
 import msgspec
 
-from lakebed.auth import AllOf, Permission, Requirement
-from lakebed.server.api.call import Call
+from lakebed.auth import Context, Permission
 from lakebed.server.api.models import Error
+from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.authentication import authenticate
@@ -51,10 +51,10 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             if route.needs is not Access.ANYONE:
                 identity = authenticate(services, request)
                 trace.user = identity.user_id
-            call = Call(services, request, identity)
-            given = bind(call, parts)
+            given = bind(ApiRequest(services, request, identity), parts)
             if identity is not None and isinstance(route.needs, tuple):
-                services.auth.authorize(identity, requirement(route, parts, given))
+                context = Context(source_ip=trace.client)
+                services.auth.authorize(identity, context, *permissions(route, parts, given))
             _answer(route, response, route.handler(**given))
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
             answer_error(error, route.operation, response)
@@ -67,44 +67,46 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
 # May they
 
 
-def requirement(route: Route, parts: dict[str, str], given: dict[str, Any]) -> Requirement:
+def permissions(
+    route: Route, parts: dict[str, str], given: dict[str, Any]
+) -> tuple[Permission, ...]:
     """Return the permissions that a request needs."""
     assert isinstance(route.needs, tuple)
     fields = {**parts, "query": given.get("query"), "body": given.get("body")}
-    permissions = []
+    found: list[Permission] = []
     for need in route.needs:
         # Of no values at all, too, something must be allowed: else the answer tells what is there.
         values = [""] if need.each is None else getattr(fields["body"], need.each) or [""]
-        permissions += [
+        found += [
             Permission(need.action, need.resource.format(**fields, each=value)) for value in values
         ]
-    return permissions[0] if len(permissions) == 1 else AllOf(*permissions)
+    return tuple(found)
 
 
 # What they ask
 
 
-def _binder(route: Route) -> Callable[[Call, dict[str, str]], dict[str, Any]]:
+def _binder(route: Route) -> Callable[[ApiRequest, dict[str, str]], dict[str, Any]]:
     """Return what takes a handler's arguments out of a request."""
     lists = _list_fields(route.query)
     decode = None if route.body is None else msgspec.json.Decoder(route.body).decode
 
-    def bind(call: Call, parts: dict[str, str]) -> dict[str, Any]:
-        given: dict[str, Any] = {"call": call, **parts}
+    def bind(request: ApiRequest, parts: dict[str, str]) -> dict[str, Any]:
+        given: dict[str, Any] = {"request": request, **parts}
         if route.query is not None:
-            given["query"] = _query(call.request.query_string, route.query, lists)
+            given["query"] = _read_query(request.http.query_string, route.query, lists)
         if decode is not None:
-            text = _small_body(call)
+            text = _read_small_body(request)
             if text or not route.body_optional:
-                given["body"] = _decoded(decode, text)
+                given["body"] = _decode(decode, text)
         return given
 
     return bind
 
 
-def _small_body(call: Call) -> bytes:
-    limits = call.services.settings.limits
-    return Body(call.request.env, seconds_max=limits.request_seconds).read(limits.json_bytes_max)
+def _read_small_body(request: ApiRequest) -> bytes:
+    limits = request.services.settings.limits
+    return Body(request.http.env, seconds_max=limits.request_seconds).read(limits.json_bytes_max)
 
 
 def _list_fields(query: type[msgspec.Struct] | None) -> frozenset[str]:
@@ -114,7 +116,7 @@ def _list_fields(query: type[msgspec.Struct] | None) -> frozenset[str]:
     return frozenset(each.name for each in fields if get_origin(each.type) is list)
 
 
-def _query(text: str, query: type[msgspec.Struct], lists: frozenset[str]) -> msgspec.Struct:
+def _read_query(text: str, query: type[msgspec.Struct], lists: frozenset[str]) -> msgspec.Struct:
     values: dict[str, Any] = {}
     try:
         for name, value in parse_qsl(text, keep_blank_values=True, errors="strict"):
@@ -123,16 +125,16 @@ def _query(text: str, query: type[msgspec.Struct], lists: frozenset[str]) -> msg
             else:
                 values[name] = value
     except UnicodeDecodeError:
-        raise BadRequest("the query holds bytes that are no UTF-8") from None
+        raise BadRequest("the query has bytes that are not UTF-8") from None
     if "\x00" in str(values):
-        raise BadRequest("the query holds a NUL")
+        raise BadRequest("the query must not have a NUL character in it")
     try:
         return msgspec.convert(values, query, strict=False)
     except msgspec.ValidationError as error:
         raise BadRequest(f"in the query: {error}") from None
 
 
-def _decoded(decode: Callable[[bytes], Any], text: bytes) -> Any:
+def _decode(decode: Callable[[bytes], Any], text: bytes) -> Any:
     try:
         return decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

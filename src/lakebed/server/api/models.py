@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 from msgspec import Meta, Struct, field
 
-from lakebed.engine.committed import Query
+from lakebed.catalog.nouns import Query
 
 ItemT = TypeVar("ItemT")
 WireT = TypeVar("WireT")
@@ -54,8 +54,8 @@ class KeysQuery(PageQuery):
 
     delimiter: Annotated[str, Meta(description="fold the keys that have it behind the prefix")] = ""
 
-    def engine_query(self) -> Query:
-        """Return what the engine is to list."""
+    def listing(self) -> Query:
+        """Return what to list."""
         return Query(
             prefix=self.prefix.encode(),
             after=self.after.encode(),

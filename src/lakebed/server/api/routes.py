@@ -1,6 +1,6 @@
 """The operations of the REST API as data: one `Route` each, made from its handler's signature.
 
-A handler is a plain function. The names of its parameters say what they are: ``call`` is the
+A handler is a plain function. The names of its parameters say what they are: ``request`` is the
 request itself, ``query`` a struct of query parameters, ``body`` what the JSON body holds, any other
 a part of the path. What it returns is answered as JSON, unless it is a `Reply`. From the same table
 come the dispatcher, the OpenAPI page, and the test that walks through all permissions.
@@ -16,7 +16,7 @@ import msgspec
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
-_NOT_IN_PATH: Final = frozenset({"call", "query", "body"})
+_NOT_IN_PATH: Final = frozenset({"request", "query", "body"})
 
 
 class Access(Enum):

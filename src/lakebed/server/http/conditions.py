@@ -6,9 +6,7 @@ from email.utils import format_datetime
 from functools import lru_cache
 from typing import Final
 
-from lakebed.block import Between, ByteRange, FromOffset, Suffix
-from lakebed.engine.staging.writer import Condition
-from lakebed.formats import Entry
+from lakebed.catalog.nouns import Between, ByteRange, Condition, Entry, FromOffset, Suffix
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.server.http import metrics
+from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.logs import Trace, begin_trace, log_access, unbind_trace
 
 REQUEST_ID_HEADER: Final = "X-Request-ID"
@@ -25,8 +26,9 @@ _FAILED: Final = b'{"message":"internal error; the request id is in the header X
 class Envelope:
     """An application with the trace of each request around it."""
 
-    def __init__(self, app: WSGIApplication) -> None:
+    def __init__(self, app: WSGIApplication, proxies: TrustedProxies | None = None) -> None:
         self._app = app
+        self._proxies = proxies or TrustedProxies()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request; whatever the application raises becomes a 500."""
@@ -34,6 +36,7 @@ class Envelope:
             environ["REQUEST_METHOD"],
             _path_of(environ),
             peer=environ.get("REMOTE_ADDR", ""),
+            client=self._proxies.client_of(environ),
             given_id=environ.get("HTTP_X_REQUEST_ID"),
         )
         metrics.IN_PROGRESS.inc()

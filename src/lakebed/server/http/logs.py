@@ -45,7 +45,9 @@ class Trace:
     status: int = 0
     bytes_sent: int = 0
     peer: str = ""
-    """The address of the client, or of what stands before it."""
+    """The address of the other end of the connection: the client's, or that of a proxy."""
+    client: str = ""
+    """The address of the client; see `client_address`."""
     received_at: float = 0.0
     """When something last came of the request."""
     is_receiving: bool = False
@@ -73,10 +75,11 @@ def traces_under_way() -> list[Trace]:
     return list(_under_way)
 
 
-def begin_trace(method: str, path: str, *, peer: str, given_id: str | None) -> Trace:
+def begin_trace(method: str, path: str, *, peer: str, client: str, given_id: str | None) -> Trace:
     """Make the trace of a request that arrived, and bind it to this thread."""
     now = time.monotonic()
-    trace = Trace(_request_id(given_id), method, path, now, peer=peer, received_at=now)
+    request_id = _request_id(given_id)
+    trace = Trace(request_id, method, path, now, peer=peer, client=client, received_at=now)
     _trace.set(trace)
     _under_way.add(trace)
     return trace
@@ -105,6 +108,7 @@ def log_access(trace: Trace) -> None:
         "bytes": trace.bytes_sent,
         "operation": trace.operation,
         "user": trace.user,
+        "client": trace.client,
         "request_id": trace.request_id,
     }
     ACCESS.handle(record)

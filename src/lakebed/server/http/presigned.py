@@ -31,10 +31,10 @@ class PresignedDoor:
         """Return an object, or a part of it."""
         try:
             address = self._open(request, token)
-            found = self._services.block.head(address)
+            found = self._services.foundation.block.head(address)
             wanted = requested_range(request.get_header("Range"))
             offset, length = resolve(wanted, found.size)
-            stream = self._services.block.get(address, byte_range=wanted)
+            stream = self._services.foundation.block.get(address, byte_range=wanted)
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
             answer_error(error, _OPERATION, response)
             return
@@ -56,11 +56,11 @@ class PresignedDoor:
         response.set_header("ETag", etag(stored.md5))
 
     def _store(self, request: falcon.Request, address: Address) -> PutResult:
-        if self._services.block.exists(address):
+        if self._services.foundation.block.exists(address):
             raise AlreadyExists(address)
         seconds_max = self._services.settings.limits.transfer_seconds
         body = Body(request.env, seconds_max=seconds_max)
-        return self._services.block.put(address, body.chunks())
+        return self._services.foundation.block.put(address, body.chunks())
 
     def _open(self, request: falcon.Request, token: str) -> Address:
         trace = current_trace()

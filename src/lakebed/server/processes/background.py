@@ -37,7 +37,7 @@ def jobs_of(settings: ServerSettings) -> list[Job]:
     """Open what the jobs need, and return them."""
     services = open_services(settings)
     runtime, grace_seconds = services.runtime, settings.engine.grace_seconds
-    cleaner = Cleaner(services.store, runtime, grace_seconds=grace_seconds)
+    cleaner = Cleaner(services.foundation.store, runtime, grace_seconds=grace_seconds)
     return [
         Job("cleaner", cleaner.run_once),
         Job("expired", lambda: clean_expired(services.catalog, runtime)),

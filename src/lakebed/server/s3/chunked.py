@@ -1,4 +1,4 @@
-"""Bodies in the encoding ``aws-chunked``: chunks with their sizes, perhaps signed, then trailers.
+"""Decoding bodies in ``aws-chunked``: chunks with their sizes, perhaps signed, then trailers.
 
     <size>;chunk-signature=<signature>CRLF
     <bytes>CRLF
@@ -8,10 +8,10 @@
     x-amz-trailer-signature:<signature>CRLF         only where they are signed
     CRLF
 
-Each signature covers the one before, so chunks can be neither changed nor dropped, repeated or
-moved. A signed chunk is handed on only after its signature was proved, and so has to fit into
-memory: its size is bounded. What is not signed is handed on as it comes. The encoding shows its own
-end; a body that was cut anywhere is refused.
+Each signature covers the one before it, so chunks can be neither changed nor dropped, repeated or
+moved. A signed chunk is handed on only after its signature was checked. Until then it is held in
+memory, so its size has a limit. Chunks without signatures are handed on as they come. The encoding
+marks its own end: a body that was cut anywhere is refused.
 """
 
 import re
@@ -37,7 +37,7 @@ _TRAILER: Final = re.compile(r"([A-Za-z0-9-]+)[ \t]*:[ \t]*([!-~]*)[ \t]*\r?\n")
 
 
 class ChunkDecoder:
-    """The bytes of an ``aws-chunked`` body; iterate once."""
+    """Yields the bytes inside an ``aws-chunked`` body; iterate once."""
 
     def __init__(
         self, raw: Iterable[bytes], *, scope: SigningScope | None, has_trailers: bool
@@ -46,11 +46,11 @@ class ChunkDecoder:
 
         Args:
             raw: The body as it arrives.
-            scope: What the signature of the first chunk covers; None: chunks are not signed.
+            scope: What the signature of the first chunk builds on; None: chunks are not signed.
             has_trailers: Whether trailers follow the last chunk.
         """
         self.trailers: dict[str, str] = {}
-        """By name, in lower case; here after the last byte."""
+        """By name, in lower case; complete after the last byte."""
         self._source = _Source(raw)
         self._scope = scope
         self._has_trailers = has_trailers
@@ -72,23 +72,23 @@ class ChunkDecoder:
                 yield from pieces
             last = size == 0
             if not last and self._source.exactly(2) != b"\r\n":
-                _malformed("no line break follows its bytes")
-        self._end()
+                _malformed("a line break must follow its bytes")
+        self._read_end()
 
     def _unsigned_size(self) -> int:
         header = _UNSIGNED_HEADER.fullmatch(self._source.line())
         if header is None:
-            _malformed("its first line is not a size")
+            _malformed("its first line must be its size in hexadecimal")
         return int(header[1], 16)
 
     def _signed_chunk(self, scope: SigningScope) -> tuple[int, list[bytes]]:
-        """Return a chunk whose signature is right."""
+        """Return the size and the bytes of the next chunk, after its signature was checked."""
         header = _SIGNED_HEADER.fullmatch(self._source.line())
         if header is None:
-            _malformed("its first line is not a size and a signature")
+            _malformed("its first line must be <size>;chunk-signature=<signature>")
         size = int(header[1], 16)
         if size > SIGNED_CHUNK_BYTES_MAX:
-            _malformed(f"a signed one has at most {SIGNED_CHUNK_BYTES_MAX} bytes")
+            _malformed(f"it has {size} bytes; signed ones have at most {SIGNED_CHUNK_BYTES_MAX}")
         pieces = list(self._source.take(size))
         digest = sha256()
         for piece in pieces:
@@ -100,20 +100,22 @@ class ChunkDecoder:
 
     def _check_signature(self, scope: SigningScope, signature: str, kind: str, *lines: str) -> None:
         if not compare_digest(scope.sign(kind, self._signature, *lines), signature):
-            raise S3Error(ErrorCode.SIGNATURE_DOES_NOT_MATCH, "a chunk has a wrong signature")
+            raise S3Error(
+                ErrorCode.SIGNATURE_DOES_NOT_MATCH, "a chunk or the trailer has a wrong signature"
+            )
         self._signature = signature
 
-    def _end(self) -> None:
+    def _read_end(self) -> None:
         """Read what follows the last chunk, to the end of the body."""
         if not self._has_trailers:
             if self._source.exactly(2) != b"\r\n":
-                _malformed("no empty line follows the last one")
+                _malformed("an empty line must follow the last one")
         elif self._scope is None:
             self._read_trailers()
         else:
             self._read_signed_trailers(self._scope)
         if not self._source.is_at_end():
-            _malformed("something follows the last one")
+            _malformed("the body goes on after the last one")
 
     def _read_trailers(self) -> None:
         for _ in range(_TRAILER_LINES_MAX):
@@ -121,12 +123,12 @@ class ChunkDecoder:
             if line == b"\r\n":
                 return
             self._add_trailer(*_trailer(line))
-        _malformed_trailer("there are too many lines")
+        _malformed_trailer(f"it has more than {_TRAILER_LINES_MAX} lines")
 
     def _read_signed_trailers(self, scope: SigningScope) -> None:
         for _ in range(_TRAILER_LINES_MAX):
             line = self._source.line()
-            if line == b"\r\n":  # some clients separate the signature by an empty line
+            if line == b"\r\n":  # some clients put an empty line before the signature
                 continue
             name, value = _trailer(line)
             if name != _TRAILER_SIGNATURE:
@@ -136,18 +138,18 @@ class ChunkDecoder:
             digest = sha256(signed.encode()).hexdigest()
             self._check_signature(scope, value, "AWS4-HMAC-SHA256-TRAILER", digest)
             if self._source.exactly(2) != b"\r\n":
-                _malformed_trailer("no empty line follows it")
+                _malformed_trailer("an empty line must follow it")
             return
-        _malformed_trailer("there are too many lines")
+        _malformed_trailer(f"it has more than {_TRAILER_LINES_MAX} lines")
 
     def _add_trailer(self, name: str, value: str) -> None:
         if name in self.trailers:
-            _malformed_trailer(f"{name} is there twice")
+            _malformed_trailer(f"it holds {name} twice")
         self.trailers[name] = value
 
 
 class _Source:
-    """A stream of bytes from which lines and counted bytes are taken; holds one piece of it."""
+    """Takes lines and counted bytes from a stream; holds one piece of it."""
 
     def __init__(self, raw: Iterable[bytes]) -> None:
         self._raw = iter(raw)
@@ -158,19 +160,19 @@ class _Source:
         """Return the next line, with its end."""
         while (end := self._data.find(b"\n", self._at, self._at + _LINE_BYTES_MAX)) < 0:
             if len(self._data) - self._at >= _LINE_BYTES_MAX:
-                _malformed("a line is too long")
+                _malformed(f"a line has more than {_LINE_BYTES_MAX} bytes")
             rest = self._data[self._at :]
-            self._next()
+            self._advance()
             self._data, self._at = rest + self._data, 0
         line = self._data[self._at : end + 1]
         self._at = end + 1
         return line
 
     def take(self, size: int) -> Iterator[bytes]:
-        """Yield the next bytes, `size` of them together."""
+        """Yield the next `size` bytes in pieces."""
         while size:
             if self._at == len(self._data):
-                self._next()
+                self._advance()
             piece = self._data[self._at : self._at + size]
             self._at += len(piece)
             size -= len(piece)
@@ -184,17 +186,17 @@ class _Source:
         """Whether the stream ends here."""
         return self._at == len(self._data) and not any(self._raw)
 
-    def _next(self) -> None:
+    def _advance(self) -> None:
         """Hold the next piece instead of this one."""
         self._data, self._at = next((piece for piece in self._raw if piece), b""), 0
         if not self._data:
-            raise S3Error(ErrorCode.INCOMPLETE_BODY, "the body ends before its last chunk does")
+            raise S3Error(ErrorCode.INCOMPLETE_BODY, "the body ended before its last chunk")
 
 
 def _trailer(line: bytes) -> tuple[str, str]:
     found = _TRAILER.fullmatch(line.decode("latin-1"))
     if found is None:
-        _malformed_trailer("a line is not a name and a value")
+        _malformed_trailer("each line must be <name>:<value>")
     return found[1].lower(), found[2]
 
 

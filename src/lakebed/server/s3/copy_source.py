@@ -1,15 +1,13 @@
-"""What a copy is made from: the header ``x-amz-copy-source`` and the conditions beside it."""
+"""The object that a copy is made from: the header ``x-amz-copy-source`` and its conditions."""
 
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from lakebed.catalog.model import ObjectStats
-from lakebed.engine.model import RepositoryID
-from lakebed.engine.staging.writer import Condition
-from lakebed.formats import Entry
-from lakebed.server.s3.call import Call, place_of
-from lakebed.server.s3.conditions import Verdict, judge
-from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.catalog.nouns import Condition, Entry, RepositoryID
+from lakebed.server.s3.errors import NO_VERSION_IDS, ErrorCode, S3Error
+from lakebed.server.s3.read_conditions import Verdict, judge
+from lakebed.server.s3.request import S3Request, place_of
 
 
 class CopySource(NamedTuple):
@@ -20,45 +18,47 @@ class CopySource(NamedTuple):
     path: bytes
 
 
-def copy_source(call: Call) -> CopySource:
-    """Return what a request asks to copy.
+def copy_source(call: S3Request) -> CopySource:
+    """Return which object a request asks to copy.
 
     Raises:
         S3Error: The header does not name an object.
     """
     header, _, version = (call.header("x-amz-copy-source") or "").partition("?")
     if version.removeprefix("versionId=") not in {"", "null"}:
-        raise S3Error(ErrorCode.NOT_IMPLEMENTED, "objects have no version ids; name a commit")
+        raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_VERSION_IDS)
     try:
         text = unquote(header, errors="strict").removeprefix("/")
     except UnicodeDecodeError:
-        raise S3Error(ErrorCode.INVALID_ARGUMENT, "x-amz-copy-source is not UTF-8") from None
+        raise S3Error(ErrorCode.INVALID_ARGUMENT, "x-amz-copy-source must be UTF-8") from None
     bucket, _, key = text.partition("/")
     ref, path = place_of(key)
     if not (bucket and ref and path) or "\0" in text:
         raise S3Error(
-            ErrorCode.INVALID_ARGUMENT, "x-amz-copy-source must be <repository>/<ref>/<path>"
+            ErrorCode.INVALID_ARGUMENT,
+            f'x-amz-copy-source must be <repository>/<ref>/<path>, not "{text[:100]}"',
         )
     return CopySource(RepositoryID(bucket), ref, path)
 
 
-def source_condition(call: Call) -> Condition:
-    """Return the conditions that a request has on the object to copy."""
-
-    def header(name: str) -> str | None:
-        return call.header(f"x-amz-copy-source-{name}")
+def source_condition(call: S3Request) -> Condition:
+    """Return the condition that a request sets on the object to copy."""
 
     def holds(found: Entry | None) -> bool:
-        return found is not None and judge(found, header) is Verdict.GO_ON
+        return found is not None and _holds(call, found)
 
     return holds
 
 
-def check_source(call: Call, stats: ObjectStats) -> None:
-    """Refuse to copy from an object that does not meet the conditions.
+def check_source(call: S3Request, stats: ObjectStats) -> None:
+    """Refuse to copy from an object that does not meet the conditions of the request.
 
     Raises:
         S3Error: `PRECONDITION_FAILED`.
     """
-    if judge(stats, lambda name: call.header(f"x-amz-copy-source-{name}")) is not Verdict.GO_ON:
+    if not _holds(call, stats):
         raise S3Error(ErrorCode.PRECONDITION_FAILED)
+
+
+def _holds(call: S3Request, found: ObjectStats | Entry) -> bool:
+    return judge(found, lambda name: call.header(f"x-amz-copy-source-{name}")) is Verdict.GO_ON

@@ -1,4 +1,4 @@
-"""What the gateway refuses, in the codes that S3 clients know.
+"""Errors of the S3 gateway, with the codes that S3 clients know.
 
 LakebedError
 └── S3Error     one of the codes of `ErrorCode`, with a message for people
@@ -7,21 +7,24 @@ LakebedError
 from collections.abc import Mapping
 from enum import Enum
 from http import HTTPStatus
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from lakebed.errors import LakebedError
 from lakebed.server.s3.xml_writer import document, element
 
+NO_VERSION_IDS: Final = "objects have no version ids; name a commit in the key instead"
+NO_CONDITIONAL_DELETES: Final = "deletes with conditions are not supported"
+
 
 class ErrorCode(Enum):
-    """A code, the status it travels with, and what it means where there is no more to say."""
+    """A code of S3, the HTTP status it is sent with, and the message if there is no better one."""
 
     def __init__(self, code: str, status: HTTPStatus, message: str) -> None:
         self.code = code
         self.status = status
         self.message = message
 
-    # Who is asking
+    # Who sends the request
     ACCESS_DENIED = "AccessDenied", HTTPStatus.FORBIDDEN, "access denied"
     AUTHORIZATION_HEADER_MALFORMED = (
         "AuthorizationHeaderMalformed",
@@ -36,31 +39,35 @@ class ErrorCode(Enum):
     INVALID_ACCESS_KEY_ID = (
         "InvalidAccessKeyId",
         HTTPStatus.FORBIDDEN,
-        "there is no such access key",
+        "the access key id is not known; check the credentials of the client",
     )
     REQUEST_TIME_TOO_SKEWED = (
         "RequestTimeTooSkewed",
         HTTPStatus.FORBIDDEN,
-        "the time of the request is more than 15 minutes from the server's",
+        "the time of the request is more than 15 minutes off the server's; set the client's clock",
     )
     SIGNATURE_DOES_NOT_MATCH = (
         "SignatureDoesNotMatch",
         HTTPStatus.FORBIDDEN,
-        "the signature is not the one that this request has with this key's secret",
+        "the signature does not match the request; check the secret access key",
     )
 
     # Bodies
-    BAD_DIGEST = "BadDigest", HTTPStatus.BAD_REQUEST, "the body does not have the checksum given"
+    BAD_DIGEST = (
+        "BadDigest",
+        HTTPStatus.BAD_REQUEST,
+        "the bytes that arrived do not have the checksum of the request",
+    )
     CONTENT_SHA256_MISMATCH = (
         "XAmzContentSHA256Mismatch",
         HTTPStatus.BAD_REQUEST,
-        "the body does not have the SHA-256 of the x-amz-content-sha256 header",
+        "the bytes that arrived do not have the x-amz-content-sha256 of the request",
     )
     ENTITY_TOO_LARGE = "EntityTooLarge", HTTPStatus.BAD_REQUEST, "the body is too large"
     ENTITY_TOO_SMALL = (
         "EntityTooSmall",
         HTTPStatus.BAD_REQUEST,
-        "a part other than the last is smaller than an upload allows",
+        "a part is too small; only the last one may be smaller than 5 MiB",
     )
     INCOMPLETE_BODY = (
         "IncompleteBody",
@@ -73,13 +80,12 @@ class ErrorCode(Enum):
     MISSING_CONTENT_LENGTH = (
         "MissingContentLength",
         HTTPStatus.LENGTH_REQUIRED,
-        "a body needs a Content-Length",
+        "the request needs a Content-Length header",
     )
-
     REQUEST_TIMEOUT = (
         "RequestTimeout",
         HTTPStatus.BAD_REQUEST,
-        "the body took longer than any body may",
+        "the body took too long to arrive",
     )
 
     # Requests
@@ -87,17 +93,17 @@ class ErrorCode(Enum):
     INVALID_BUCKET_NAME = (
         "InvalidBucketName",
         HTTPStatus.BAD_REQUEST,
-        "no repository can have this name",
+        "the bucket name is not a valid name of a repository",
     )
     INVALID_PART = (
         "InvalidPart",
         HTTPStatus.BAD_REQUEST,
-        "a part named was not uploaded, or has another ETag",
+        "a part was not uploaded, or has another ETag",
     )
     INVALID_PART_NUMBER = (
         "InvalidPartNumber",
         HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
-        "the object has no such part",
+        "the object does not have a part of this number",
     )
     INVALID_PART_ORDER = (
         "InvalidPartOrder",
@@ -107,7 +113,7 @@ class ErrorCode(Enum):
     INVALID_RANGE = (
         "InvalidRange",
         HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
-        "the object holds none of the bytes asked for",
+        "the range begins behind the end of the object",
     )
     INVALID_REQUEST = "InvalidRequest", HTTPStatus.BAD_REQUEST, "the request is invalid"
     INVALID_URI = "InvalidURI", HTTPStatus.BAD_REQUEST, "the path or the query is not valid"
@@ -125,27 +131,31 @@ class ErrorCode(Enum):
     NOT_IMPLEMENTED = (
         "NotImplemented",
         HTTPStatus.NOT_IMPLEMENTED,
-        "repositories do not have what this asks for",
+        "Lakebed does not support this part of S3",
     )
     PRECONDITION_FAILED = (
         "PreconditionFailed",
         HTTPStatus.PRECONDITION_FAILED,
-        "a condition of the request does not hold",
+        "a condition of the request is not met",
     )
 
-    # What is there and what is not
+    # What exists and what does not
     BUCKET_ALREADY_EXISTS = (
         "BucketAlreadyExists",
         HTTPStatus.CONFLICT,
-        "there is a repository of this name already",
+        "a repository of this name exists already",
     )
-    NO_SUCH_BUCKET = "NoSuchBucket", HTTPStatus.NOT_FOUND, "there is no such repository or branch"
-    NO_SUCH_KEY = "NoSuchKey", HTTPStatus.NOT_FOUND, "there is no such object"
-    NO_SUCH_UPLOAD = "NoSuchUpload", HTTPStatus.NOT_FOUND, "there is no such multipart upload"
+    NO_SUCH_BUCKET = (
+        "NoSuchBucket",
+        HTTPStatus.NOT_FOUND,
+        "the repository or ref does not exist",
+    )
+    NO_SUCH_KEY = "NoSuchKey", HTTPStatus.NOT_FOUND, "the object does not exist"
+    NO_SUCH_UPLOAD = "NoSuchUpload", HTTPStatus.NOT_FOUND, "the multipart upload does not exist"
     NO_SUCH_VERSION = (
         "NoSuchVersion",
         HTTPStatus.NOT_FOUND,
-        "the data of the object is no longer in the storage",
+        "the bytes of the object are no longer in the storage",
     )
     READ_ONLY_REPOSITORY = (
         "ErrReadOnlyRepository",
@@ -158,7 +168,7 @@ class ErrorCode(Enum):
         "the branch is protected",
     )
 
-    # Settings that buckets have and repositories do not; clients ask and go on
+    # Settings of buckets that repositories do not have; clients look for them and go on
     NO_SUCH_BUCKET_POLICY = "NoSuchBucketPolicy", HTTPStatus.NOT_FOUND, "there is no bucket policy"
     NO_SUCH_CORS = "NoSuchCORSConfiguration", HTTPStatus.NOT_FOUND, "there is no CORS configuration"
     NO_SUCH_ENCRYPTION = (
@@ -213,7 +223,7 @@ class ErrorCode(Enum):
 
 
 class S3Error(LakebedError):
-    """A request that is refused, or failed, with a code of S3."""
+    """A request was refused, or failed, with a code of S3."""
 
     kind: ClassVar[str] = "s3"
 
@@ -224,19 +234,19 @@ class S3Error(LakebedError):
         *,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Refuse a request; `headers` go with the answer."""
+        """Make the error; `headers` are sent with the answer."""
         super().__init__(message or code.message)
         self.code = code
         self.headers = headers or {}
 
 
 def error_body(error: S3Error, *, resource: str, request_id: str) -> bytes:
-    """Return the XML that tells a client of an error.
+    """Return the XML document of an error.
 
     Args:
         error: What went wrong.
         resource: The path of the request, percent-encoded.
-        request_id: What finds the request in the server's log.
+        request_id: The id of the request in the server's log.
     """
     return document(
         "Error",
@@ -249,5 +259,5 @@ def error_body(error: S3Error, *, resource: str, request_id: str) -> bytes:
 
 
 def _printable(text: str) -> str:
-    """A message may quote what a client sent; no control character of it reaches the answer."""
+    """Replace control characters: a message may quote what a client sent."""
     return "".join(character if character.isprintable() else "?" for character in text)

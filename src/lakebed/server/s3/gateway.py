@@ -1,4 +1,4 @@
-"""The gateway as a WSGI application, and the door that tells its requests from the others."""
+"""The S3 gateway as a WSGI application; requests that are not for S3 are handed on."""
 
 import logging
 from collections.abc import Iterable
@@ -7,14 +7,14 @@ from typing import Final
 from urllib.parse import quote
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from lakebed.auth import Identity
+from lakebed.auth import AuthenticationFailed, Identity
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.errors import RETRY_SECONDS
 from lakebed.server.http.logs import Trace, current_trace
 from lakebed.server.s3 import sigv2, sigv4
-from lakebed.server.s3.call import XML_TYPE, Call, Reply
-from lakebed.server.s3.errors import ErrorCode, error_body
+from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.operations import OPERATIONS
+from lakebed.server.s3.request import XML_TYPE, S3Reply, S3Request
 from lakebed.server.s3.router import Route, is_s3_request, route
 from lakebed.server.s3.sigv4 import Verified
 from lakebed.server.s3.translation import as_s3_error
@@ -23,9 +23,19 @@ from lakebed.server.services import Services
 _LOGGER: Final = logging.getLogger(__name__)
 _NO_BODY: Final = frozenset({204, 304})
 
+_BODY_CODES: Final = frozenset(
+    {
+        ErrorCode.BAD_DIGEST,
+        ErrorCode.CONTENT_SHA256_MISMATCH,
+        ErrorCode.INCOMPLETE_BODY,
+        ErrorCode.MALFORMED_TRAILER,
+        ErrorCode.REQUEST_TIMEOUT,
+    }
+)
+
 
 class Gateway:
-    """Answers the requests of S3 clients, and hands all others on."""
+    """Answers the requests of S3 clients, and hands all others to the next application."""
 
     def __init__(self, services: Services, admission: Admission, others: WSGIApplication) -> None:
         self._services = services
@@ -41,48 +51,57 @@ class Gateway:
         assert trace is not None, "requests come in the envelope"
         try:
             reply = self._reply(environ, trace)
-        except Exception as error:  # noqa: BLE001 - the last place that can tell the client
+        except Exception as error:  # noqa: BLE001 - the last place that can answer the client
             reply = _refusal(error, environ, trace)
         return _send(reply, environ, trace, start_response)
 
-    def _reply(self, environ: WSGIEnvironment, trace: Trace) -> Reply:
+    def _reply(self, environ: WSGIEnvironment, trace: Trace) -> S3Reply:
         asked = route(environ, domain=self._domain)
         operation = OPERATIONS[asked.operation]
-        trace.operation = operation.name
+        trace.operation = f"s3:{asked.operation.value}"
         if operation.is_transfer:
             self._admission.admit_transfer(trace)
         else:
             self._admission.admit_work(trace)
         verified = self._verify(environ, asked)
         trace.user = verified.identity.user_id
-        return operation.handle(Call(self._services, environ, asked, verified))
+        return operation.handle(S3Request(self._services, environ, asked, verified, trace.client))
 
     def _verify(self, environ: WSGIEnvironment, asked: Route) -> Verified[Identity]:
         now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
         secret_for = self._services.auth.secret_for
-        if sigv2.is_signed_so(asked):
-            return sigv2.verify(environ, asked, secret_for, now=now)
-        return sigv4.verify(environ, secret_for, now=now)
+        try:
+            if sigv2.has_signature(asked):
+                return sigv2.verify(environ, asked, secret_for, now=now)
+            return sigv4.verify(environ, secret_for, now=now)
+        except (AuthenticationFailed, S3Error) as error:
+            refusal = as_s3_error(error)
+            _LOGGER.debug("a signature was refused: %s: %s", refusal.code.code, refusal)
+            raise
 
 
-def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> Reply:
+def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> S3Reply:
     told = as_s3_error(error)
     if told.code is ErrorCode.INTERNAL_ERROR:
         _LOGGER.error("an operation failed", exc_info=error)
+    elif told.code is ErrorCode.NO_SUCH_VERSION:
+        _LOGGER.warning("the bytes of an object are missing: %s", error)
+    elif told.code in _BODY_CODES:
+        _LOGGER.info("a body was refused: %s: %s", told.code.code, told)
     headers = {"Content-Type": XML_TYPE, **told.headers}
     if "HTTP_EXPECT" in environ:
-        # The client waits to be asked for the body. Refused instead, it does not send it, and the
-        # server would take the next request for it.
+        # The client waits for 100 Continue before it sends the body. After a refusal it does not
+        # send it, and the server would read the next request as the body.
         headers["Connection"] = "close"
     if told.code.status == ErrorCode.SLOW_DOWN.status:
         headers["Retry-After"] = str(RETRY_SECONDS)
     resource = quote(environ["PATH_INFO"], safe="/", encoding="latin-1")
     body = error_body(told, resource=resource, request_id=trace.request_id)
-    return Reply(told.code.status, headers, body)
+    return S3Reply(told.code.status, headers, body)
 
 
 def _send(
-    reply: Reply, environ: WSGIEnvironment, trace: Trace, start_response: StartResponse
+    reply: S3Reply, environ: WSGIEnvironment, trace: Trace, start_response: StartResponse
 ) -> Iterable[bytes]:
     headers = {"x-amz-request-id": trace.request_id, **reply.headers}
     body = reply.body

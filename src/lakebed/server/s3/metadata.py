@@ -1,12 +1,13 @@
-"""The metadata of objects, between headers and entries: the user's own, and headers of HTTP.
+"""From headers to the metadata of an object, and back.
 
-A header ``x-amz-meta-<name>`` is kept as ``X-Amz-Meta-<name>``, the name in lower case, as clients
-of the REST API know it. Metadata that came by the REST API has plain names; it is shown too.
+A header ``x-amz-meta-<name>`` is kept as ``X-Amz-Meta-<name>``, the name in lower case: under this
+name clients of the REST API see it. Metadata that was set by the REST API has plain names; S3
+clients see it too.
 
-Headers carry bytes, metadata are texts. What is not ASCII comes back as an encoded word (RFC 2047),
-as S3 sends it; what has no form as a header is counted in ``x-amz-missing-meta``.
+Headers carry bytes, metadata holds text. A text that is not ASCII is sent as an encoded word
+(RFC 2047), as S3 does. What cannot be a header is only counted, in ``x-amz-missing-meta``.
 
-Headers like ``Content-Encoding`` come with the object and go with it; see
+Headers like ``Content-Encoding`` are kept with the object and sent with it; see
 `lakebed.catalog.entry_metadata`.
 """
 
@@ -16,8 +17,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from lakebed.catalog.entry_metadata import HEADERS, for_headers
-from lakebed.server.s3.call import Call
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.request import S3Request
 
 METADATA_BYTES_MAX: Final = 2048
 _HEADER_PREFIX: Final = "x-amz-meta-"
@@ -26,8 +27,8 @@ _CHUNKED: Final = "aws-chunked"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
-def metadata_of(call: Call) -> dict[str, str]:
-    """Return the metadata that a request brings along: the user's, and headers that are kept.
+def metadata_of(call: S3Request) -> dict[str, str]:
+    """Return the metadata that comes with a request: the user's own, and headers that are kept.
 
     Raises:
         S3Error: `METADATA_TOO_LARGE`.
@@ -35,36 +36,41 @@ def metadata_of(call: Call) -> dict[str, str]:
     return _user_metadata(call) | for_headers(_kept_headers(call))
 
 
-def _user_metadata(call: Call) -> dict[str, str]:
+def _user_metadata(call: S3Request) -> dict[str, str]:
     found = {name: _text(value) for name, value in call.headers(_HEADER_PREFIX)}
-    size = sum(len(name) + len(value.encode()) for name, value in found.items())
-    if size > METADATA_BYTES_MAX:
-        raise S3Error(ErrorCode.METADATA_TOO_LARGE)
+    _check_size(sum(len(name) + len(value.encode()) for name, value in found.items()))
     return {_KEPT_PREFIX + name: value for name, value in found.items()}
 
 
-def _kept_headers(call: Call) -> dict[str, str]:
+def _kept_headers(call: S3Request) -> dict[str, str]:
     found = {name: _text(value) for name in HEADERS if (value := call.header(name))}
     encoding = found.pop("Content-Encoding", "")
-    # How the body came over the wire is not how the object is encoded.
+    # aws-chunked is how the body was sent, not how the object is encoded.
     codings = [coding.strip() for coding in encoding.split(",")]
     if left := ",".join(coding for coding in codings if coding not in {"", _CHUNKED}):
         found["Content-Encoding"] = left
-    if sum(len(value.encode()) for value in found.values()) > METADATA_BYTES_MAX:
-        raise S3Error(ErrorCode.METADATA_TOO_LARGE)
+    _check_size(sum(len(value.encode()) for value in found.values()))
     return found
 
 
+def _check_size(size: int) -> None:
+    if size > METADATA_BYTES_MAX:
+        raise S3Error(
+            ErrorCode.METADATA_TOO_LARGE,
+            f"the metadata has {size} bytes; at most {METADATA_BYTES_MAX} are allowed",
+        )
+
+
 def metadata_headers(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that tell of an object's metadata."""
+    """Return the headers that show an object's metadata."""
     headers: dict[str, str] = {}
     missing = 0
-    # Names that came by this door come last, and so win over plain ones.
+    # Names that S3 clients set come last, and so win over plain ones.
     for name, value in sorted(metadata.items(), key=lambda item: item[0].startswith(_KEPT_PREFIX)):
         plain = name.removeprefix(_KEPT_PREFIX)
         if _NAME.fullmatch(plain):
             headers[_HEADER_PREFIX + plain.lower()] = _header(value)
-        elif "::" not in name:  # what is internal is not the user's
+        elif "::" not in name:  # names with :: are internal, not the user's
             missing += 1
     if missing:
         headers["x-amz-missing-meta"] = str(missing)
@@ -72,7 +78,7 @@ def metadata_headers(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _text(value: str) -> str:
-    """The text of a header: UTF-8 if it is that, else Latin-1."""
+    """Return the text of a header: as UTF-8 if it is that, else as Latin-1."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:

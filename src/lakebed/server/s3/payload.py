@@ -1,9 +1,9 @@
-"""The body of a request: what it must be is known before, and proved after its last byte.
+"""The body of a request, checked while it is read.
 
-How a body proves itself is the word or hash in ``x-amz-content-sha256``, which the signature of the
-request covers. On top of that a client may send an MD5 and one more checksum, as headers or behind
-the body. Whoever reads a `Body` to its end without an error has exactly the bytes that were sent;
-nothing made of them may become visible before.
+The header ``x-amz-content-sha256``, which the signature of the request covers, holds the SHA-256 of
+the body or a word for another way to prove it. On top of that a client may send an MD5 and one more
+checksum, as headers or as a trailer behind the body. Whoever reads a `Body` to its end without an
+error has exactly the bytes that were sent. Nothing made of them may become visible before that.
 """
 
 import re
@@ -12,46 +12,44 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.catalog.checksums import Checksum, Digest, fed
-from lakebed.server.s3.checksums import (
+from lakebed.server.s3.body_checksums import (
     HEADER_PREFIX,
-    Expected,
-    algorithm,
-    expected_checksum,
-    expected_md5,
-    expected_sha256,
+    ExpectedChecksum,
+    algorithm_of,
+    checksum_values,
+    expect_checksum,
+    expect_md5,
+    expect_sha256,
 )
 from lakebed.server.s3.chunked import ChunkDecoder
+from lakebed.server.s3.environ import Environ, environ_key, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.sigv4 import UNSIGNED_PAYLOAD, Environ, SigningScope
+from lakebed.server.s3.sigv4 import SigningScope
+from lakebed.server.s3.sigv4_claim import UNSIGNED_PAYLOAD
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_LENGTH: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
-_ENVIRON_PREFIX: Final = "HTTP_X_AMZ_CHECKSUM_"
-
-_NOT_CHECKSUMS: Final = frozenset(
-    {"HTTP_X_AMZ_CHECKSUM_ALGORITHM", "HTTP_X_AMZ_CHECKSUM_TYPE", "HTTP_X_AMZ_CHECKSUM_MODE"}
-)
+_LENGTH_DIGITS_MAX: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
-class _Mode:
-    """One of the words of ``x-amz-content-sha256`` for bodies in chunks."""
+class _ChunkedMode:
+    """What a word of ``x-amz-content-sha256`` says of a body in chunks."""
 
     signed: bool
     trailers: bool
 
 
 _CHUNKED_MODES: Final = {
-    "STREAMING-AWS4-HMAC-SHA256-PAYLOAD": _Mode(signed=True, trailers=False),
-    "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER": _Mode(signed=True, trailers=True),
-    "STREAMING-UNSIGNED-PAYLOAD-TRAILER": _Mode(signed=False, trailers=True),
+    "STREAMING-AWS4-HMAC-SHA256-PAYLOAD": _ChunkedMode(signed=True, trailers=False),
+    "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER": _ChunkedMode(signed=True, trailers=True),
+    "STREAMING-UNSIGNED-PAYLOAD-TRAILER": _ChunkedMode(signed=False, trailers=True),
 }
 
 
 class Body(Iterable[bytes]):
     """The bytes that a client sent, in pieces; iterate once.
 
-    Iterating raises `S3Error` where the body is not what was announced, at its end at the latest.
+    Iterating raises `S3Error`, at the end at the latest, if the body is not what was announced.
     """
 
     def __init__(
@@ -62,14 +60,21 @@ class Body(Iterable[bytes]):
         checksums: dict[str, str],
         trailer: str = "",
     ) -> None:
-        """Take the pieces for what a client sent; `trailer` names the checksum behind them."""
+        """Wrap the pieces.
+
+        Args:
+            pieces: The bytes; they raise if they are not what was announced.
+            size: How many bytes were announced.
+            checksums: Headers with checksums of the bytes.
+            trailer: The name of the checksum that follows the bytes; empty if none does.
+        """
         self.size = size
-        """How many bytes there are; others make iterating raise."""
+        """How many bytes were announced."""
         self.checksums = checksums
         """Headers like ``x-amz-checksum-crc32`` to answer with; complete after the last byte."""
         names = [*checksums, trailer]
         self.algorithm = names[0].removeprefix(HEADER_PREFIX) or None
-        """Of the checksum that comes with the bytes, if one does."""
+        """The algorithm of the checksum that comes with the bytes; None if none comes."""
         self._pieces = pieces
 
     def __iter__(self) -> Iterator[bytes]:
@@ -85,11 +90,14 @@ class Body(Iterable[bytes]):
         """Return all bytes of a small body.
 
         Raises:
-            S3Error: `ENTITY_TOO_LARGE`: there are more than `size_max`; or it is not what was
-                announced.
+            S3Error: `ENTITY_TOO_LARGE`: there are more than `size_max`; other codes: the body is
+                not what was announced.
         """
         if self.size > size_max:
-            raise S3Error(ErrorCode.ENTITY_TOO_LARGE, f"the body is larger than {size_max} bytes")
+            raise S3Error(
+                ErrorCode.ENTITY_TOO_LARGE,
+                f"the body has {self.size} bytes; at most {size_max} are allowed here",
+            )
         return b"".join(self)
 
 
@@ -106,47 +114,52 @@ def open_body(
     Args:
         environ: The request.
         raw: Its body as it arrives.
-        payload: How it proves itself, and
-        scope: what the signatures of its chunks go on from: both of `sigv4.Verified`.
+        payload: How it proves itself, from `sigv4.Verified`.
+        scope: What the signature of its first chunk builds on, from `sigv4.Verified`.
         has_checksums: Whether headers with checksums are about the body, as they nearly always are.
 
     Raises:
-        S3Error: The headers that describe the body are missing or make no sense.
+        S3Error: The headers that describe the body are missing or wrong.
     """
-    given = given_checksums(environ) if has_checksums else {}
-    expected = _expected(environ, given)
+    given = checksum_values(environ) if has_checksums else {}
+    expected = _expected_checksums(environ, given)
     if mode := _CHUNKED_MODES.get(payload):
         return _chunked_body(environ, raw, mode, scope, expected, given)
     if _SHA256.fullmatch(payload):
-        expected.append(expected_sha256(payload))
+        expected.append(expect_sha256(payload))
     elif payload != UNSIGNED_PAYLOAD:
-        raise S3Error(ErrorCode.INVALID_ARGUMENT, "this x-amz-content-sha256 is not supported")
-    size = _length(environ, "CONTENT_LENGTH")
-    pieces = _checked(_counted(raw, size), expected)
+        ways = ", ".join([UNSIGNED_PAYLOAD, *_CHUNKED_MODES])
+        raise S3Error(
+            ErrorCode.INVALID_ARGUMENT,
+            f'x-amz-content-sha256 is "{payload[:100]}"; it must be a SHA-256 or one of {ways}',
+        )
+    size = _length(environ, "Content-Length")
+    pieces = _check(_count(raw, size), expected)
     return Body(pieces, size, checksums=given)
 
 
 def _chunked_body(
     environ: Environ,
     raw: Iterable[bytes],
-    mode: _Mode,
+    mode: _ChunkedMode,
     scope: SigningScope | None,
-    expected: list[Expected],
+    expected: list[ExpectedChecksum],
     checksums: dict[str, str],
 ) -> Body:
-    size = _length(environ, "HTTP_X_AMZ_DECODED_CONTENT_LENGTH")
-    assert scope is not None, "a request says that its body is in chunks by version 4 only"
+    size = _length(environ, "x-amz-decoded-content-length")
+    assert scope is not None, "only signatures of version 4 announce a body in chunks"
     decoder = ChunkDecoder(raw, scope=scope if mode.signed else None, has_trailers=mode.trailers)
-    pieces = _checked(_counted(decoder, size), expected)
+    pieces = _check(_count(decoder, size), expected)
     announced = environ.get("HTTP_X_AMZ_TRAILER", "").strip().lower() if mode.trailers else ""
     if announced:
-        pieces = _trailed(pieces, decoder, announced, algorithm(announced)(), checksums)
+        digest = algorithm_of(announced)()
+        pieces = _check_trailer(pieces, decoder, announced, digest, checksums)
     elif mode.trailers:
-        pieces = _untrailed(pieces, decoder)
+        pieces = _refuse_trailer(pieces, decoder)
     return Body(pieces, size, checksums=checksums, trailer=announced)
 
 
-def _trailed(
+def _check_trailer(
     pieces: Iterator[bytes],
     decoder: ChunkDecoder,
     name: str,
@@ -156,58 +169,67 @@ def _trailed(
     """Yield the pieces, then compare their checksum with the one in the trailer."""
     yield from fed(pieces, [digest])
     if decoder.trailers.keys() != {name}:
-        raise S3Error(ErrorCode.MALFORMED_TRAILER, f"the trailer must hold {name}, and no more")
-    found = expected_checksum(name, decoder.trailers[name])
+        raise S3Error(
+            ErrorCode.MALFORMED_TRAILER,
+            f"the trailer must hold {name}, as x-amz-trailer announced, and nothing else",
+        )
+    found = expect_checksum(name, decoder.trailers[name])
     if digest.digest() != found.value:
         raise found.mismatch
     checksums[name] = decoder.trailers[name]
 
 
-def _untrailed(pieces: Iterator[bytes], decoder: ChunkDecoder) -> Iterator[bytes]:
+def _refuse_trailer(pieces: Iterator[bytes], decoder: ChunkDecoder) -> Iterator[bytes]:
+    """Yield the pieces, then make sure that no trailer follows."""
     yield from pieces
     if decoder.trailers:
-        raise S3Error(ErrorCode.MALFORMED_TRAILER, "the trailer was not announced: x-amz-trailer")
+        raise S3Error(
+            ErrorCode.MALFORMED_TRAILER,
+            "the body has a trailer that was not announced; name it in x-amz-trailer",
+        )
 
 
-def _counted(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the pieces, which must hold `size` bytes together."""
+def _count(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the pieces, and raise if they do not hold `size` bytes together."""
     left = size
     for piece in pieces:
         left -= len(piece)
         if left < 0:
-            raise S3Error(ErrorCode.INCOMPLETE_BODY, f"the body has more than {size} bytes")
+            raise S3Error(
+                ErrorCode.INCOMPLETE_BODY, f"the body has more than the {size} bytes announced"
+            )
         yield piece
     if left:
-        raise S3Error(ErrorCode.INCOMPLETE_BODY, f"{left} of {size} bytes did not arrive")
+        raise S3Error(
+            ErrorCode.INCOMPLETE_BODY, f"the body ended {left} bytes before the {size} announced"
+        )
 
 
-def _checked(pieces: Iterator[bytes], expected: list[Expected]) -> Iterator[bytes]:
+def _check(pieces: Iterator[bytes], expected: list[ExpectedChecksum]) -> Iterator[bytes]:
+    """Yield the pieces, then compare their checksums."""
     yield from fed(pieces, [item.digest for item in expected])
     for item in expected:
         item.check()
 
 
-def _expected(environ: Environ, checksums: dict[str, str]) -> list[Expected]:
-    """What came as headers, to be checked."""
-    expected = [expected_checksum(name, value) for name, value in checksums.items()]
+def _expected_checksums(environ: Environ, checksums: dict[str, str]) -> list[ExpectedChecksum]:
+    """Return the checks that headers ask for."""
+    expected = [expect_checksum(name, value) for name, value in checksums.items()]
     if len(expected) > 1:
-        raise S3Error(ErrorCode.INVALID_REQUEST, "a body has one x-amz-checksum- header, not more")
+        raise S3Error(ErrorCode.INVALID_REQUEST, "send one x-amz-checksum- header, not several")
     if "HTTP_CONTENT_MD5" in environ:
-        expected.append(expected_md5(environ["HTTP_CONTENT_MD5"]))
+        expected.append(expect_md5(environ["HTTP_CONTENT_MD5"]))
     return expected
 
 
-def given_checksums(environ: Environ) -> dict[str, str]:
-    """Return the headers with checksums, by their names on the wire."""
-    return {
-        HEADER_PREFIX + key.removeprefix(_ENVIRON_PREFIX).lower(): value
-        for key, value in environ.items()
-        if key.startswith(_ENVIRON_PREFIX) and key not in _NOT_CHECKSUMS
-    }
-
-
-def _length(environ: Environ, key: str) -> int:
-    length = environ.get(key, "")
-    if not _LENGTH.fullmatch(length):
-        raise S3Error(ErrorCode.MISSING_CONTENT_LENGTH)
-    return int(length)
+def _length(environ: Environ, header: str) -> int:
+    text = environ.get(environ_key(header.lower()), "")
+    length = parse_number(text, digits_max=_LENGTH_DIGITS_MAX)
+    if length is None:
+        raise S3Error(
+            ErrorCode.MISSING_CONTENT_LENGTH,
+            f'{header} must be the number of bytes of the body, not "{text[:100]}"'
+            if text
+            else f"the request needs a {header} header",
+        )
+    return length

@@ -1,52 +1,53 @@
-"""Which operation a request is, on which bucket and key; and whether it is for the gateway at all.
+"""Which operation of S3 a request is, on which bucket and key, and whether it is for S3 at all.
 
-S3 tells operations apart by method, by whether there is a bucket and a key, by the name of a
-parameter without meaning otherwise (a *subresource*, like ``?uploads``), and now and then by a
-header. What S3 has and Lakebed has not is refused by name: 501 where a client asks to change it,
-the "there is none" that clients expect where they only look.
+S3 chooses the operation by the method, by whether there is a bucket and a key, by a parameter that
+has only a name (a *subresource*, like ``?uploads``), and sometimes by a header. Operations of S3
+that Lakebed does not have are in `lakebed.server.s3.unsupported`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, unique
 from typing import Final
 
+from lakebed.server.s3 import unsupported
+from lakebed.server.s3.environ import Environ, query_parameters
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.sigv4 import Environ, query_parameters
 
 _PARAMETERS_MAX: Final = 100
 
 
+@unique
 class Operation(Enum):
-    """What a request asks for."""
+    """What a request asks for, by its name in S3."""
 
-    LIST_BUCKETS = auto()
+    LIST_BUCKETS = "ListBuckets"
 
-    HEAD_BUCKET = auto()
-    CREATE_BUCKET = auto()
-    GET_BUCKET_LOCATION = auto()
-    GET_BUCKET_VERSIONING = auto()
-    GET_BUCKET_ACL = auto()
-    LIST_OBJECTS = auto()
-    LIST_OBJECTS_V2 = auto()
-    LIST_MULTIPART_UPLOADS = auto()
-    DELETE_OBJECTS = auto()
+    HEAD_BUCKET = "HeadBucket"
+    CREATE_BUCKET = "CreateBucket"
+    GET_BUCKET_LOCATION = "GetBucketLocation"
+    GET_BUCKET_VERSIONING = "GetBucketVersioning"
+    GET_BUCKET_ACL = "GetBucketAcl"
+    LIST_OBJECTS = "ListObjects"
+    LIST_OBJECTS_V2 = "ListObjectsV2"
+    LIST_MULTIPART_UPLOADS = "ListMultipartUploads"
+    DELETE_OBJECTS = "DeleteObjects"
 
-    GET_OBJECT = auto()
-    HEAD_OBJECT = auto()
-    PUT_OBJECT = auto()
-    COPY_OBJECT = auto()
-    DELETE_OBJECT = auto()
-    GET_OBJECT_ATTRIBUTES = auto()
-    GET_OBJECT_TAGGING = auto()
-    GET_OBJECT_ACL = auto()
+    GET_OBJECT = "GetObject"
+    HEAD_OBJECT = "HeadObject"
+    PUT_OBJECT = "PutObject"
+    COPY_OBJECT = "CopyObject"
+    DELETE_OBJECT = "DeleteObject"
+    GET_OBJECT_ATTRIBUTES = "GetObjectAttributes"
+    GET_OBJECT_TAGGING = "GetObjectTagging"
+    GET_OBJECT_ACL = "GetObjectAcl"
 
-    CREATE_MULTIPART_UPLOAD = auto()
-    UPLOAD_PART = auto()
-    UPLOAD_PART_COPY = auto()
-    COMPLETE_MULTIPART_UPLOAD = auto()
-    ABORT_MULTIPART_UPLOAD = auto()
-    LIST_PARTS = auto()
+    CREATE_MULTIPART_UPLOAD = "CreateMultipartUpload"
+    UPLOAD_PART = "UploadPart"
+    UPLOAD_PART_COPY = "UploadPartCopy"
+    COMPLETE_MULTIPART_UPLOAD = "CompleteMultipartUpload"
+    ABORT_MULTIPART_UPLOAD = "AbortMultipartUpload"
+    LIST_PARTS = "ListParts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +56,16 @@ class Route:
 
     operation: Operation
     bucket: str
-    """Empty: about no bucket."""
+    """Empty: the request names no bucket."""
     key: str
-    """Empty: about the bucket itself."""
+    """Empty: the request is about the bucket itself."""
     query: Mapping[str, str]
     """The parameters, decoded."""
     is_path_style: bool
     """Whether the bucket stands in the path; else it stands in the host."""
 
 
-_BUCKET: Final[Mapping[tuple[str, str], Operation]] = {
+_ON_BUCKET: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", ""): Operation.LIST_OBJECTS,
     ("GET", "acl"): Operation.GET_BUCKET_ACL,
     ("GET", "location"): Operation.GET_BUCKET_LOCATION,
@@ -76,7 +77,7 @@ _BUCKET: Final[Mapping[tuple[str, str], Operation]] = {
 }
 """Operations on a bucket by method and subresource."""
 
-_OBJECT: Final[Mapping[tuple[str, str], Operation]] = {
+_ON_OBJECT: Final[Mapping[tuple[str, str], Operation]] = {
     ("DELETE", ""): Operation.DELETE_OBJECT,
     ("DELETE", "uploadId"): Operation.ABORT_MULTIPART_UPLOAD,
     ("GET", ""): Operation.GET_OBJECT,
@@ -96,67 +97,17 @@ _WITH_COPY_SOURCE: Final[Mapping[Operation, Operation]] = {
     Operation.PUT_OBJECT: Operation.COPY_OBJECT,
     Operation.UPLOAD_PART: Operation.UPLOAD_PART_COPY,
 }
-"""What an operation is if it names an object to copy from."""
+"""What an operation becomes if the request names an object to copy from."""
 
-_ABSENT: Final[Mapping[str, ErrorCode]] = {
-    "cors": ErrorCode.NO_SUCH_CORS,
-    "encryption": ErrorCode.NO_SUCH_ENCRYPTION,
-    "lifecycle": ErrorCode.NO_SUCH_LIFECYCLE,
-    "object-lock": ErrorCode.NO_SUCH_OBJECT_LOCK,
-    "ownershipControls": ErrorCode.NO_SUCH_OWNERSHIP_CONTROLS,
-    "policy": ErrorCode.NO_SUCH_BUCKET_POLICY,
-    "policyStatus": ErrorCode.NO_SUCH_BUCKET_POLICY,
-    "publicAccessBlock": ErrorCode.NO_SUCH_PUBLIC_ACCESS_BLOCK,
-    "replication": ErrorCode.NO_SUCH_REPLICATION,
-    "tagging": ErrorCode.NO_SUCH_TAG_SET,
-    "website": ErrorCode.NO_SUCH_WEBSITE,
+_SUBRESOURCES: Final = unsupported.SUBRESOURCES | {
+    name for _, name in [*_ON_BUCKET, *_ON_OBJECT] if name
 }
-"""Settings of buckets that a client may look for, and what S3 says where there are none."""
-
-_UNKNOWN: Final = frozenset(
-    {
-        "accelerate",
-        "analytics",
-        "intelligent-tiering",
-        "inventory",
-        "legal-hold",
-        "logging",
-        "metadataConfiguration",
-        "metadataTable",
-        "metrics",
-        "notification",
-        "renameObject",
-        "requestPayment",
-        "restore",
-        "retention",
-        "select",
-        "session",
-        "torrent",
-        "versionId",
-        "versions",
-    }
-)
-"""The other subresources of S3."""
-
-_PROMISES: Final = {
-    "HTTP_X_AMZ_OBJECT_LOCK_LEGAL_HOLD": "locks",
-    "HTTP_X_AMZ_OBJECT_LOCK_MODE": "locks",
-    "HTTP_X_AMZ_OBJECT_LOCK_RETAIN_UNTIL_DATE": "locks",
-    "HTTP_X_AMZ_SERVER_SIDE_ENCRYPTION_CUSTOMER_ALGORITHM": "keys of their own",
-    "HTTP_X_AMZ_TAGGING": "tags",
-    "HTTP_X_AMZ_WEBSITE_REDIRECT_LOCATION": "redirects",
-}
-"""Headers that ask for what objects have not: to do without would be another thing than asked."""
-
-_SUBRESOURCES: Final = (
-    frozenset(name for _, name in [*_BUCKET, *_OBJECT] if name) | _ABSENT.keys() | _UNKNOWN
-)
 
 
 def is_s3_request(environ: Environ, *, domain: str) -> bool:
-    """Whether a request is for the gateway: it carries an AWS signature, or asks for its domain.
+    """Whether a request is for S3: it has an AWS signature, or asks for the domain of the gateway.
 
-    The signature may be of a kind that is refused later; it is refused in the way of S3.
+    A signature of a kind that is not supported counts too, so that it is refused as S3 would.
     """
     if environ.get("HTTP_AUTHORIZATION", "").startswith("AWS"):
         return True
@@ -173,13 +124,17 @@ def route(environ: Environ, *, domain: str) -> Route:
     """Return what a request asks for.
 
     Raises:
-        S3Error: It is no operation that Lakebed has, or its path or query cannot be read.
+        S3Error: Lakebed does not have the operation, or the path or query cannot be read.
     """
-    is_path_style = not _host(environ).endswith(f".{domain}")
-    bucket, key = _place(environ, domain)
+    path = _text(environ.get("PATH_INFO", "").encode("latin-1")).removeprefix("/")
+    host = _host(environ)
+    is_path_style = not host.endswith(f".{domain}")
+    if is_path_style:
+        bucket, _, key = path.partition("/")
+    else:
+        bucket, key = host.removesuffix(f".{domain}"), path
     query = _query(environ.get("QUERY_STRING", ""))
-    operation = _operation(environ, bucket, key, query)
-    return Route(operation, bucket, key, query, is_path_style)
+    return Route(_operation(environ, bucket, key, query), bucket, key, query, is_path_style)
 
 
 def _operation(environ: Environ, bucket: str, key: str, query: Mapping[str, str]) -> Operation:
@@ -188,12 +143,11 @@ def _operation(environ: Environ, bucket: str, key: str, query: Mapping[str, str]
         if method in {"GET", "HEAD"}:
             return Operation.LIST_BUCKETS
         raise S3Error(ErrorCode.METHOD_NOT_ALLOWED)
-    if promises := environ.keys() & _PROMISES.keys():
-        raise S3Error(ErrorCode.NOT_IMPLEMENTED, f"objects have no {_PROMISES[promises.pop()]}")
+    unsupported.check_headers(environ)
     subresource = _subresource(query)
-    operation = (_OBJECT if key else _BUCKET).get((method, subresource))
+    operation = (_ON_OBJECT if key else _ON_BUCKET).get((method, subresource))
     if operation is None:
-        raise _refusal(method, subresource)
+        raise unsupported.unknown_operation(method, subresource)
     if operation is Operation.LIST_OBJECTS and query.get("list-type") == "2":
         return Operation.LIST_OBJECTS_V2
     if "HTTP_X_AMZ_COPY_SOURCE" in environ:
@@ -203,30 +157,12 @@ def _operation(environ: Environ, bucket: str, key: str, query: Mapping[str, str]
 
 def _subresource(query: Mapping[str, str]) -> str:
     found = query.keys() & _SUBRESOURCES
-    if not found:
-        return ""
     if len(found) > 1:
         names = ", ".join(sorted(found))
-        raise S3Error(ErrorCode.INVALID_ARGUMENT, f"a request asks for one of: {names}")
-    return found.pop()
-
-
-def _refusal(method: str, subresource: str) -> S3Error:
-    if method in {"GET", "HEAD"} and subresource in _ABSENT:
-        return S3Error(_ABSENT[subresource])
-    if subresource:
-        return S3Error(ErrorCode.NOT_IMPLEMENTED, f"repositories have no {subresource} to {method}")
-    return S3Error(ErrorCode.METHOD_NOT_ALLOWED)
-
-
-def _place(environ: Environ, domain: str) -> tuple[str, str]:
-    """Return bucket and key; a bucket stands in the host or at the start of the path."""
-    path = _text(environ.get("PATH_INFO", "").encode("latin-1")).removeprefix("/")
-    host = _host(environ)
-    if host.endswith(f".{domain}"):
-        return host.removesuffix(f".{domain}"), path
-    bucket, _, key = path.partition("/")
-    return bucket, key
+        raise S3Error(
+            ErrorCode.INVALID_ARGUMENT, f"the query must have only one of the parameters {names}"
+        )
+    return found.pop() if found else ""
 
 
 def _host(environ: Environ) -> str:
@@ -235,20 +171,28 @@ def _host(environ: Environ) -> str:
 
 
 def _query(query: str) -> dict[str, str]:
-    """The parameters; one that is there twice could be read in two ways, and is refused."""
+    """Return the parameters; refuse one that is there twice, since it could be read in two ways."""
     items = query_parameters(query)
     if len(items) > _PARAMETERS_MAX:
-        raise S3Error(ErrorCode.INVALID_URI, f"there are more than {_PARAMETERS_MAX} parameters")
-    parameters = {_text(name): _text(value) for name, value in items}
-    if len(parameters) < len(items):
-        raise S3Error(ErrorCode.INVALID_ARGUMENT, "a parameter is in the query twice")
+        raise S3Error(
+            ErrorCode.INVALID_URI,
+            f"the query has {len(items)} parameters; at most {_PARAMETERS_MAX} are allowed",
+        )
+    parameters: dict[str, str] = {}
+    for encoded, value in items:
+        name = _text(encoded)
+        if name in parameters:
+            raise S3Error(
+                ErrorCode.INVALID_ARGUMENT, f'the parameter "{name[:50]}" is in the query twice'
+            )
+        parameters[name] = _text(value)
     return parameters
 
 
 def _text(data: bytes) -> str:
     if b"\0" in data:
-        raise S3Error(ErrorCode.INVALID_URI, "paths and parameters have no NUL")
+        raise S3Error(ErrorCode.INVALID_URI, "the path or the query holds a NUL character")
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise S3Error(ErrorCode.INVALID_URI, "the path or the query is not UTF-8") from None
+        raise S3Error(ErrorCode.INVALID_URI, "the path and the query must be UTF-8") from None

@@ -1,43 +1,36 @@
-"""Presigned URLs of signature version 2, which boto3 and aws-cli still make by default.
+"""Signature version 2, in presigned URLs only: boto3 and aws-cli still make them by default.
 
     ?AWSAccessKeyId=<access key id>&Expires=<seconds since 1970>&Signature=<base64>
 
-The signature covers method, path, expiry, content type and MD5, ``x-amz-`` headers, and those
-parameters that tell operations apart or set headers of the answer; neither host nor body. So it is
-taken for what such URLs are made for, and for nothing else: reading or writing one object, with a
-body that is not in chunks. Everything else is signed by version 4 (`sigv4`).
+The signature covers the method, the path, the expiry, content type and MD5, ``x-amz-`` headers, and
+the parameters that choose an operation or set headers of the answer. It covers neither host nor
+body. So such a URL is accepted for what people make it for and for nothing else: reading or writing
+one object, with a body that is not in chunks. Everything else must be signed by version 4
+(`lakebed.server.s3.sigv4`).
 """
 
 import hmac
-import re
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import quote_from_bytes
 
+from lakebed.server.s3.environ import Environ, environ_key, folded_header, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.router import Operation, Route
-from lakebed.server.s3.sigv4 import (
-    EXPIRES_SECONDS_MAX,
-    UNSIGNED_PAYLOAD,
-    Environ,
-    IdentityT,
-    SecretFor,
-    Verified,
-    environ_key,
-    folded_header,
-)
+from lakebed.server.s3.sigv4 import IdentityT, SecretFor, Verified
+from lakebed.server.s3.sigv4_claim import EXPIRES_SECONDS_MAX, UNSIGNED_PAYLOAD
 
 _OPERATIONS: Final = frozenset(
     {Operation.GET_OBJECT, Operation.HEAD_OBJECT, Operation.PUT_OBJECT, Operation.UPLOAD_PART}
 )
-_OWN: Final = frozenset({"AWSAccessKeyId", "Expires", "Signature"})
-_SIGNED: Final = frozenset({"partNumber", "uploadId"})
+_SIGNATURE_PARAMETERS: Final = frozenset({"AWSAccessKeyId", "Expires", "Signature"})
+_SIGNED_PARAMETERS: Final = frozenset({"partNumber", "uploadId"})
 _SIGNED_PREFIX: Final = "response-"
-_EXPIRES: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+_EXPIRES_DIGITS_MAX: Final = 12
 
 
-def is_signed_so(route: Route) -> bool:
+def has_signature(route: Route) -> bool:
     """Whether a request carries a signature of version 2 in its query."""
     return "AWSAccessKeyId" in route.query
 
@@ -45,23 +38,29 @@ def is_signed_so(route: Route) -> bool:
 def verify(
     environ: Environ, route: Route, secret_for: SecretFor[IdentityT], *, now: datetime
 ) -> Verified[IdentityT]:
-    """Prove who presigned a URL, and that nothing of what it means was changed.
+    """Check who presigned a URL, and that nothing of its meaning was changed.
 
     Raises:
-        S3Error: It is not well signed, has expired, or is not for reading or writing an object.
+        S3Error: It has a wrong signature, has expired, or is not for reading or writing an object.
         Exception: Whatever `secret_for` raises.
     """
-    malformed = S3Error(ErrorCode.AUTHORIZATION_QUERY_PARAMETERS)
-    if "HTTP_AUTHORIZATION" in environ or not route.query.keys() >= _OWN:
-        raise malformed
+    malformed = ErrorCode.AUTHORIZATION_QUERY_PARAMETERS
+    if "HTTP_AUTHORIZATION" in environ:
+        raise S3Error(malformed, "a presigned URL must come without an Authorization header")
+    if not route.query.keys() >= _SIGNATURE_PARAMETERS:
+        raise S3Error(malformed, "the query must have AWSAccessKeyId, Expires and Signature")
     if route.operation not in _OPERATIONS:
-        raise S3Error(ErrorCode.INVALID_REQUEST, "sign this request by version 4")
-    expires = route.query["Expires"]
-    if not _EXPIRES.fullmatch(expires):
-        raise malformed
-    _check_time(int(expires), now)
+        raise S3Error(
+            ErrorCode.INVALID_REQUEST,
+            f"{route.operation.value} must be signed by version 4: set the signature version of"
+            " the client to 4",
+        )
+    expires = parse_number(route.query["Expires"], digits_max=_EXPIRES_DIGITS_MAX)
+    if expires is None:
+        raise S3Error(malformed, "Expires must be a number of seconds since 1970")
+    _check_time(expires, now)
     identity, secret = secret_for(route.query["AWSAccessKeyId"])
-    digest = hmac.digest(secret.encode(), _text(environ, route).encode("latin-1"), "sha1")
+    digest = hmac.digest(secret.encode(), _signed_text(environ, route).encode("latin-1"), "sha1")
     if not hmac.compare_digest(b64encode(digest), route.query["Signature"].encode()):
         raise S3Error(ErrorCode.SIGNATURE_DOES_NOT_MATCH)
     return Verified(identity, UNSIGNED_PAYLOAD, scope=None)
@@ -70,14 +69,14 @@ def verify(
 def _check_time(expires: int, now: datetime) -> None:
     left = expires - now.astimezone(UTC).timestamp()
     if left < 0:
-        raise S3Error(ErrorCode.ACCESS_DENIED, "the request has expired")
+        raise S3Error(ErrorCode.ACCESS_DENIED, "the presigned URL has expired; make a new one")
     if left > EXPIRES_SECONDS_MAX:
         days = timedelta(seconds=EXPIRES_SECONDS_MAX).days
-        raise S3Error(ErrorCode.ACCESS_DENIED, f"a URL is good for {days} days at most")
+        raise S3Error(ErrorCode.ACCESS_DENIED, f"a presigned URL must expire within {days} days")
 
 
-def _text(environ: Environ, route: Route) -> str:
-    """What is signed."""
+def _signed_text(environ: Environ, route: Route) -> str:
+    """Return the text that is signed."""
     headers = sorted(
         (key.removeprefix("HTTP_").replace("_", "-").lower(), folded_header(environ, key))
         for key in environ
@@ -95,22 +94,26 @@ def _text(environ: Environ, route: Route) -> str:
 
 
 def _resource(environ: Environ, route: Route) -> str:
+    """Return the path and the signed parameters; refuse parameters that mean something unsigned."""
     path = environ["PATH_INFO"].encode("latin-1")
     if not route.is_path_style:
         path = f"/{route.bucket}".encode() + path
     parameters = []
-    for name in sorted(route.query.keys() - _OWN):
+    for name in sorted(route.query.keys() - _SIGNATURE_PARAMETERS):
         value = route.query[name].encode().decode("latin-1")
-        if name in _SIGNED or name.startswith(_SIGNED_PREFIX):
+        if name in _SIGNED_PARAMETERS or name.startswith(_SIGNED_PREFIX):
             parameters.append(f"{name}={value}" if value else name)
         elif name != "x-id" and value != _signed_header(environ, name):
-            raise S3Error(ErrorCode.ACCESS_DENIED, f"the parameter {name[:50]!r} is not signed")
+            raise S3Error(ErrorCode.ACCESS_DENIED, f'the parameter "{name[:50]}" must be signed')
     resource = quote_from_bytes(path, safe="/-_.~")
     return f"{resource}?{'&'.join(parameters)}" if parameters else resource
 
 
 def _signed_header(environ: Environ, name: str) -> str | None:
-    """The header of a name, if such are signed: botocore names them in the query once more."""
+    """Return a header, if headers of this name are signed.
+
+    botocore repeats such headers in the query; there they may stand with the same value.
+    """
     if name in {"content-md5", "content-type"} or name.startswith("x-amz-"):
         return folded_header(environ, environ_key(name))
     return None

@@ -1,4 +1,4 @@
-"""One table: from the errors of all layers to the codes of S3."""
+"""One table from the errors of all layers to the codes of S3."""
 
 from typing import Final
 
@@ -9,10 +9,9 @@ from lakebed.errors import LakebedError
 from lakebed.server.http import admission, bodies
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
-# The first line that an error is an instance of counts: special cases come before their families.
+# The first line that fits an error counts, so special cases come before their families.
 _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
-    # who is asking
-    (auth.AuthenticationFailed, ErrorCode.INVALID_ACCESS_KEY_ID),
+    # who sends the request
     (auth.Denied, ErrorCode.ACCESS_DENIED),
     # the body and the load
     (bodies.LengthRequired, ErrorCode.MISSING_CONTENT_LENGTH),
@@ -59,9 +58,11 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
 
 
 def as_s3_error(error: Exception) -> S3Error:
-    """Return what to tell a client about an error; `INTERNAL_ERROR` of what nobody expected."""
+    """Return an error as S3 clients see it; one that is not in the table is `INTERNAL_ERROR`."""
     if isinstance(error, S3Error):
         return error
+    if isinstance(error, auth.AuthenticationFailed):
+        return S3Error(ErrorCode.INVALID_ACCESS_KEY_ID)  # its own text is that of the API
     for kind, code in _CODES:
         if isinstance(error, kind):
             return S3Error(code, str(error) if isinstance(error, LakebedError) else None)

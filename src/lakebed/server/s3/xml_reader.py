@@ -1,8 +1,7 @@
-"""Reading the XML that clients send: small documents, without entities, bounded in every way.
+"""Reading the XML that clients send: small, plain documents, with a limit on everything.
 
-A body may say what it likes; whatever is not a plain document of elements and text is
-`MalformedXML`. There is no document type, so there are no entities to expand, and no more depth
-than these documents have.
+Whatever is not a plain document of elements and text is refused as `MalformedXML`. Document types
+are refused too, so there are no entities to expand.
 """
 
 from collections.abc import Iterator
@@ -11,7 +10,13 @@ from typing import Final, NoReturn
 from xml.parsers import expat
 
 from lakebed.catalog.checksums import ALGORITHMS, Checksum
-from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.environ import parse_number
+from lakebed.server.s3.errors import (
+    NO_CONDITIONAL_DELETES,
+    NO_VERSION_IDS,
+    ErrorCode,
+    S3Error,
+)
 
 XML_BYTES_MAX: Final = 4 << 20
 """More than a list of 1,000 keys or 10,000 parts takes."""
@@ -22,7 +27,7 @@ _KEYS_MAX: Final = 1000
 _PARTS_MAX: Final = 10_000
 _CHECKSUMS: Final = {f"Checksum{name.upper()}": name for name in ALGORITHMS}
 _CONDITIONS: Final = ("ETag", "LastModifiedTime", "Size")
-"""What an object to delete must be, where a client says so."""
+"""Elements that make a delete conditional."""
 
 
 @dataclass(slots=True)
@@ -59,7 +64,7 @@ class NamedPart:
     etag: str
     """Without quotes."""
     checksum: Checksum | None = None
-    """None: it names none."""
+    """None: the body names none for this part."""
 
 
 def read_delete(body: bytes) -> DeleteRequest:
@@ -72,24 +77,24 @@ def read_delete(body: bytes) -> DeleteRequest:
     root = parse(body, "Delete")
     keys = [_key(item) for item in root.all("Object")]
     if not 1 <= len(keys) <= _KEYS_MAX:
-        _refuse(f"1 to {_KEYS_MAX} objects are deleted at a time, not {len(keys)}")
+        _refuse(f"name 1 to {_KEYS_MAX} objects to delete, not {len(keys)}")
     return DeleteRequest(keys, quiet=(root.get("Quiet") or "").strip().lower() == "true")
 
 
 def read_complete(body: bytes) -> list[NamedPart]:
-    """Return the parts that an upload is completed with.
+    """Return the parts that an upload is to be completed with.
 
     Raises:
         S3Error: `MALFORMED_XML`: the body is not such a document, or names no part or too many.
     """
     parts = [_part(item) for item in parse(body, "CompleteMultipartUpload").all("Part")]
     if not 1 <= len(parts) <= _PARTS_MAX:
-        _refuse(f"an upload has 1 to {_PARTS_MAX} parts, not {len(parts)}")
+        _refuse(f"name 1 to {_PARTS_MAX} parts, not {len(parts)}")
     return parts
 
 
 def read_create_bucket(body: bytes) -> str | None:
-    """Return the region that a new bucket is asked to be in; an empty body asks for none.
+    """Return the region that a client wants a new bucket in; None if it does not say.
 
     Raises:
         S3Error: `MALFORMED_XML`: the body is not such a document.
@@ -106,7 +111,7 @@ def parse(body: bytes, root: str) -> Element:
         S3Error: `MALFORMED_XML`.
     """
     if len(body) > XML_BYTES_MAX:
-        _refuse(f"the document is larger than {XML_BYTES_MAX} bytes")
+        _refuse(f"the document has {len(body)} bytes; at most {XML_BYTES_MAX} are allowed")
     builder = _Builder()
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
@@ -116,15 +121,15 @@ def parse(body: bytes, root: str) -> Element:
     parser.StartDoctypeDeclHandler = builder.document_type
     try:
         parser.Parse(body, True)
-    except (expat.ExpatError, ValueError, LookupError) as error:  # LookupError: of its encoding
+    except (expat.ExpatError, ValueError, LookupError) as error:  # LookupError: unknown encoding
         raise S3Error(ErrorCode.MALFORMED_XML, f"the body is not XML: {error}") from error
     if builder.root is None or builder.root.name != root:
-        _refuse(f"the document is not a {root}")
+        _refuse(f"the root element must be {root}")
     return builder.root
 
 
 class _Builder:
-    """Puts elements together as the parser meets them."""
+    """Builds the document from what the parser meets."""
 
     def __init__(self) -> None:
         self.root: Element | None = None
@@ -153,7 +158,7 @@ class _Builder:
         self._texts[-1].append(data)
 
     def document_type(self, *_declaration: object) -> None:
-        _refuse("documents with a document type are refused")
+        _refuse("the document must not have a document type")
 
 
 def _key(item: Element) -> str:
@@ -161,31 +166,34 @@ def _key(item: Element) -> str:
     if not key:
         _refuse("an Object has no Key")
     if item.get("VersionId") not in {None, "", "null"}:
-        raise S3Error(ErrorCode.NOT_IMPLEMENTED, "objects have no version ids; name a commit")
+        raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_VERSION_IDS)
     if any(item.get(name) is not None for name in _CONDITIONS):
-        raise S3Error(ErrorCode.NOT_IMPLEMENTED, "objects are deleted without conditions")
+        raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_CONDITIONAL_DELETES)
     return key
 
 
 def _part(item: Element) -> NamedPart:
-    number = (item.get("PartNumber") or "").strip()
+    text = (item.get("PartNumber") or "").strip()
     etag = (item.get("ETag") or "").strip().strip('"')
-    if not (number.isascii() and number.isdecimal() and len(number) <= len(str(_PARTS_MAX))):
-        _refuse(f"{number[:20]!r} is not the number of a part")
+    number = parse_number(text, digits_max=len(str(_PARTS_MAX)))
+    if number is None:
+        _refuse(f'PartNumber must be a number from 1 to {_PARTS_MAX}, not "{text[:20]}"')
     if not etag:
         _refuse(f"part {number} has no ETag")
-    return NamedPart(int(number), etag, _checksum(item, number))
+    return NamedPart(number, etag, _checksum(item, number))
 
 
-def _checksum(item: Element, number: str) -> Checksum | None:
-    """The checksum that a part is named with."""
+def _checksum(item: Element, number: int) -> Checksum | None:
+    """Return the checksum that the body names for a part, if it names one."""
     values = {child.name: child.text.strip() for child in item.children if child.name in _CHECKSUMS}
     given = [f"{_CHECKSUMS[name]}:{value}" for name, value in values.items() if value]
     if not given:
         return None
     checksum = Checksum.parse(given[0])
-    if checksum is None or len(given) > 1:
-        _refuse(f"part {number} has several checksums, or one that is none")
+    if len(given) > 1:
+        _refuse(f"part {number} has {len(given)} checksums; name at most one")
+    if checksum is None:
+        _refuse(f"the checksum of part {number} must be in base 64 and of the length of its kind")
     return checksum
 
 

@@ -1,4 +1,4 @@
-"""Writing the XML of answers: elements from texts, escaped by construction."""
+"""Writing the XML of answers: whatever is not marked as XML is escaped."""
 
 import re
 from datetime import UTC, datetime
@@ -7,22 +7,22 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
-"""What every answer but an error belongs to."""
+"""The namespace of every answer but errors."""
 
 _DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 _NOT_PLAIN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-"""Characters that XML 1.0 has no plain form for, or that a parser would change."""
+"""Characters that XML 1.0 forbids, or that a parser would change."""
 
 
 class Markup(str):
-    """Text that is XML already; any other text is escaped where it enters an element."""
+    """Text that is XML already; any other text is escaped when it is put into an element."""
 
     __slots__ = ()
 
 
 def element(name: str, *content: str | int) -> Markup:
-    """Return an element with texts, numbers and elements inside."""
+    """Return an element that holds texts, numbers and elements."""
     inside = "".join(part if isinstance(part, Markup) else escaped(str(part)) for part in content)
     return Markup(f"<{name}>{inside}</{name}>")
 
@@ -41,33 +41,33 @@ def boolean(value: bool) -> str:
 
 
 def timestamp(time: datetime) -> str:
-    """Return a time as answers spell it: in UTC, to the millisecond."""
+    """Return a time as S3 writes it: in UTC, to the millisecond."""
     in_utc = time.astimezone(UTC).replace(tzinfo=None)
     return f"{in_utc.isoformat(timespec='milliseconds')}Z"
 
 
 def owner(user_id: str) -> Markup:
-    """Return the element that tells whose something is."""
+    """Return the element that names an owner."""
     return element("Owner", element("ID", user_id), element("DisplayName", user_id))
 
 
 def url_encoded(text: str) -> str:
-    """Return a key as clients want it that ask for ``encoding-type=url``."""
+    """Return a key for clients that ask for ``encoding-type=url``."""
     return quote(text, safe="/-_.~*")
 
 
 def escaped(text: str) -> str:
-    """Return a text as it stands inside an element."""
+    """Return a text as it is written inside an element."""
     return _NOT_PLAIN.sub(_reference, escape(text))
 
 
 def _reference(found: re.Match[str]) -> str:
-    """A character by its number, as S3 writes it.
+    """Return a character by its number, as S3 writes it.
 
-    XML 1.0 forbids even that for control characters: a strict parser then fails loudly, which is
-    better than another key than the one asked for. Clients avoid it by ``encoding-type=url``.
+    XML 1.0 forbids even this for control characters. A strict parser then fails, which is better
+    than to show a different key. Clients avoid it by ``encoding-type=url``.
     """
     character = found.group()
-    if "\ud800" <= character <= "\udfff":  # half a character has no number that stands for it
+    if "\ud800" <= character <= "\udfff":  # half of a surrogate pair cannot be written
         return "\N{REPLACEMENT CHARACTER}"
     return f"&#{ord(character)};"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lakebed.kv.store import Store, Version
-from lakebed.testing.faults import Call, FaultyStore, lost
+from lakebed.testing.faults import FaultyStore, StoreCall, lost
 from lakebed.testing.simulation.scheduler import Actor
 from lakebed.testing.simulation.simulator import Simulation
 
@@ -49,7 +49,7 @@ class SimulatedStore:
     def handle(self, actor: Actor) -> Store:
         """The store as this actor sees it; the handle dies with the actor."""
 
-        def intercept(call: Call, apply: Callable[[], ResultT]) -> ResultT:
+        def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
             def apply_and_record() -> ResultT:
                 result = apply()
                 if call.writes:

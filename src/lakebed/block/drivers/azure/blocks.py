@@ -45,7 +45,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block, as its name tells."""
+    """A block, as its name describes it."""
 
     upload_id: UploadId
     kind: Kind

@@ -321,7 +321,7 @@ class AzureBlockStore(CloudBlockStore):
         return Uploads((block.id, block.size) for block in blocks)
 
     def _mark(self, address: Address, upload_id: UploadId, kind: Kind, number: int = 0) -> Block:
-        """Send a block that only its name matters of."""
+        """Send a block of which only the name matters."""
         block = self._new_block(upload_id, kind, number)
         with explained(address):
             self._blob(address).stage_block(block.name, b"\0", length=1)
@@ -391,7 +391,7 @@ def _check_key(key: str | None) -> None:
     try:
         a2b_base64(key or "", strict_mode=True)
     except NotBase64Error:
-        raise InvalidArgument("the account key is no Base64") from None
+        raise InvalidArgument("the account key is not Base64") from None
 
 
 def _listed(namespace: Namespace, blob: BlobProperties) -> ListedObject:

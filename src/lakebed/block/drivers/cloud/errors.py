@@ -62,7 +62,7 @@ def _failed(place: Place, said: str) -> BlockError:
 
 
 def _forbidden(place: Place, said: str) -> BlockError:
-    return Forbidden(f"the storage refuses access to {place} to these credentials: {said}")
+    return Forbidden(f"these credentials may not access {place}: {said}")
 
 
 def _full(place: Place, said: str) -> BlockError:
@@ -70,15 +70,19 @@ def _full(place: Place, said: str) -> BlockError:
 
 
 def _held(place: Place, said: str) -> BlockError:
-    return StorageUnavailable(f"{place} was changed meanwhile, or another holds it: {said}")
+    return StorageUnavailable(
+        f"{place} was changed meanwhile, or is in use by another request: {said}"
+    )
 
 
 def _invalid_part(place: Place, said: str) -> BlockError:
-    return InvalidPart(f"a part named to complete the upload of {place} will not do: {said}")
+    return InvalidPart(
+        f"the upload of {place} cannot be completed with a part that was named: {said}"
+    )
 
 
 def _no_bucket(place: Place, said: str) -> BlockError:
-    return InvalidAddress(f"there is no {place.store} that could hold {place}: {said}")
+    return InvalidAddress(f"there is no bucket or container {place.store} for {place}: {said}")
 
 
 def _not_found(place: Place, said: str) -> BlockError:
@@ -99,7 +103,7 @@ def _unspellable(place: Place, said: str) -> BlockError:
 
 _Meaning = Callable[[Place, str], BlockError]
 
-# What the code tells beyond the status.
+# What the code says beyond the status.
 _BY_CODE: Final[Mapping[str, _Meaning]] = MappingProxyType(
     dict.fromkeys(("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"), _no_bucket)
     | dict.fromkeys(("ExpiredToken", "InvalidToken", "TokenRefreshRequired"), _forbidden)

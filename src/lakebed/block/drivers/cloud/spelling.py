@@ -21,8 +21,12 @@ def check_spelling(path: str, *, length_max: int) -> None:
             with a slash, or has more than `length_max` bytes.
     """
     if _CONTROL.search(path):
-        raise InvalidAddress(f"the path {path!r} holds a control character")
+        raise InvalidAddress(
+            f"the path {path!r} has a control character in it, which clouds do not keep"
+        )
     if not {"", ".", ".."}.isdisjoint(path.split("/")):
-        raise InvalidAddress(f"the path {path!r} has an empty segment, or one of dots")
+        raise InvalidAddress(
+            f"the path {path!r} has a segment that is empty, '.' or '..', which clouds do not keep"
+        )
     if len(path.encode()) > length_max:
         raise InvalidAddress(f"the path {path!r} has more than {length_max} bytes")

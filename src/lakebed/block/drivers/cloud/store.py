@@ -132,7 +132,7 @@ class CloudBlockStore(BlockStore):
             with explained(address):
                 result = obstore.get(client, address.path, options=options)
         except (InvalidArgument, StorageUnavailable):
-            # Servers have several ways to say that a range lies outside; the size tells.
+            # Servers have several ways to say that a range lies outside; the size is certain.
             if byte_range is not None:
                 resolve(byte_range, self.head(address).size)
             raise
@@ -154,7 +154,7 @@ class CloudBlockStore(BlockStore):
             pass
 
     def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
-        # Not by the clouds' bulk calls: obstore does not tell what became of each address.
+        # Not by the clouds' bulk calls: obstore does not say what became of each address.
         self._check_open()
         return self._runtime.map_parallel(self._delete_result, addresses, limit=_DELETES_AT_A_TIME)
 
@@ -236,7 +236,7 @@ class CloudBlockStore(BlockStore):
         """Refuse a place of another storage, and a path that would not arrive as it is."""
         self._check_open()
         if place.parts.scheme != self.scheme:
-            raise InvalidAddress(f"{place} is no address of {self.scheme} storage")
+            raise InvalidAddress(f"{place} is not an address of {self.scheme} storage")
         if isinstance(place, Address):
             check_spelling(place.path, length_max=self.path_bytes_max)
 
@@ -265,10 +265,12 @@ def check_endpoint(endpoint: str | None) -> None:
     """Refuse an endpoint that no client can be made for.
 
     Raises:
-        InvalidArgument: It is no URL with a scheme and a host.
+        InvalidArgument: It is not a URL with a scheme and a host.
     """
     if endpoint is not None and not _ENDPOINT.fullmatch(endpoint):
-        raise InvalidArgument(f"an endpoint is as http://127.0.0.1:9000, not {endpoint!r}")
+        raise InvalidArgument(
+            f"{endpoint!r} is not an endpoint: use a URL such as http://127.0.0.1:9000"
+        )
 
 
 def client_options(endpoint: str | None) -> "ClientConfig":

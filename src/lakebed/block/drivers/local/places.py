@@ -3,7 +3,7 @@
 ``local://name/a/b`` is the file ``name/a/b`` below the root. Addresses that a disk cannot spell are
 refused, never changed: an empty, ``.`` or ``..`` component (so no ``//`` and no slash at the end),
 a component or a whole path longer than the system takes. Names of stores begin with a letter or a
-digit, so the reserved folder at the root is no address, and no listing meets it.
+digit, so the reserved folder at the root has no address, and no listing shows it.
 
 Names are bytes here, UTF-8 whatever the locale says.
 """
@@ -13,6 +13,7 @@ from typing import Final
 
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import InvalidAddress
+from lakebed.errors import quoted
 
 SCHEME: Final = "local"
 RESERVED_FOLDER: Final = ".lakebed"
@@ -56,7 +57,7 @@ def folder_of(root: bytes, namespace: Namespace) -> Names:
 
 def _names(root: bytes, place: Address | Namespace, path: str) -> Names:
     if place.parts.scheme != SCHEME:
-        raise InvalidAddress(f"{place} is no address of local storage")
+        raise InvalidAddress(f"{place} is not an address of local storage")
     names = (place.parts.bucket.encode(), *path.encode().split(b"/"))
     for name in names:
         if name in {b"", b".", b".."}:
@@ -71,7 +72,7 @@ def _names(root: bytes, place: Address | Namespace, path: str) -> Names:
             )
     if len(root) + sum(map(len, names)) + len(names) > _PATH_BYTES_MAX:
         raise InvalidAddress(
-            f"local storage cannot spell {place}: with {root!r} before it, it is longer than the"
+            f"local storage cannot spell {place}: below {quoted(root)} its path is longer than the"
             f" {_PATH_BYTES_MAX} bytes that a path may have"
         )
     return names

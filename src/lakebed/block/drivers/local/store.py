@@ -84,6 +84,7 @@ from lakebed.block.streams import (
     list_batch,
     moment,
 )
+from lakebed.errors import quoted
 from lakebed.runtime import Runtime
 
 _Condition = Callable[[Folder, os.stat_result | None], None]
@@ -374,7 +375,7 @@ class LocalBlockStore(BlockStore):
         """Return what is known of the file at a place, if there is one.
 
         Raises:
-            InvalidAddress: There is something that is no object and cannot be replaced.
+            InvalidAddress: There is something that is not an object and cannot be replaced.
         """
         try:
             status = os.stat(place.name, dir_fd=folder.descriptor, follow_symlinks=False)
@@ -385,7 +386,7 @@ class LocalBlockStore(BlockStore):
         refuse_link(status, place.name)
         if stat.S_ISDIR(status.st_mode) and self._tree.clear((*place.folder, place.name)):
             return None  # what is left of objects deleted long ago
-        raise InvalidAddress(f"{place.address} is a folder that holds other objects, or no file")
+        raise InvalidAddress(f"{place.address} is a folder with other objects in it, or not a file")
 
 
 def _find(folder: Folder, name: bytes) -> os.stat_result:
@@ -401,7 +402,7 @@ def _find(folder: Folder, name: bytes) -> os.stat_result:
     if stat.S_ISDIR(status.st_mode):
         raise FileNotFoundError(name)
     refuse_link(status, name)
-    raise InvalidAddress(f"{name.decode(errors='replace')!r} is not a regular file")
+    raise InvalidAddress(f"{quoted(name)} is not a regular file")
 
 
 def _info(address: Address, status: os.stat_result) -> ObjectInfo:

@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 
 from lakebed.block.drivers.local.places import Names, Place
 from lakebed.block.errors import InvalidAddress, StorageClosed, StorageUnavailable
+from lakebed.errors import quoted
 
 ResultT = TypeVar("ResultT")
 
@@ -214,5 +215,5 @@ def refuse_link(status: os.stat_result, name: bytes) -> None:
     """
     if stat.S_ISLNK(status.st_mode):
         raise InvalidAddress(
-            f"{name.decode(errors='replace')!r} is a symbolic link; local storage follows none"
+            f"{quoted(name)} is a symbolic link; local storage does not follow links"
         )

@@ -52,7 +52,7 @@ class S3BlockStore(CloudBlockStore):
     def __init__(self, settings: S3Settings, runtime: Runtime) -> None:
         super().__init__(runtime)
         if (settings.access_key_id is None) != (settings.secret_access_key is None):
-            raise InvalidArgument("an access key has two halves: its id and its secret")
+            raise InvalidArgument("an access key needs both its id and its secret")
         check_endpoint(settings.endpoint)
         self._settings = settings
         self._session = _session(settings)
@@ -133,7 +133,7 @@ class S3BlockStore(CloudBlockStore):
     def complete_upload(
         self, address: Address, upload_id: UploadId, parts: Sequence[Part]
     ) -> ObjectInfo:
-        # S3 answers a second completion like the first; whether there is an upload, a list tells.
+        # S3 answers a second completion like the first; only a list shows if there is an upload.
         self._stored_parts(address, upload_id, limit=1)
         check_order(parts)
         named: list[CompletedPartTypeDef] = [
@@ -277,7 +277,9 @@ def _session(settings: S3Settings) -> boto3.Session:
             region_name=settings.region,
         )
     except BotoCoreError as error:
-        raise InvalidArgument(f"what the environment says of S3 will not do: {error}") from error
+        raise InvalidArgument(
+            f"the settings of S3 in the environment are wrong: {error}"
+        ) from error
 
 
 @contextmanager

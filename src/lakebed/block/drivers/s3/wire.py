@@ -5,7 +5,7 @@ which boto3 would want to read twice, and a page of a listing, which boto3 takes
 long to read as the code below.
 
 A signed URL is as good as the credentials for as long as it lives. None is ever put into a message,
-and the errors of urllib3, which quote it, are no causes of ours.
+and the errors of urllib3, which quote it, are never causes of ours.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +36,7 @@ _READ_RETRIES: Final = urllib3.Retry(
 _CONNECTIONS: Final = 64
 
 
-class Page(NamedTuple):
+class ListingPage(NamedTuple):
     """A page of a listing."""
 
     rows: pa.RecordBatch
@@ -85,7 +85,7 @@ class Wire:
         )
         return ETag(response.headers.get("ETag", "").strip('"'))
 
-    def list_page(self, namespace: Namespace, after: str, token: str | None) -> Page:
+    def list_page(self, namespace: Namespace, after: str, token: str | None) -> ListingPage:
         """Return one page of a listing: the one at the token, or else the first after a path.
 
         Raises:
@@ -140,12 +140,12 @@ def _xml(document: bytes) -> ET.Element:
     return ET.fromstring(document)  # noqa: S314 - from a storage that is trusted with the data
 
 
-def parse_page(document: bytes, namespace: Namespace) -> Page:
+def parse_page(document: bytes, namespace: Namespace) -> ListingPage:
     """Return the page that a ListBucketResult holds.
 
     Raises:
-        StorageUnavailable: The document is none, or lacks something. Nothing is left out or
-            guessed: whoever deletes what a listing lacks must be able to rely on it.
+        StorageUnavailable: It is not one, or lacks something. Nothing is left out or guessed:
+            whoever deletes what a listing lacks must be able to rely on it.
     """
     try:
         return _page(_xml(document), namespace)
@@ -153,11 +153,11 @@ def parse_page(document: bytes, namespace: Namespace) -> Page:
         raise StorageUnavailable(f"the listing of {namespace} came broken: {error}") from error
 
 
-def _page(root: ET.Element, namespace: Namespace) -> Page:
+def _page(root: ET.Element, namespace: Namespace) -> ListingPage:
     schema, brace, name = root.tag.rpartition("}")
     schema += brace
     if name != "ListBucketResult":
-        raise ValueError("this is no ListBucketResult")
+        raise ValueError("it is not a ListBucketResult")
     encoded = root.findtext(f"{schema}EncodingType") == "url"
     entries = root.findall(f"{schema}Contents")
     keys = [_text(entry, f"{schema}Key") for entry in entries]
@@ -172,9 +172,9 @@ def _page(root: ET.Element, namespace: Namespace) -> Page:
     rows = pa.record_batch(columns, schema=LIST_SCHEMA)
     match _text(root, f"{schema}IsTruncated"):
         case "true":
-            return Page(rows, _text(root, f"{schema}NextContinuationToken"))
+            return ListingPage(rows, _text(root, f"{schema}NextContinuationToken"))
         case "false":
-            return Page(rows, None)
+            return ListingPage(rows, None)
         case _:
             raise ValueError("it does not say whether there is more")
 
@@ -182,5 +182,5 @@ def _page(root: ET.Element, namespace: Namespace) -> Page:
 def _text(element: ET.Element, tag: str) -> str:
     text = element.findtext(tag)
     if not text:
-        raise ValueError(f"there is no {tag}")
+        raise ValueError(f"it lacks {tag}")
     return text

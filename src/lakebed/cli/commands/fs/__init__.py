@@ -1,8 +1,7 @@
 """`lakebed fs`: objects."""
 
 from lakebed.cli.commands.fs.download import download
-from lakebed.cli.commands.fs.read import cat, ls, presign, stat
-from lakebed.cli.commands.fs.remove import rm
+from lakebed.cli.commands.fs.objects import cat, ls, presign, rm, stat
 from lakebed.cli.commands.fs.upload import upload
 from lakebed.cli.groups import new_group
 from lakebed.cli.session import client_command

@@ -6,15 +6,13 @@ from typing import Annotated
 import typer
 
 from lakebed.cli.commands.fs.names import file_for, make_parent
-from lakebed.cli.commands.fs.options import ParallelismOption
-from lakebed.cli.commands.fs.parallel import Parallel
-from lakebed.cli.commands.fs.progress import progress
-from lakebed.cli.commands.fs.report import Report
+from lakebed.cli.commands.fs.parallel import Parallel, ParallelismOption
+from lakebed.cli.commands.fs.progress import Report, progress
 from lakebed.cli.commands.fs.transfer import fetch_file
+from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.output import size
 from lakebed.cli.session import Session
 from lakebed.cli.uris import PathArgument, PathUri
-from lakebed.client.errors import CommandError, Misuse
 from lakebed.client.paging import list_items
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakebed.client.errors import UnsafeKey
+from lakebed.cli.errors import UnsafeKey
 
 
 @dataclass(frozen=True, slots=True)

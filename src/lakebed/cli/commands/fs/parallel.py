@@ -5,9 +5,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
-from lakebed.client.errors import CommandError
+import typer
+
+from lakebed.client.http import CONNECTIONS_MAX
+from lakebed.errors import LakebedError
+
+ParallelismOption = Annotated[
+    int,
+    typer.Option("--parallelism", "-p", min=1, max=CONNECTIONS_MAX, help="So many at a time."),
+]
 
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
@@ -104,7 +112,7 @@ def _part(workers: list[Thread], todo: SimpleQueue[Any]) -> None:
 
 
 def _outcome(job: JobT, result: ResultT | Exception) -> Outcome[JobT, ResultT]:
-    if isinstance(result, CommandError):
+    if isinstance(result, LakebedError):
         return Outcome(job, None, str(result))
     if isinstance(result, OSError):
         return Outcome(job, None, result.strerror or str(result))

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from lakebed.cli.errors import CommandError, Damaged
 from lakebed.cli.uris import PathUri
-from lakebed.client.errors import CommandError, Damaged
 from lakebed.client.http import Client, decoded
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -37,8 +37,9 @@ def send_file(
         What the server says about the new object.
 
     Raises:
-        CommandError: The server refused it, or the file became shorter meanwhile.
-        Damaged: The server got other bytes than were sent.
+        ClientError: The server refused it, or did not answer.
+        CommandError: The file became shorter meanwhile.
+        Damaged: The server received other bytes than were sent.
     """
     size = os.fstat(source.fileno()).st_size - source.tell()
     checksum = hashlib.md5(usedforsecurity=False)
@@ -82,7 +83,7 @@ def fetch_file(client: Client, source: PathUri, target: Path, *, step: Step) -> 
         Its size in bytes.
 
     Raises:
-        CommandError: The server refused, or the connection broke.
+        ClientError: The server refused, or the connection broke.
         Damaged: Other bytes arrived than the server's checksum says.
         OSError: The file cannot be written.
     """

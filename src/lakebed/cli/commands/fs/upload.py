@@ -10,15 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from lakebed.cli.commands.fs.names import LocalFile, files_below
-from lakebed.cli.commands.fs.options import ParallelismOption
-from lakebed.cli.commands.fs.parallel import Parallel
-from lakebed.cli.commands.fs.progress import progress
-from lakebed.cli.commands.fs.report import Report
+from lakebed.cli.commands.fs.parallel import Parallel, ParallelismOption
+from lakebed.cli.commands.fs.progress import Report, progress
 from lakebed.cli.commands.fs.transfer import send_file
+from lakebed.cli.errors import Misuse
 from lakebed.cli.output import size
 from lakebed.cli.session import Session
 from lakebed.cli.uris import PathArgument, PathUri
-from lakebed.client.errors import Misuse
 
 ContentTypeOption = Annotated[
     str | None, typer.Option(metavar="TYPE", help="For example text/csv.")

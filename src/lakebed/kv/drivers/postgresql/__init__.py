@@ -4,6 +4,10 @@ One table, partitioned by hash of the partition column; every call is one statem
 itself. PostgreSQL 14 or newer, reached directly: a connection pooler in between is detected and
 refused, since it may give each statement to another process, and what follows would not hold.
 
+A process keeps up to 20 connections. ``?pool_size=40`` in the URL changes that; the number of
+processes times the size of the pool must stay below the server's ``max_connections``. A call that
+gets no connection within a few seconds fails (see `lakebed.kv.drivers.postgresql.pool`).
+
 **Three outcomes.** A reply to a write is certain: rows changed, no row changed (`PredicateFailed`)
 or an SQL error, with which PostgreSQL has rolled the statement back (`StoreUnavailable`). When the
 reply is lost (the connection breaks, or nothing comes for too long), the write may have been

@@ -1,5 +1,6 @@
 """The calls of the interface as statements, and what their errors mean."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, LiteralString
@@ -9,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from lakebed.kv.drivers.postgresql import statements
 from lakebed.kv.drivers.postgresql.link import Link, Patience, Row
-from lakebed.kv.drivers.postgresql.pool import Pool, explain
+from lakebed.kv.drivers.postgresql.pool import POOL_SIZE, Pool, explain
 from lakebed.kv.drivers.postgresql.schema import prepare_schema
 from lakebed.kv.errors import (
     InvalidArgument,
@@ -36,11 +37,16 @@ from lakebed.kv.store import (
 )
 from lakebed.runtime import Runtime
 
+OPEN_SECONDS: Final = 30.0
 RECONNECT_SECONDS: Final = 0.1
 CHUNK_KEYS: Final = 1000
 CHUNK_BYTES: Final = 8 << 20
 DROP_KEYS: Final = 1000
 DISK_FULL: Final = "53100"
+POOL_SIZE_MAX: Final = 1000
+_POOL_SIZE_OPTION: Final = "pool_size"
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 def open_driver(url: str, runtime: Runtime) -> Store:
@@ -60,14 +66,15 @@ class PostgreSQLStore(Store):
         """Connect, and create the table if there is none.
 
         Raises:
-            InvalidArgument: The URL is malformed.
+            InvalidArgument: The URL is malformed, or asks for a pool of a size that cannot be.
             ForeignStore: There is a table of our name that is not ours.
             StoreUnavailable: The database cannot be reached.
         """
         self._runtime = runtime
         self._patience = patience or Patience()
-        self._connect = partial(Link.connect, _check_url(url), self._patience, runtime)
-        self._pool = Pool(self._connect)
+        conninfo, pool_size = _parse_url(url)
+        self._connect = partial(Link.connect, conninfo, self._patience, runtime)
+        self._pool = Pool(self._connect, pool_size)
         self._closed = False
         try:
             self._prepare()
@@ -129,10 +136,10 @@ class PostgreSQLStore(Store):
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
             self._check(partition, key)
-        entries: list[Item | None] = []
+        items: list[Item | None] = []
         for begin in range(0, len(keys), CHUNK_KEYS):
-            entries += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
-        return entries
+            items += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
+        return items
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         """Write many keys of one partition, in chunks that are each applied whole or not at all."""
@@ -166,11 +173,11 @@ class PostgreSQLStore(Store):
         self.limits.check(partition, key, value)
 
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        entries: list[Item | None] = [None] * len(keys)
+        items: list[Item | None] = [None] * len(keys)
         partitions, names = [list(column) for column in zip(*keys, strict=True)]
         for number, value, version in self._read(statements.GET_MANY, partitions, names):
-            entries[number - 1] = Item(names[number - 1], value, version)
-        return entries
+            items[number - 1] = Item(names[number - 1], value, version)
+        return items
 
     def _chunks(
         self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
@@ -197,7 +204,7 @@ class PostgreSQLStore(Store):
         self._write(statements.SET_MANY, partition, keys, [chunk[key] for key in keys], versions)
 
     def _prepare(self) -> None:
-        link = self._pool.take()
+        link = self._pool.take(OPEN_SECONDS)
         kept: Link | None = None
         try:
             prepare_schema(link)
@@ -239,6 +246,7 @@ class PostgreSQLStore(Store):
             # wrong, only a new connection helps.
             if link.rolled_back(error):
                 raise _refusal(error) from error
+            _LOGGER.warning("lost the reply to a write: %s", explain(error))
             kept = self._settle(link, settled_at)
             raise OutcomeUnknown(
                 f"postgresql did not say what became of a write: {explain(error)}"
@@ -269,26 +277,44 @@ class PostgreSQLStore(Store):
         """Make a new connection and end the process of the lost one; None if that failed."""
         try:
             link = self._connect()
-        except psycopg.Error:
+        except psycopg.Error as error:
+            _LOGGER.debug("cannot connect to end a lost connection: %s", explain(error))
             return None
         try:
             link.end(lost.backend)
-        except psycopg.Error:
+        except psycopg.Error as error:
+            _LOGGER.debug("cannot end a lost connection: %s", explain(error))
             link.close()
             return None
         return link
 
 
-def _check_url(url: str) -> str:
+def _parse_url(url: str) -> tuple[str, int]:
+    """Return what PostgreSQL's library takes of a URL, and the size of the pool."""
+    server, question_mark, query = url.rpartition("?")
+    if not question_mark:
+        server, query = url, ""
+    options = query.split("&") if query else []
+    pool_size = str(POOL_SIZE)
+    for option in options:
+        name, _, value = option.partition("=")
+        if name == _POOL_SIZE_OPTION:
+            pool_size = value
+    rest = [option for option in options if option.partition("=")[0] != _POOL_SIZE_OPTION]
+    conninfo = f"{server}?{'&'.join(rest)}" if rest else server
     try:
-        conninfo_to_dict(url)
+        conninfo_to_dict(conninfo)
     except psycopg.Error:
         # Without the reason: it quotes parts of the URL, and one of them is the password.
         raise InvalidArgument(
             "the URL is malformed: use postgresql://user:password@host:port/database, with special"
             " characters as %xx"
         ) from None
-    return url
+    if not (pool_size.isascii() and pool_size.isdigit() and 1 <= int(pool_size) <= POOL_SIZE_MAX):
+        raise InvalidArgument(
+            f"{_POOL_SIZE_OPTION} must be a number from 1 to {POOL_SIZE_MAX}, not '{pool_size}'"
+        )
+    return conninfo, int(pool_size)
 
 
 def _refusal(error: psycopg.Error) -> StoreUnavailable:

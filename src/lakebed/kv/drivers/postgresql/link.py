@@ -27,8 +27,8 @@ LONGEST_PAUSE_SECONDS: Final = 0.1
 class Patience:
     """How long each step of a call may take."""
 
-    connect_seconds: int = 5
-    """To connect to one address of the server; the library takes no less than 2."""
+    connect_seconds: int = 2
+    """To connect to one address of the server; the library takes no less than this."""
 
     start_seconds: float = 5.0
     """From the beginning of a write until the server starts on it; later it refuses it."""

@@ -1,58 +1,71 @@
 """Connections for the threads of one store: few at first, more when they are all in use.
 
-Connections are made by the thread that needs one, so that its call fails with the reason, and not
-in the background. A connection that ended while it was idle, as all do when the server restarts,
-is replaced without any call failing (unless it was used just a moment before: see `Link`).
+A call waits for a connection for `TAKE_SECONDS` at most, whether others have them all or a new one
+has to be made; after a failure to connect, for `TAKE_AGAIN_SECONDS`. Then it fails, having changed
+nothing. So callers soon know that a database is down.
+
+A new connection is made by a thread of its own, which goes on when the call has given up. If it
+succeeds after all, the next call gets the connection.
+
+A connection that ended while it was idle, as all do when the server restarts, is replaced without
+any call failing (unless it was used just a moment before: see `Link`).
 """
 
+import logging
 import os
 from collections.abc import Callable
-from threading import Condition
+from concurrent.futures import Future
+from threading import Condition, Thread
+from time import monotonic
 from typing import Final
 
 import psycopg
 
 from lakebed.kv.drivers.postgresql.link import Link
-from lakebed.kv.errors import StoreClosed, StoreUnavailable
+from lakebed.kv.errors import StoreClosed, StoreUnreachable
 
 POOL_SIZE: Final = 20
-TURN_SECONDS: Final = 10.0
+"""How many connections a store has at most, unless its URL says otherwise."""
+
+TAKE_SECONDS: Final = 2.5
+"""Enough for a second host if the first does not answer: see `Patience.connect_seconds`."""
+
+TAKE_AGAIN_SECONDS: Final = 1.0
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class Pool:
-    """At most `POOL_SIZE` connections; the one used last is used next."""
+    """At most `size` connections; the one used last is used next."""
 
-    def __init__(self, connect: Callable[[], Link]) -> None:
+    def __init__(self, connect: Callable[[], Link], size: int) -> None:
         self._connect = connect
+        self._size = size
         self._changed = Condition()
         self._idle: list[Link] = []
         self._in_use = 0
         self._closed = False
+        self._is_reachable = True
         self._process = os.getpid()
 
-    def take(self) -> Link:
-        """Take a connection; `give_back` must follow.
+    def take(self, seconds: float | None = None) -> Link:
+        """Take a connection, within a time if one is given; `give_back` must follow.
 
         Raises:
             StoreClosed: The pool was closed.
-            StoreUnavailable: The server cannot be reached, or all connections are busy.
+            StoreUnreachable: The server cannot be reached, or all connections are busy.
         """
         if os.getpid() != self._process:
             raise StoreClosed("the store was opened in another process")
-        link = self._wait_for_turn()
-        if link is not None and link.is_usable():
-            return link
-        made: Link | None = None
-        try:
-            made = self._connect()
-        except psycopg.Error as error:
-            raise StoreUnavailable(f"cannot connect to postgresql: {explain(error)}") from error
-        finally:
-            if link is not None:
-                link.close()
-            if made is None:
-                self._return(None)
-        return made
+        if seconds is None:
+            seconds = TAKE_SECONDS if self._is_reachable else TAKE_AGAIN_SECONDS
+        give_up_at = monotonic() + seconds
+        link = self._wait_for_turn(seconds)
+        if link is not None:
+            if link.is_usable():
+                return link
+            link.close()
+        return self._make(give_up_at)
 
     def give_back(self, taken: Link, kept: Link | None) -> None:
         """Return a connection: itself, or another in its place, or none if it is broken."""
@@ -85,12 +98,12 @@ class Pool:
         if link is not None:
             link.close()
 
-    def _wait_for_turn(self) -> Link | None:
+    def _wait_for_turn(self, seconds: float) -> Link | None:
         """Wait for the right to use a connection; return an idle one, or None to make a new one."""
         with self._changed:
-            if not self._changed.wait_for(self._has_turn, TURN_SECONDS):
-                raise StoreUnavailable(
-                    f"all {POOL_SIZE} connections to postgresql were busy for {TURN_SECONDS} s"
+            if not self._changed.wait_for(self._has_turn, seconds):
+                raise StoreUnreachable(
+                    f"all {self._size} connections to postgresql were busy for {seconds:g} seconds"
                 )
             if self._closed:
                 raise StoreClosed
@@ -99,10 +112,45 @@ class Pool:
 
     def _has_turn(self) -> bool:
         # Idle connections count too: together they never exceed the size of the pool.
-        return self._closed or bool(self._idle) or self._in_use < POOL_SIZE
+        return self._closed or bool(self._idle) or self._in_use < self._size
+
+    def _make(self, give_up_at: float) -> Link:
+        """Make a connection, by right of a turn that the caller has got."""
+        attempt: Future[Link] = Future()
+        Thread(target=self._attempt, args=[attempt], name="lakebed-connect", daemon=True).start()
+        try:
+            return attempt.result(max(0.0, give_up_at - monotonic()))
+        except psycopg.Error as error:
+            raise StoreUnreachable(f"cannot connect to postgresql: {explain(error)}") from error
+        except BaseException as error:  # the time is over, or Ctrl-C
+            if not attempt.cancel() and attempt.exception() is None:
+                self._return(attempt.result())  # it came at this very moment
+            if not isinstance(error, TimeoutError):
+                raise
+            self._is_reachable = False
+            raise StoreUnreachable("cannot connect to postgresql: no answer in time") from None
+
+    def _attempt(self, attempt: "Future[Link]") -> None:
+        """Connect; whoever waited may have gone meanwhile, and then the turn is given back here."""
+        try:
+            link = self._connect()
+        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+            self._is_reachable = False
+            self._return(None)
+            if attempt.set_running_or_notify_cancel():
+                attempt.set_exception(error)
+            else:
+                _LOGGER.debug("the attempt to connect that a call gave up on failed: %s", error)
+            return
+        self._is_reachable = True
+        if attempt.set_running_or_notify_cancel():
+            attempt.set_result(link)
+        else:
+            self._return(link)
+            _LOGGER.info("a slow connection to postgresql has come up after its call gave up")
 
 
 def explain(error: psycopg.Error) -> str:
-    """What went wrong, in one line."""
+    """Return what went wrong, in one line."""
     message = error.diag.message_primary or str(error)
     return " ".join(message.split()) or type(error).__name__

@@ -76,7 +76,7 @@ class SqliteStore(Store):
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self.limits.check(partition, key)
-        found = self._readers.fetch_entries(_GET, (partition, key))
+        found = self._readers.fetch_items(_GET, (partition, key))
         if not found:
             raise KeyNotFound(partition, key)
         return found[0]
@@ -124,7 +124,7 @@ class SqliteStore(Store):
             raise PredicateFailed(partition, key)
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        return self._readers.fetch_entries(_SCAN, (partition, start, limit))
+        return self._readers.fetch_items(_SCAN, (partition, start, limit))
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:

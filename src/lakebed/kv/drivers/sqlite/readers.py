@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 Row = tuple[Any, ...]
 
 # As Item._make, without a frame of Python for each row.
-_entry = cast("Callable[[Row], Item]", partial(tuple.__new__, Item))
+_item = cast("Callable[[Row], Item]", partial(tuple.__new__, Item))
 
 
 class Readers:
@@ -31,17 +31,17 @@ class Readers:
         self._process = os.getpid()
 
     def fetch(self, query: str, parameters: Row) -> list[Row]:
-        """Return the rows of a query; raises as `fetch_entries`."""
+        """Return the rows of a query; raises as `fetch_items`."""
         return self._fetch(query, parameters, tuple)
 
-    def fetch_entries(self, query: str, parameters: Row) -> list[Item]:
-        """Return the rows of a query, which has the columns of an entry.
+    def fetch_items(self, query: str, parameters: Row) -> list[Item]:
+        """Return the rows of a query, which has the columns of an item.
 
         Raises:
             StoreUnavailable: SQLite could not answer.
             StoreClosed: The pool was closed.
         """
-        return self._fetch(query, parameters, _entry)
+        return self._fetch(query, parameters, _item)
 
     def _fetch(self, query: str, parameters: Row, make: Callable[[Row], ResultT]) -> list[ResultT]:
         connection = self._take()
@@ -56,9 +56,9 @@ class Readers:
         return rows
 
     def fetch_each(self, query: str, parameters: Iterable[Row]) -> list[Item | None]:
-        """Return the one entry that a query gives for each set of parameters, or None.
+        """Return the one item that a query gives for each set of parameters, or None.
 
-        Raises as `fetch_entries`.
+        Raises as `fetch_items`.
         """
         connection = self._take()
         try:
@@ -67,7 +67,7 @@ class Readers:
             connection.close()
             raise self._file.failure(error) from error
         self._give_back(connection)
-        return [row and _entry(row) for row in found]
+        return [row and _item(row) for row in found]
 
     def close(self) -> None:
         """Close the idle connections; those in use are closed when they come back."""

@@ -3,7 +3,7 @@
 A durable commit costs a wait for the disk, however little it carries. So callers hand their writes
 to the thread and wait. The thread takes the lock on the file and only then collects what has queued
 up, so that the time it waits for another process makes its batch larger. It runs the whole batch in
-one transaction, and tells every caller its result after the commit. That holds for a failed
+one transaction, and every caller gets its result after the commit. That holds for a failed
 predicate too: it may rest on a write of the same batch, which is not certain before.
 
 Callers wait without a timeout: a caller that went away might see its write applied afterwards. The

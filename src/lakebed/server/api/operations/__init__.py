@@ -5,9 +5,9 @@ from typing import Final
 from lakebed.server.api.operations import (
     acl,
     auth,
-    branches,
     commits,
     config,
+    diff,
     dumps,
     gc,
     metadata,
@@ -17,7 +17,6 @@ from lakebed.server.api.operations import (
     repositories,
     setup,
     staging,
-    tags,
 )
 from lakebed.server.api.routes import Route
 
@@ -26,10 +25,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     *setup.routes,
     *repositories.routes,
     *dumps.routes,
-    *branches.routes,
-    *tags.routes,
-    *commits.routes,
     *refs.routes,
+    *commits.routes,
+    *diff.routes,
     *objects.routes,
     *staging.routes,
     *metadata.routes,

@@ -7,8 +7,8 @@ replaces such policies of a group; others stay, and are not told.
 from typing import Final
 
 from lakebed.auth.policy.defaults import BASE_GROUPS
-from lakebed.server.api.call import Call, one_of
 from lakebed.server.api.models import Wire
+from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Routes, iam
 from lakebed.server.http.errors import BadRequest
 
@@ -29,9 +29,9 @@ class ACL(Wire):
 
 
 @routes.add("getGroupACL", "GET", _PATH, iam("ReadGroup", "group/{group}"))
-def get_acl(call: Call, group: str) -> ACL:
+def get_acl(request: ApiRequest, group: str) -> ACL:
     """Return the word for what a group may do."""
-    attached = _attached(call, group)
+    attached = _attached(request, group)
     for word, policies in _WORDS.items():
         if attached == policies:
             return ACL(permission=word)
@@ -39,19 +39,19 @@ def get_acl(call: Call, group: str) -> ACL:
 
 
 @routes.add("setGroupACL", "POST", _PATH, iam("AttachPolicy", "group/{group}"), status=201)
-def set_acl(call: Call, group: str, body: ACL) -> None:
+def set_acl(request: ApiRequest, group: str, body: ACL) -> None:
     """Let a group do what a word says."""
     wanted = _WORDS[one_of(body.permission, _WORDS, "permission")]
-    attached = _attached(call, group)
-    relations = call.services.auth.group_policies
+    attached = _attached(request, group)
+    relations = request.services.auth.group_policies
     for policy in wanted - attached:
         relations.add(group, policy)
     for policy in attached - wanted:
         relations.remove(group, policy)
 
 
-def _attached(call: Call, group: str) -> frozenset[str]:
+def _attached(request: ApiRequest, group: str) -> frozenset[str]:
     """The policies of a group that words stand for."""
-    service = call.services.auth
+    service = request.services.auth
     unique_id = service.groups.get(group).unique_id
     return _ALL & {policy.id for policy in service.group_policies.all_targets_of(group, unique_id)}

@@ -5,7 +5,6 @@ from typing import Final, TypedDict, TypeVar
 
 from lakebed import auth as model
 from lakebed.auth import Effect
-from lakebed.server.api.call import Call, one_of, seconds
 from lakebed.server.api.models import (
     Credentials,
     CredentialsWithSecret,
@@ -20,6 +19,7 @@ from lakebed.server.api.models import (
     UserCreation,
     page_of,
 )
+from lakebed.server.api.request import ApiRequest, one_of, seconds
 from lakebed.server.api.routes import Access, Routes, iam
 
 routes = Routes("auth")
@@ -138,15 +138,15 @@ def _policies(found: model.Page[model.Policy]) -> Page[Policy]:
 
 
 @routes.add("getCurrentUser", "GET", "/user", Access.SIGNED_IN)
-def get_current_user(call: Call) -> CurrentUser:
+def get_current_user(request: ApiRequest) -> CurrentUser:
     """Return who is asking."""
-    return CurrentUser(user=wire_user(call.services.auth.users.get(call.identity.user_id)))
+    return CurrentUser(user=wire_user(request.services.auth.users.get(request.identity.user_id)))
 
 
 @routes.add("listUsers", "GET", "/auth/users", iam("ListUsers", "*"))
-def list_users(call: Call, query: PageQuery) -> Page[User]:
+def list_users(request: ApiRequest, query: PageQuery) -> Page[User]:
     """List the users."""
-    return _users(call.services.auth.users.list(**window(query)))
+    return _users(request.services.auth.users.list(**window(query)))
 
 
 @routes.add(
@@ -157,34 +157,34 @@ def list_users(call: Call, query: PageQuery) -> Page[User]:
     status=201,
     statuses=(409,),
 )
-def create_user(call: Call, body: UserCreation) -> User:
+def create_user(request: ApiRequest, body: UserCreation) -> User:
     """Make a user, who may do nothing yet."""
-    return wire_user(call.services.auth.users.create(body.id))
+    return wire_user(request.services.auth.users.create(body.id))
 
 
 @routes.add("getUser", "GET", _USER, iam("ReadUser", "user/{user}"))
-def get_user(call: Call, user: str) -> User:
+def get_user(request: ApiRequest, user: str) -> User:
     """Return a user."""
-    return wire_user(call.services.auth.users.get(user))
+    return wire_user(request.services.auth.users.get(user))
 
 
 @routes.add("deleteUser", "DELETE", _USER, iam("DeleteUser", "user/{user}"), status=204)
-def delete_user(call: Call, user: str) -> None:
+def delete_user(request: ApiRequest, user: str) -> None:
     """Delete a user, with the credentials."""
-    call.services.auth.users.delete(user)
+    request.services.auth.users.delete(user)
 
 
 @routes.add("listUserGroups", "GET", f"{_USER}/groups", iam("ReadUser", "user/{user}"))
-def list_user_groups(call: Call, user: str, query: PageQuery) -> Page[Group]:
+def list_user_groups(request: ApiRequest, user: str, query: PageQuery) -> Page[Group]:
     """List the groups of a user."""
-    found = call.services.auth.memberships.targets_of(user, **window(query))
+    found = request.services.auth.memberships.targets_of(user, **window(query))
     return _groups(found)
 
 
 @routes.add("listUserPolicies", "GET", f"{_USER}/policies", iam("ReadUser", "user/{user}"))
-def list_user_policies(call: Call, user: str, query: UserPoliciesQuery) -> Page[Policy]:
+def list_user_policies(request: ApiRequest, user: str, query: UserPoliciesQuery) -> Page[Policy]:
     """List the policies of a user: those attached, or all that are in effect."""
-    service = call.services.auth
+    service = request.services.auth
     find = service.effective_policies if query.effective else service.user_policies.targets_of
     return _policies(find(user, **window(query)))
 
@@ -196,9 +196,9 @@ def list_user_policies(call: Call, user: str, query: UserPoliciesQuery) -> Page[
     iam("AttachPolicy", "user/{user}"),
     status=201,
 )
-def attach_to_user(call: Call, user: str, policy: str) -> None:
+def attach_to_user(request: ApiRequest, user: str, policy: str) -> None:
     """Attach a policy to a user."""
-    call.services.auth.user_policies.add(user, policy)
+    request.services.auth.user_policies.add(user, policy)
 
 
 @routes.add(
@@ -208,9 +208,9 @@ def attach_to_user(call: Call, user: str, policy: str) -> None:
     iam("DetachPolicy", "user/{user}"),
     status=204,
 )
-def detach_from_user(call: Call, user: str, policy: str) -> None:
+def detach_from_user(request: ApiRequest, user: str, policy: str) -> None:
     """Detach a policy from a user."""
-    call.services.auth.user_policies.remove(user, policy)
+    request.services.auth.user_policies.remove(user, policy)
 
 
 # Credentials
@@ -219,9 +219,9 @@ def detach_from_user(call: Call, user: str, policy: str) -> None:
 @routes.add(
     "listUserCredentials", "GET", f"{_USER}/credentials", iam("ListCredentials", "user/{user}")
 )
-def list_credentials(call: Call, user: str, query: PageQuery) -> Page[Credentials]:
+def list_credentials(request: ApiRequest, user: str, query: PageQuery) -> Page[Credentials]:
     """List the access keys of a user."""
-    found = call.services.auth.credentials.list(user, **window(query))
+    found = request.services.auth.credentials.list(user, **window(query))
     return _page(found, wire_credential, lambda credential: credential.access_key_id)
 
 
@@ -232,9 +232,9 @@ def list_credentials(call: Call, user: str, query: PageQuery) -> Page[Credential
     iam("CreateCredentials", "user/{user}"),
     status=201,
 )
-def create_credentials(call: Call, user: str) -> CredentialsWithSecret:
+def create_credentials(request: ApiRequest, user: str) -> CredentialsWithSecret:
     """Make a key pair; the secret is told only now."""
-    created = call.services.auth.credentials.create(user)
+    created = request.services.auth.credentials.create(user)
     return CredentialsWithSecret(
         access_key_id=created.access_key_id,
         secret_access_key=created.secret_access_key,
@@ -248,9 +248,9 @@ def create_credentials(call: Call, user: str) -> CredentialsWithSecret:
     f"{_USER}/credentials/{{access_key_id}}",
     iam("ReadCredentials", "user/{user}"),
 )
-def get_credentials(call: Call, user: str, access_key_id: str) -> Credentials:
+def get_credentials(request: ApiRequest, user: str, access_key_id: str) -> Credentials:
     """Return an access key of a user."""
-    return wire_credential(call.services.auth.credentials.get(user, access_key_id))
+    return wire_credential(request.services.auth.credentials.get(user, access_key_id))
 
 
 @routes.add(
@@ -260,18 +260,18 @@ def get_credentials(call: Call, user: str, access_key_id: str) -> Credentials:
     iam("DeleteCredentials", "user/{user}"),
     status=204,
 )
-def delete_credentials(call: Call, user: str, access_key_id: str) -> None:
+def delete_credentials(request: ApiRequest, user: str, access_key_id: str) -> None:
     """Delete a key pair."""
-    call.services.auth.credentials.delete(user, access_key_id)
+    request.services.auth.credentials.delete(user, access_key_id)
 
 
 # Groups
 
 
 @routes.add("listGroups", "GET", "/auth/groups", iam("ListGroups", "*"))
-def list_groups(call: Call, query: PageQuery) -> Page[Group]:
+def list_groups(request: ApiRequest, query: PageQuery) -> Page[Group]:
     """List the groups."""
-    return _groups(call.services.auth.groups.list(**window(query)))
+    return _groups(request.services.auth.groups.list(**window(query)))
 
 
 @routes.add(
@@ -282,28 +282,28 @@ def list_groups(call: Call, query: PageQuery) -> Page[Group]:
     status=201,
     statuses=(409,),
 )
-def create_group(call: Call, body: GroupCreation) -> Group:
+def create_group(request: ApiRequest, body: GroupCreation) -> Group:
     """Make a group."""
-    created = call.services.auth.groups.create(body.id, description=body.description or "")
+    created = request.services.auth.groups.create(body.id, description=body.description or "")
     return wire_group(created)
 
 
 @routes.add("getGroup", "GET", _GROUP, iam("ReadGroup", "group/{group}"))
-def get_group(call: Call, group: str) -> Group:
+def get_group(request: ApiRequest, group: str) -> Group:
     """Return a group."""
-    return wire_group(call.services.auth.groups.get(group))
+    return wire_group(request.services.auth.groups.get(group))
 
 
 @routes.add("deleteGroup", "DELETE", _GROUP, iam("DeleteGroup", "group/{group}"), status=204)
-def delete_group(call: Call, group: str) -> None:
+def delete_group(request: ApiRequest, group: str) -> None:
     """Delete a group; its members stay."""
-    call.services.auth.groups.delete(group)
+    request.services.auth.groups.delete(group)
 
 
 @routes.add("listGroupMembers", "GET", f"{_GROUP}/members", iam("ReadGroup", "group/{group}"))
-def list_members(call: Call, group: str, query: PageQuery) -> Page[User]:
+def list_members(request: ApiRequest, group: str, query: PageQuery) -> Page[User]:
     """List the members of a group."""
-    found = call.services.auth.memberships.sources_of(group, **window(query))
+    found = request.services.auth.memberships.sources_of(group, **window(query))
     return _users(found)
 
 
@@ -314,9 +314,9 @@ def list_members(call: Call, group: str, query: PageQuery) -> Page[User]:
     iam("AddGroupMember", "group/{group}"),
     status=201,
 )
-def add_member(call: Call, group: str, user: str) -> None:
+def add_member(request: ApiRequest, group: str, user: str) -> None:
     """Make a user a member of a group."""
-    call.services.auth.memberships.add(user, group)
+    request.services.auth.memberships.add(user, group)
 
 
 @routes.add(
@@ -326,15 +326,15 @@ def add_member(call: Call, group: str, user: str) -> None:
     iam("RemoveGroupMember", "group/{group}"),
     status=204,
 )
-def remove_member(call: Call, group: str, user: str) -> None:
+def remove_member(request: ApiRequest, group: str, user: str) -> None:
     """Take a user out of a group."""
-    call.services.auth.memberships.remove(user, group)
+    request.services.auth.memberships.remove(user, group)
 
 
 @routes.add("listGroupPolicies", "GET", f"{_GROUP}/policies", iam("ReadGroup", "group/{group}"))
-def list_group_policies(call: Call, group: str, query: PageQuery) -> Page[Policy]:
+def list_group_policies(request: ApiRequest, group: str, query: PageQuery) -> Page[Policy]:
     """List the policies of a group."""
-    found = call.services.auth.group_policies.targets_of(group, **window(query))
+    found = request.services.auth.group_policies.targets_of(group, **window(query))
     return _policies(found)
 
 
@@ -345,9 +345,9 @@ def list_group_policies(call: Call, group: str, query: PageQuery) -> Page[Policy
     iam("AttachPolicy", "group/{group}"),
     status=201,
 )
-def attach_to_group(call: Call, group: str, policy: str) -> None:
+def attach_to_group(request: ApiRequest, group: str, policy: str) -> None:
     """Attach a policy to a group."""
-    call.services.auth.group_policies.add(group, policy)
+    request.services.auth.group_policies.add(group, policy)
 
 
 @routes.add(
@@ -357,18 +357,18 @@ def attach_to_group(call: Call, group: str, policy: str) -> None:
     iam("DetachPolicy", "group/{group}"),
     status=204,
 )
-def detach_from_group(call: Call, group: str, policy: str) -> None:
+def detach_from_group(request: ApiRequest, group: str, policy: str) -> None:
     """Detach a policy from a group."""
-    call.services.auth.group_policies.remove(group, policy)
+    request.services.auth.group_policies.remove(group, policy)
 
 
 # Policies
 
 
 @routes.add("listPolicies", "GET", "/auth/policies", iam("ListPolicies", "*"))
-def list_policies(call: Call, query: PageQuery) -> Page[Policy]:
+def list_policies(request: ApiRequest, query: PageQuery) -> Page[Policy]:
     """List the policies."""
-    return _policies(call.services.auth.policies.list(**window(query)))
+    return _policies(request.services.auth.policies.list(**window(query)))
 
 
 @routes.add(
@@ -379,24 +379,24 @@ def list_policies(call: Call, query: PageQuery) -> Page[Policy]:
     status=201,
     statuses=(409,),
 )
-def create_policy(call: Call, body: Policy) -> Policy:
+def create_policy(request: ApiRequest, body: Policy) -> Policy:
     """Make a policy."""
-    return wire_policy(call.services.auth.policies.create(body.id, _statements(body)))
+    return wire_policy(request.services.auth.policies.create(body.id, _statements(body)))
 
 
 @routes.add("getPolicy", "GET", _POLICY, iam("ReadPolicy", "policy/{policy}"))
-def get_policy(call: Call, policy: str) -> Policy:
+def get_policy(request: ApiRequest, policy: str) -> Policy:
     """Return a policy."""
-    return wire_policy(call.services.auth.policies.get(policy))
+    return wire_policy(request.services.auth.policies.get(policy))
 
 
 @routes.add("updatePolicy", "PUT", _POLICY, iam("UpdatePolicy", "policy/{policy}"))
-def update_policy(call: Call, policy: str, body: Policy) -> Policy:
+def update_policy(request: ApiRequest, policy: str, body: Policy) -> Policy:
     """Replace the statements of a policy."""
-    return wire_policy(call.services.auth.policies.update(policy, _statements(body)))
+    return wire_policy(request.services.auth.policies.update(policy, _statements(body)))
 
 
 @routes.add("deletePolicy", "DELETE", _POLICY, iam("DeletePolicy", "policy/{policy}"), status=204)
-def delete_policy(call: Call, policy: str) -> None:
+def delete_policy(request: ApiRequest, policy: str) -> None:
     """Delete a policy, wherever it is attached."""
-    call.services.auth.policies.delete(policy)
+    request.services.auth.policies.delete(policy)

@@ -1,27 +1,58 @@
-"""Commits."""
+"""What moves the head of a branch, or what is staged on it: commit, merge, revert, reset."""
 
 from typing import Final
 
-from lakebed.engine import model
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.formats import MetaRangeID
-from lakebed.server.api.call import Call, seconds
-from lakebed.server.api.models import Commit, CommitCreation, Wire
+from lakebed.catalog import nouns
+from lakebed.catalog.errors import MergeConflict, ParentNumberMissing
+from lakebed.catalog.nouns import BranchID, CommitRequest, MergeRequest, RepositoryID, Strategy
+from lakebed.server.api.models import (
+    CherryPickCreation,
+    Commit,
+    CommitCreation,
+    CommitOverrides,
+    Error,
+    Merge,
+    MergeResult,
+    ResetCreation,
+    RevertCreation,
+    Wire,
+)
+from lakebed.server.api.request import ApiRequest, as_key, as_text, one_of, seconds
 from lakebed.server.api.routes import Reply, Routes, fs
+from lakebed.server.http.errors import message_of
 
-routes = Routes("commits")
+_commits = Routes("commits")
+_refs = Routes("refs")
+_branches = Routes("branches")
 
-_BRANCH: Final = "repository/{repository}/branch/{branch}"
+MERGE_PATH: Final = "/repositories/{repository}/refs/{ref}/merge/{destination_branch}"
+_REPOSITORY: Final = "repository/{repository}"
+_ONE: Final = "/repositories/{repository}/branches/{branch}"
+_ARN: Final = f"{_REPOSITORY}/branch/{{branch}}"
+
 TAKEN_ALONG: Final = "X-Lakebed-Taken-Along"
 """Says that another's commit took the changes along."""
+STRATEGY_KEY: Final = ".lakefs.merge.strategy"
+"""Where a merge says, in its commit's metadata, which side won."""
+_STRATEGIES: Final = {
+    "": None,
+    "dest-wins": Strategy.DEST_WINS,
+    "source-wins": Strategy.SOURCE_WINS,
+}
+_PLAIN: Final = Merge()
+_NO_OVERRIDES: Final = CommitOverrides()
+_CONFLICTS_SHOWN: Final = 100
 
 
 class CommitQuery(Wire):
     source_metarange: str = ""
 
 
-def wire(commit: model.Commit) -> Commit:
+class HardResetQuery(Wire):
+    ref: str
+
+
+def wire_commit(commit: nouns.Commit) -> Commit:
     """Return a commit in the words of the API."""
     return Commit(
         id=commit.id,
@@ -35,44 +66,183 @@ def wire(commit: model.Commit) -> Commit:
     )
 
 
-@routes.add(
+@_commits.add(
     "commit",
     "POST",
-    "/repositories/{repository}/branches/{branch}/commits",
-    fs("CreateCommit", _BRANCH),
+    f"{_ONE}/commits",
+    fs("CreateCommit", _ARN),
     status=201,
     statuses=(403, 409, 412),
     answer=Commit,
 )
 def commit(
-    call: Call, repository: str, branch: str, query: CommitQuery, body: CommitCreation
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: CommitQuery,
+    body: CommitCreation,
 ) -> Reply:
     """Commit what is staged on a branch."""
-    request = CommitRequest(
-        committer=call.identity.committer,
+    wanted = CommitRequest(
+        committer=request.identity.committer,
         message=body.message,
         metadata=body.metadata,
         created_us=None if body.date is None else body.date * 1_000_000,
         allow_empty=body.allow_empty,
     )
-    result = call.services.engine.commit(
-        RepositoryID(repository),
-        BranchID(branch),
-        request,
-        source_metarange=MetaRangeID(query.source_metarange) if query.source_metarange else None,
+    result = request.catalog.commits.commit(
+        repository, branch, wanted, source_metarange=query.source_metarange or None
     )
     headers = {TAKEN_ALONG: "true"} if result.taken_along else {}
-    return Reply(body=wire(result.commit), headers=headers)
+    return Reply(body=wire_commit(result.commit), headers=headers)
 
 
-@routes.add(
+@_commits.add(
     "getCommit",
     "GET",
     "/repositories/{repository}/commits/{commit_id}",
-    fs("ReadCommit", "repository/{repository}"),
+    fs("ReadCommit", _REPOSITORY),
 )
-def get_commit(call: Call, repository: str, commit_id: str) -> Commit:
+def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) -> Commit:
     """Return a commit, by its id or any ref."""
-    engine = call.services.engine
-    found = engine.repositories.get(RepositoryID(repository))
-    return wire(engine.resolver.commit(found, commit_id))
+    return wire_commit(request.catalog.refs.get_commit(repository, commit_id))
+
+
+# Merging
+
+
+@_refs.add(
+    "mergeIntoBranch",
+    "POST",
+    MERGE_PATH,
+    fs("CreateCommit", f"{_REPOSITORY}/branch/{{destination_branch}}"),
+    statuses=(403, 409, 412),
+    answer=MergeResult,
+)
+def merge_into_branch(
+    request: ApiRequest,
+    repository: RepositoryID,
+    ref: str,
+    destination_branch: BranchID,
+    body: Merge = _PLAIN,
+) -> Reply:
+    """Merge a ref into a branch."""
+    one_of(body.strategy, _STRATEGIES, "strategy")
+    strategy = {STRATEGY_KEY: body.strategy} if body.strategy else {}
+    wanted = MergeRequest(
+        committer=request.identity.committer,
+        message=body.message or f"Merge '{ref}' into '{destination_branch}'",
+        metadata={**body.metadata, **strategy},
+        strategy=_STRATEGIES[body.strategy],
+        squash=body.squash_merge,
+        allow_empty=body.allow_empty,
+    )
+    try:
+        merged = request.catalog.commits.merge(repository, ref, destination_branch, wanted)
+    except MergeConflict as error:
+        return Reply(status=409, body=_conflict(error))
+    return Reply(body=MergeResult(reference=merged.id))
+
+
+def _conflict(error: MergeConflict) -> dict[str, object]:
+    """A conflict is answered by a merge without a result, for clients, and an error, for people."""
+    keys = error.conflicts.column("key").slice(0, _CONFLICTS_SHOWN).to_pylist()
+    return {
+        "reference": "",
+        "message": message_of(error, "mergeIntoBranch"),
+        "kind": error.kind,
+        "conflicts": [as_text(key) for key in keys],
+        "conflicts_total": error.conflicts.num_rows,
+    }
+
+
+# Reverting and cherry-picking
+
+
+@_branches.add(
+    "revertBranch",
+    "POST",
+    f"{_ONE}/revert",
+    fs("RevertBranch", _ARN),
+    status=204,
+    statuses=(403, 409),
+)
+def revert(
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: RevertCreation
+) -> Reply:
+    """Undo on a branch what a commit changed."""
+    overrides = body.commit_overrides or _NO_OVERRIDES
+    wanted = CommitRequest(
+        committer=request.identity.committer,
+        message=overrides.message or f"Revert {body.ref}",
+        metadata=overrides.metadata,
+        allow_empty=body.allow_empty,
+    )
+    try:
+        request.catalog.commits.revert(
+            repository, branch, body.ref, wanted, parent_number=body.parent_number or None
+        )
+    except ParentNumberMissing as error:
+        return Reply(status=409, body=Error(message=str(error), kind=error.kind))
+    return Reply()
+
+
+@_branches.add(
+    "cherryPick",
+    "POST",
+    f"{_ONE}/cherry-pick",
+    (fs("CreateCommit", _ARN), fs("ReadCommit", _REPOSITORY)),
+    status=201,
+    statuses=(403, 409),
+)
+def cherry_pick(
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: CherryPickCreation
+) -> Commit:
+    """Do again on a branch what a commit changed."""
+    overrides = body.commit_overrides or _NO_OVERRIDES
+    picked = request.catalog.commits.cherry_pick(
+        repository,
+        branch,
+        body.ref,
+        committer=request.identity.committer,
+        message=overrides.message,
+        metadata=overrides.metadata,
+        parent_number=body.parent_number,
+    )
+    return wire_commit(picked)
+
+
+# Resetting
+
+
+@_branches.add("resetBranch", "PUT", _ONE, fs("RevertBranch", _ARN), status=204, statuses=(403,))
+def reset_branch(
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: ResetCreation
+) -> None:
+    """Discard what is uncommitted on a branch: all, below a prefix, or one object."""
+    commits = request.catalog.commits
+    what = one_of(body.type, ("reset", "object", "common_prefix"), "type")
+    if what == "reset":
+        commits.reset(repository, branch)
+    elif what == "object":
+        commits.reset_object(repository, branch, as_key(body.path or ""))
+    else:
+        commits.reset_prefix(repository, branch, as_key(body.path or ""))
+
+
+@_branches.add(
+    "hardResetBranch",
+    "PUT",
+    f"{_ONE}/hard_reset",
+    fs("RevertBranch", _ARN),
+    status=204,
+    statuses=(403,),
+)
+def hard_reset(
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: HardResetQuery
+) -> None:
+    """Make a branch without uncommitted changes point to another commit."""
+    request.catalog.commits.hard_reset(repository, branch, query.ref)
+
+
+routes = (*_commits, *_refs, *_branches)

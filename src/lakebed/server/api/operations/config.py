@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from lakebed import __version__
-from lakebed.server.api.call import Call
 from lakebed.server.api.models import (
     Config,
     GarbageCollectionConfig,
@@ -11,6 +10,7 @@ from lakebed.server.api.models import (
     UIConfig,
     VersionConfig,
 )
+from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Routes, fs
 from lakebed.server.services import Services
 
@@ -37,7 +37,7 @@ def _version() -> VersionConfig:
 
 
 def _storage(services: Services) -> StorageConfig:
-    scheme = services.block.scheme
+    scheme = services.catalog.storage_scheme
     pattern = f"^{scheme}://.+"
     return StorageConfig(
         blockstore_type=_TYPES[scheme],
@@ -53,14 +53,14 @@ def _storage(services: Services) -> StorageConfig:
 
 
 @routes.add("healthCheck", "GET", "/healthcheck", Access.ANYONE, status=204)
-def health_check(call: Call) -> None:
+def health_check(request: ApiRequest) -> None:
     """Answer: the server is there."""
 
 
 @routes.add("getConfig", "GET", "/config", Access.SIGNED_IN)
-def get_config(call: Call) -> Config:
+def get_config(request: ApiRequest) -> Config:
     """Return what clients want to know before they begin."""
-    storage = _storage(call.services)
+    storage = _storage(request.services)
     return Config(
         version_config=_version(),
         storage_config=storage,
@@ -71,30 +71,30 @@ def get_config(call: Call) -> Config:
 
 
 @routes.add("getLakeFSVersion", "GET", "/config/version", Access.SIGNED_IN)
-def get_version(call: Call) -> VersionConfig:  # noqa: ARG001
+def get_version(request: ApiRequest) -> VersionConfig:  # noqa: ARG001
     """Return the version of the server."""
     return _version()
 
 
 @routes.add("getStorageConfig", "GET", "/config/storage", _READ)
-def get_storage(call: Call) -> StorageConfig:
+def get_storage(request: ApiRequest) -> StorageConfig:
     """Return where objects can be kept."""
-    return _storage(call.services)
+    return _storage(request.services)
 
 
 @routes.add("getGarbageCollectionConfig", "GET", "/config/garbage-collection", Access.SIGNED_IN)
-def get_garbage_collection(call: Call) -> GarbageCollectionConfig:
+def get_garbage_collection(request: ApiRequest) -> GarbageCollectionConfig:
     """Return how young an object is always left alone, in seconds."""
-    return GarbageCollectionConfig(grace_period=int(call.services.settings.gc.min_age_seconds))
+    return GarbageCollectionConfig(grace_period=int(request.services.settings.gc.min_age_seconds))
 
 
 @routes.add("getAuthCapabilities", "GET", "/auth/capabilities", Access.ANYONE)
-def get_auth_capabilities(call: Call) -> dict[str, bool]:  # noqa: ARG001
+def get_auth_capabilities(request: ApiRequest) -> dict[str, bool]:  # noqa: ARG001
     """Say what user management can do."""
     return {"invite_user": False, "forgot_password": False}
 
 
 @routes.add("postStatsEvents", "POST", "/statistics", Access.SIGNED_IN, status=204)
-def post_statistics(call: Call, body: dict[str, Any]) -> Reply:  # noqa: ARG001
+def post_statistics(request: ApiRequest, body: dict[str, Any]) -> Reply:  # noqa: ARG001
     """Take statistics from clients, and keep none."""
     return Reply()

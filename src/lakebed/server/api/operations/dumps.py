@@ -2,10 +2,8 @@
 
 from typing import Final
 
+from lakebed.catalog.nouns import DumpID, RepositoryID
 from lakebed.catalog.tasks import DUMP_REFS, RESTORE_REFS, TaskID, TaskStatus
-from lakebed.engine.model import RepositoryID
-from lakebed.formats import DumpID
-from lakebed.server.api.call import Call
 from lakebed.server.api.models import (
     RefsDump,
     RepositoryDumpStatus,
@@ -13,6 +11,7 @@ from lakebed.server.api.models import (
     TaskInfo,
     Wire,
 )
+from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Routes, fs
 from lakebed.server.http.errors import BadRequest
 
@@ -56,32 +55,34 @@ def _dump_id(body: RefsDump) -> DumpID:
 
 
 @routes.add("dumpRefs", "PUT", f"{_ONE}/refs/dump", _DUMP, status=201)
-def dump_refs(call: Call, repository: str) -> RefsDump:
+def dump_refs(request: ApiRequest, repository: RepositoryID) -> RefsDump:
     """Write all branches, tags and commits into the repository's storage namespace."""
-    return _refs(call.services.engine.dump_refs(RepositoryID(repository)).dump_id)
+    return _refs(request.catalog.refs.dump(repository))
 
 
 @routes.add("restoreRefs", "PUT", f"{_ONE}/refs/restore", _RESTORE, statuses=(403,))
-def restore_refs(call: Call, repository: str, body: RefsDump) -> None:
+def restore_refs(request: ApiRequest, repository: RepositoryID, body: RefsDump) -> None:
     """Bring a dump back into a bare repository."""
-    call.services.engine.restore_refs(RepositoryID(repository), _dump_id(body))
+    request.catalog.refs.restore(repository, _dump_id(body))
 
 
-def _task(call: Call, repository: str, query: TaskQuery, kind: str) -> TaskStatus:
-    tasks = call.services.catalog.tasks
-    return tasks.status(RepositoryID(repository), TaskID(query.task_id), kind)
+def _task(request: ApiRequest, repository: RepositoryID, query: TaskQuery, kind: str) -> TaskStatus:
+    tasks = request.catalog.tasks
+    return tasks.status(repository, TaskID(query.task_id), kind)
 
 
 @routes.add("dumpSubmit", "POST", f"{_ONE}/dump", _DUMP, status=202)
-def dump_submit(call: Call, repository: str) -> TaskInfo:
+def dump_submit(request: ApiRequest, repository: RepositoryID) -> TaskInfo:
     """Begin to dump the refs of a repository."""
-    return TaskInfo(id=call.services.catalog.tasks.start_dump(RepositoryID(repository)))
+    return TaskInfo(id=request.catalog.tasks.start_dump(repository))
 
 
 @routes.add("dumpStatus", "GET", f"{_ONE}/dump", _DUMP)
-def dump_status(call: Call, repository: str, query: TaskQuery) -> RepositoryDumpStatus:
+def dump_status(
+    request: ApiRequest, repository: RepositoryID, query: TaskQuery
+) -> RepositoryDumpStatus:
     """Say what became of a dump."""
-    task = _task(call, repository, query, DUMP_REFS)
+    task = _task(request, repository, query, DUMP_REFS)
     return RepositoryDumpStatus(
         id=task.id,
         done=task.done,
@@ -92,16 +93,18 @@ def dump_status(call: Call, repository: str, query: TaskQuery) -> RepositoryDump
 
 
 @routes.add("restoreSubmit", "POST", f"{_ONE}/restore", _RESTORE, status=202, statuses=(403,))
-def restore_submit(call: Call, repository: str, body: RefsDump) -> TaskInfo:
+def restore_submit(request: ApiRequest, repository: RepositoryID, body: RefsDump) -> TaskInfo:
     """Begin to bring a dump back into a bare repository."""
-    tasks = call.services.catalog.tasks
-    return TaskInfo(id=tasks.start_restore(RepositoryID(repository), _dump_id(body)))
+    tasks = request.catalog.tasks
+    return TaskInfo(id=tasks.start_restore(repository, _dump_id(body)))
 
 
 @routes.add("restoreStatus", "GET", f"{_ONE}/restore", _RESTORE)
-def restore_status(call: Call, repository: str, query: TaskQuery) -> RepositoryRestoreStatus:
+def restore_status(
+    request: ApiRequest, repository: RepositoryID, query: TaskQuery
+) -> RepositoryRestoreStatus:
     """Say what became of a restore."""
-    task = _task(call, repository, query, RESTORE_REFS)
+    task = _task(request, repository, query, RESTORE_REFS)
     return RepositoryRestoreStatus(
         id=task.id, done=task.done, update_time=task.updated, error=task.error
     )

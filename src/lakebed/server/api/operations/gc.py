@@ -8,14 +8,12 @@ import json
 from datetime import datetime
 from typing import Final
 
-from lakebed.block import LocalSettings
 from lakebed.catalog.gc.prepare import Prepared
+from lakebed.catalog.nouns import GCRunID, RepositoryID
 from lakebed.catalog.tasks import TaskID
-from lakebed.engine.model import RepositoryID
-from lakebed.formats.gc_files import GCRunID
 from lakebed.ids import UniqueID
-from lakebed.server.api.call import Call
 from lakebed.server.api.models import Error, TaskInfo, Wire
+from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Need, Routes
 
 routes = Routes("gc")
@@ -78,19 +76,19 @@ def _unique_id(query: UniqueQuery) -> UniqueID | None:
 
 
 @routes.add("markStorageForGarbageCollection", "POST", f"{_GC}/mark", _UNCOMMITTED, status=201)
-def mark_storage(call: Call, repository: str) -> GarbageCollectionMark:
+def mark_storage(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionMark:
     """Write something into the storage, by which the caller can tell that it opened the same one.
 
     Of a local storage it says which folder that is on the server's machine.
     """
-    mark = call.services.catalog.gc_marks.leave(RepositoryID(repository))
-    storage = call.services.settings.blockstore.block
-    local_root = str(storage.root.resolve()) if isinstance(storage, LocalSettings) else None
+    mark = request.catalog.gc_marks.leave(repository)
+    storage = request.services.settings.blockstore
+    local = storage.local if storage.type == "local" else None
     return GarbageCollectionMark(
         storage_namespace=mark.storage_namespace,
         unique_id=mark.unique_id,
         nonce=mark.nonce,
-        local_root=local_root,
+        local_root=None if local is None else str(local.root.resolve()),
     )
 
 
@@ -102,14 +100,14 @@ def mark_storage(call: Call, repository: str) -> GarbageCollectionMark:
     status=201,
 )
 def prepare_uncommitted(
-    call: Call,
-    repository: str,
+    request: ApiRequest,
+    repository: RepositoryID,
     query: UniqueQuery,
     body: PrepareGCUncommittedRequest = _FIRST_PAGE,
 ) -> PrepareGCUncommittedResponse:
     """Write down some of the objects that uploads under way and staged entries name."""
-    prepared = call.services.catalog.gc.prepare_uncommitted(
-        RepositoryID(repository),
+    prepared = request.catalog.gc.prepare_uncommitted(
+        repository,
         unique_id=_unique_id(query),
         token=body.continuation_token or None,
     )
@@ -124,10 +122,10 @@ def prepare_uncommitted(
     "prepareGarbageCollectionCommits", "POST", f"{_GC}/prepare_commits", _COMMITS, status=201
 )
 def prepare_commits(
-    call: Call, repository: str, query: CommitsQuery
+    request: ApiRequest, repository: RepositoryID, query: CommitsQuery
 ) -> GarbageCollectionPrepareResponse:
     """Write down all commit records."""
-    return _wire(_prepare_commits(call, repository, query))
+    return _wire(_prepare_commits(request, repository, query))
 
 
 @routes.add(
@@ -137,26 +135,28 @@ def prepare_commits(
     _COMMITS,
     status=202,
 )
-def prepare_commits_later(call: Call, repository: str, query: CommitsQuery) -> TaskInfo:
+def prepare_commits_later(
+    request: ApiRequest, repository: RepositoryID, query: CommitsQuery
+) -> TaskInfo:
     """Begin to write down all commit records."""
-    found = call.services.engine.repositories.get(RepositoryID(repository))
+    found = request.catalog.repositories.get(repository)
 
     def work() -> str:
-        prepared = _prepare_commits(call, repository, query)
+        prepared = _prepare_commits(request, repository, query)
         return json.dumps([prepared.run_id, prepared.location])
 
-    return TaskInfo(id=call.services.catalog.tasks.start(found, _TASK, work))
+    return TaskInfo(id=request.catalog.tasks.start(found, _TASK, work))
 
 
 @routes.add(
     "prepareGarbageCollectionCommitsStatus", "GET", f"{_GC}/prepare_commits/status", _COMMITS
 )
 def prepare_commits_status(
-    call: Call, repository: str, query: TaskQuery
+    request: ApiRequest, repository: RepositoryID, query: TaskQuery
 ) -> PrepareGarbageCollectionCommitsStatus:
     """Say how far the commit records are."""
-    tasks = call.services.catalog.tasks
-    task = tasks.status(RepositoryID(repository), TaskID(query.id), _TASK)
+    tasks = request.catalog.tasks
+    task = tasks.status(repository, TaskID(query.id), _TASK)
     failed = task.error is not None
     return PrepareGarbageCollectionCommitsStatus(
         task_id=task.id,
@@ -167,9 +167,11 @@ def prepare_commits_status(
     )
 
 
-def _prepare_commits(call: Call, repository: str, query: CommitsQuery) -> Prepared:
-    return call.services.catalog.gc.prepare_commits(
-        RepositoryID(repository),
+def _prepare_commits(
+    request: ApiRequest, repository: RepositoryID, query: CommitsQuery
+) -> Prepared:
+    return request.catalog.gc.prepare_commits(
+        repository,
         unique_id=_unique_id(query),
         run_id=GCRunID(query.run_id) if query.run_id else None,
     )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lakebed.server.api.call import Call
+from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.errors import NotImplementedHere
 
@@ -48,9 +48,9 @@ _OPERATIONS: Final = (
 )
 
 
-def _refuse(call: Call, **_parts: str) -> Reply:
+def _refuse(request: ApiRequest, **_parts: str) -> Reply:
     """Not there yet."""
-    raise NotImplementedHere(f"{call.request.method} {call.request.path} is not there yet")
+    raise NotImplementedHere(f"{request.http.method} {request.http.path} is not there yet")
 
 
 routes = [

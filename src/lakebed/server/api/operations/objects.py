@@ -3,13 +3,10 @@
 from typing import Final
 from urllib.parse import quote
 
-from lakebed.block import RangeNotSatisfiable
-from lakebed.block.ranges import resolve
+from lakebed.catalog.errors import RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.model import ObjectStats as Found
-from lakebed.engine.committed import CommonPrefix
-from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.server.api.call import Call, as_key, as_text
+from lakebed.catalog.nouns import BranchID, CommonPrefix, RepositoryID, resolve_range
 from lakebed.server.api.models import (
     KeysQuery,
     ObjectCopyCreation,
@@ -23,6 +20,7 @@ from lakebed.server.api.models import (
     Wire,
     page_of,
 )
+from lakebed.server.api.request import ApiRequest, as_key, as_text
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.server.http.bodies import Body
 from lakebed.server.http.conditions import (
@@ -72,13 +70,13 @@ class CopyQuery(Wire):
 
 
 def wire(
-    call: Call, found: Found, *, user_metadata: bool = True, presign: bool = False
+    request: ApiRequest, found: Found, *, user_metadata: bool = True, presign: bool = False
 ) -> ObjectStats:
     """Return an object in the words of the API."""
     address, expiry = str(found.address), None
     if presign:
-        presigned = call.services.catalog.objects.presign(found)
-        address, expiry = call.absolute(presigned.url), int(presigned.expires.timestamp())
+        presigned = request.catalog.objects.presign(found)
+        address, expiry = request.absolute(presigned.url), int(presigned.expires.timestamp())
     return ObjectStats(
         path=as_text(found.path),
         path_type="object",
@@ -116,19 +114,19 @@ def _headers(found: Found) -> dict[str, str]:
     media="*/*",
     headers=("Range", "If-None-Match"),
 )
-def get_object(call: Call, repository: str, ref: str, query: ReadQuery) -> Reply:
+def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: ReadQuery) -> Reply:
     """Return the bytes of an object, or some of them (Range)."""
-    objects = call.services.catalog.objects
-    found = objects.stat(RepositoryID(repository), ref, as_key(query.path))
+    objects = request.catalog.objects
+    found = objects.stat(repository, ref, as_key(query.path))
     if query.presign:
-        return Reply(status=302, headers={"Location": call.absolute(objects.presign(found).url)})
+        return Reply(status=302, headers={"Location": request.absolute(objects.presign(found).url)})
     headers = _headers(found)
-    known = call.header("If-None-Match")
+    known = request.header("If-None-Match")
     if known is not None and matches(known, found.checksum):
         return Reply(status=304, headers=headers)
-    wanted = requested_range(call.header("Range"))
+    wanted = requested_range(request.header("Range"))
     try:
-        offset, length = resolve(wanted, found.size)
+        offset, length = resolve_range(wanted, found.size)
     except RangeNotSatisfiable as error:
         return _unsatisfiable(found, error)
     status = 200
@@ -161,14 +159,14 @@ def _unsatisfiable(found: Found, error: RangeNotSatisfiable) -> Reply:
     media="*/*",
     headers=("Range",),
 )
-def head_object(call: Call, repository: str, ref: str, query: PathQuery) -> Reply:
+def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery) -> Reply:
     """Return the headers that a download would have."""
-    objects = call.services.catalog.objects
-    found = objects.stat(RepositoryID(repository), ref, as_key(query.path))
+    objects = request.catalog.objects
+    found = objects.stat(repository, ref, as_key(query.path))
     headers = _headers(found)
-    wanted = requested_range(call.header("Range"))
+    wanted = requested_range(request.header("Range"))
     try:
-        offset, length = resolve(wanted, found.size)
+        offset, length = resolve_range(wanted, found.size)
     except RangeNotSatisfiable:
         return Reply(status=416, headers={"Content-Range": f"bytes */{found.size}"})
     if wanted is not None:
@@ -178,11 +176,13 @@ def head_object(call: Call, repository: str, ref: str, query: PathQuery) -> Repl
 
 
 @routes.add("statObject", "GET", f"{_AT_REF}/stat", fs("ReadObject", _OBJECT))
-def stat_object(call: Call, repository: str, ref: str, query: StatQuery) -> ObjectStats:
+def stat_object(
+    request: ApiRequest, repository: RepositoryID, ref: str, query: StatQuery
+) -> ObjectStats:
     """Return what is known of an object."""
-    objects = call.services.catalog.objects
-    found = objects.stat(RepositoryID(repository), ref, as_key(query.path))
-    return wire(call, found, user_metadata=query.user_metadata, presign=query.presign)
+    objects = request.catalog.objects
+    found = objects.stat(repository, ref, as_key(query.path))
+    return wire(request, found, user_metadata=query.user_metadata, presign=query.presign)
 
 
 @routes.add(
@@ -192,23 +192,23 @@ def stat_object(call: Call, repository: str, ref: str, query: StatQuery) -> Obje
     fs("ReadObject", _OBJECT),
 )
 def get_underlying(
-    call: Call, repository: str, ref: str, query: PathQuery
+    request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery
 ) -> UnderlyingObjectProperties:
     """Return what the storage knows of an object."""
-    call.services.catalog.objects.stat(RepositoryID(repository), ref, as_key(query.path))
+    request.catalog.objects.stat(repository, ref, as_key(query.path))
     return UnderlyingObjectProperties()
 
 
 @routes.add("listObjects", "GET", f"{_AT_REF}/ls", fs("ListObjects", _REPOSITORY))
-def list_objects(call: Call, repository: str, ref: str, query: ListQuery) -> Page[ObjectStats]:
+def list_objects(
+    request: ApiRequest, repository: RepositoryID, ref: str, query: ListQuery
+) -> Page[ObjectStats]:
     """List the objects of a ref, with those below a delimiter as one."""
-    page = call.services.catalog.objects.list_objects(
-        RepositoryID(repository), ref, query.engine_query()
-    )
+    page = request.catalog.objects.list_objects(repository, ref, query.listing())
     results = [
         _prefix(item)
         if isinstance(item, CommonPrefix)
-        else wire(call, item, user_metadata=query.user_metadata, presign=query.presign)
+        else wire(request, item, user_metadata=query.user_metadata, presign=query.presign)
         for item in page.items
     ]
     return page_of(results, has_more=page.has_more, last=results[-1].path if results else "")
@@ -238,30 +238,32 @@ def _prefix(item: CommonPrefix) -> ObjectStats:
     statuses=(403, 412),
     headers=("If-Match", "If-None-Match"),
 )
-def upload_object(call: Call, repository: str, branch: str, query: PathQuery) -> ObjectStats:
+def upload_object(
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
+) -> ObjectStats:
     """Take an object in: the field `content` of a form, or the body as it is."""
-    body = Body(call.request.env, seconds_max=call.services.settings.limits.transfer_seconds)
-    kind = call.header("Content-Type") or ""
+    body = Body(request.http.env, seconds_max=request.services.settings.limits.transfer_seconds)
+    kind = request.header("Content-Type") or ""
     if kind.lower().startswith("multipart/form-data"):
         file = form_file(body, kind, field="content")
         chunks, content_type = file.chunks, file.content_type
     else:
         chunks, content_type = body.chunks(), kind or None
-    stored = call.services.catalog.uploads.upload(
-        RepositoryID(repository),
-        BranchID(branch),
+    stored = request.catalog.uploads.upload(
+        repository,
+        branch,
         as_key(query.path),
         chunks,
         content_type=content_type or DEFAULT_CONTENT_TYPE,
-        metadata=_user_metadata(call),
-        condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
+        metadata=_user_metadata(request),
+        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
     )
-    return wire(call, stored)
+    return wire(request, stored)
 
 
-def _user_metadata(call: Call) -> dict[str, str]:
+def _user_metadata(request: ApiRequest) -> dict[str, str]:
     metadata = {}
-    for name, value in call.request.headers.items():
+    for name, value in request.http.headers.items():
         if name.startswith(METADATA_PREFIX):
             metadata[name.removeprefix(METADATA_PREFIX).lower()] = value
         elif name.startswith(INTERNAL_PREFIX):
@@ -277,10 +279,12 @@ def _user_metadata(call: Call) -> dict[str, str]:
     status=204,
     statuses=(403,),
 )
-def may_upload(call: Call, repository: str, branch: str, query: PathQuery) -> None:
+def may_upload(
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
+) -> None:
     """Say whether an upload would be taken."""
     as_key(query.path)
-    call.services.engine.check_writable(RepositoryID(repository), BranchID(branch))
+    request.catalog.objects.check_writable(repository, branch)
 
 
 @routes.add(
@@ -291,11 +295,11 @@ def may_upload(call: Call, repository: str, branch: str, query: PathQuery) -> No
     status=204,
     statuses=(403,),
 )
-def delete_object(call: Call, repository: str, branch: str, query: PathQuery) -> None:
+def delete_object(
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
+) -> None:
     """Delete an object, if it is there."""
-    call.services.catalog.objects.delete(
-        RepositoryID(repository), BranchID(branch), as_key(query.path)
-    )
+    request.catalog.objects.delete(repository, branch, as_key(query.path))
 
 
 @routes.add(
@@ -305,12 +309,14 @@ def delete_object(call: Call, repository: str, branch: str, query: PathQuery) ->
     fs("DeleteObject", "repository/{repository}/object/{each}", each="paths"),
     statuses=(403,),
 )
-def delete_objects(call: Call, repository: str, branch: str, body: PathList) -> ObjectErrorList:
+def delete_objects(
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: PathList
+) -> ObjectErrorList:
     """Delete many objects; the answer names those that could not be deleted."""
     if len(body.paths) > PATHS_MAX:
         raise BadRequest(f"{len(body.paths)} paths are too many: at most {PATHS_MAX} at a time")
-    failed = call.services.catalog.objects.delete_many(
-        RepositoryID(repository), BranchID(branch), [as_key(path) for path in body.paths]
+    failed = request.catalog.objects.delete_many(
+        repository, branch, [as_key(path) for path in body.paths]
     )
     return ObjectErrorList(
         errors=[
@@ -336,17 +342,21 @@ def delete_objects(call: Call, repository: str, branch: str, body: PathList) -> 
     statuses=(403,),
 )
 def copy_object(
-    call: Call, repository: str, branch: str, query: CopyQuery, body: ObjectCopyCreation
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: CopyQuery,
+    body: ObjectCopyCreation,
 ) -> ObjectStats:
     """Copy an object onto a branch, from any ref of the repository."""
-    copied = call.services.catalog.copies.copy(
-        RepositoryID(repository),
-        BranchID(branch),
+    copied = request.catalog.copies.copy(
+        repository,
+        branch,
         as_key(query.dest_path, "dest_path"),
         source_ref=body.src_ref or branch,
         source_path=as_key(body.src_path, "src_path"),
     )
-    return wire(call, copied)
+    return wire(request, copied)
 
 
 @routes.add(
@@ -358,9 +368,11 @@ def copy_object(
     statuses=(403,),
 )
 def update_metadata(
-    call: Call, repository: str, branch: str, query: PathQuery, body: UpdateObjectUserMetadata
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: PathQuery,
+    body: UpdateObjectUserMetadata,
 ) -> None:
     """Replace the metadata of an object."""
-    call.services.catalog.copies.set_metadata(
-        RepositoryID(repository), BranchID(branch), as_key(query.path), body.set
-    )
+    request.catalog.copies.set_metadata(repository, branch, as_key(query.path), body.set)

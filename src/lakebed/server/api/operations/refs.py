@@ -1,44 +1,41 @@
-"""Operations on refs: log, merge, merge base, diff."""
+"""Branches, tags, and the history of refs."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Final
 
 from msgspec import Meta, field
 
-from lakebed.engine.commits.merges import MergeRequest
-from lakebed.engine.committed import Strategy
-from lakebed.engine.errors import MergeConflict
-from lakebed.engine.model import BranchID, CommitID, RepositoryID
-from lakebed.engine.refs.log import LogQuery
-from lakebed.server.api.call import Call, as_key, one_of
+from lakebed.catalog.nouns import Branch, BranchID, RepositoryID, Tag, TagID
 from lakebed.server.api.models import (
+    BranchCreation,
     Commit,
-    Diff,
     FindMergeBaseResult,
-    KeysQuery,
-    Merge,
-    MergeResult,
     Page,
     PageQuery,
+    Ref,
+    TagCreation,
+    first_page,
     page_of,
 )
-from lakebed.server.api.operations.commits import wire as wire_commit
-from lakebed.server.api.operations.differences import page_of_differences
+from lakebed.server.api.operations.commits import MERGE_PATH, wire_commit
+from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Reply, Routes, fs
-from lakebed.server.http.errors import message_of
 
-routes = Routes("refs")
+_branches = Routes("branches")
+_tags = Routes("tags")
+_refs = Routes("refs")
 
 _REPOSITORY: Final = "repository/{repository}"
-_MERGE: Final = "/repositories/{repository}/refs/{ref}/merge/{destination_branch}"
-_STRATEGIES: Final = {
-    "": None,
-    "dest-wins": Strategy.DEST_WINS,
-    "source-wins": Strategy.SOURCE_WINS,
-}
-_PLAIN: Final = Merge()
-STRATEGY_KEY: Final = ".lakefs.merge.strategy"
-"""Where a merge says, in its commit's metadata, which side won."""
+_BRANCHES: Final = "/repositories/{repository}/branches"
+_BRANCH: Final = f"{_BRANCHES}/{{branch}}"
+_BRANCH_ARN: Final = f"{_REPOSITORY}/branch/{{branch}}"
+_TAGS: Final = "/repositories/{repository}/tags"
+_TAG: Final = f"{_TAGS}/{{tag:path}}"
+_TAG_ARN: Final = f"{_REPOSITORY}/tag/{{tag}}"
+
+
+class BranchesQuery(PageQuery):
+    show_hidden: bool = False
 
 
 class LogCommitsQuery(PageQuery):
@@ -52,120 +49,133 @@ class LogCommitsQuery(PageQuery):
     stop_at: str = ""
 
 
-class DiffRefsQuery(KeysQuery):
-    type: str = "three_dot"
-    include_right_stats: bool = False
+def _wire(ref: Branch | Tag) -> Ref:
+    return Ref(id=ref.id, commit_id=ref.commit_id)
 
 
-@routes.add(
+# Branches
+
+
+@_branches.add("listBranches", "GET", _BRANCHES, fs("ListBranches", _REPOSITORY))
+def list_branches(request: ApiRequest, repository: RepositoryID, query: BranchesQuery) -> Page[Ref]:
+    """List the branches of a repository."""
+    found = request.catalog.refs.list_branches(
+        repository, prefix=query.prefix, after=query.after, show_hidden=query.show_hidden
+    )
+    return first_page(found, query, wire=_wire, name=lambda branch: branch.id)
+
+
+@_branches.add(
+    "createBranch",
+    "POST",
+    _BRANCHES,
+    fs("CreateBranch", f"{_REPOSITORY}/branch/{{body.name}}"),
+    status=201,
+    statuses=(403, 409),
+    media="text/html",
+)
+def create_branch(request: ApiRequest, repository: RepositoryID, body: BranchCreation) -> Reply:
+    """Create a branch; the answer is the id of its commit, as text."""
+    created = request.catalog.refs.create_branch(
+        repository, body.name, body.source, hidden=body.hidden
+    )
+    return Reply(body=created.commit_id, content_type="text/html")
+
+
+@_branches.add("getBranch", "GET", _BRANCH, fs("ReadBranch", _BRANCH_ARN))
+def get_branch(request: ApiRequest, repository: RepositoryID, branch: BranchID) -> Ref:
+    """Return a branch."""
+    return _wire(request.catalog.refs.get_branch(repository, branch))
+
+
+@_branches.add(
+    "deleteBranch",
+    "DELETE",
+    _BRANCH,
+    fs("DeleteBranch", _BRANCH_ARN),
+    status=204,
+    statuses=(403,),
+)
+def delete_branch(request: ApiRequest, repository: RepositoryID, branch: BranchID) -> None:
+    """Delete a branch and what is uncommitted on it."""
+    request.catalog.refs.delete_branch(repository, branch)
+
+
+# Tags
+
+
+@_tags.add("listTags", "GET", _TAGS, fs("ListTags", _REPOSITORY))
+def list_tags(request: ApiRequest, repository: RepositoryID, query: PageQuery) -> Page[Ref]:
+    """List the tags of a repository."""
+    found = request.catalog.refs.list_tags(repository, prefix=query.prefix, after=query.after)
+    return first_page(found, query, wire=_wire, name=lambda tag: tag.id)
+
+
+@_tags.add(
+    "createTag",
+    "POST",
+    _TAGS,
+    fs("CreateTag", f"{_REPOSITORY}/tag/{{body.id}}"),
+    status=201,
+    statuses=(403, 409),
+)
+def create_tag(request: ApiRequest, repository: RepositoryID, body: TagCreation) -> Ref:
+    """Create a tag."""
+    return _wire(request.catalog.refs.create_tag(repository, body.id, body.ref))
+
+
+@_tags.add("getTag", "GET", _TAG, fs("ReadTag", _TAG_ARN))
+def get_tag(request: ApiRequest, repository: RepositoryID, tag: TagID) -> Ref:
+    """Return a tag."""
+    return _wire(request.catalog.refs.get_tag(repository, tag))
+
+
+@_tags.add("deleteTag", "DELETE", _TAG, fs("DeleteTag", _TAG_ARN), status=204, statuses=(403,))
+def delete_tag(request: ApiRequest, repository: RepositoryID, tag: TagID) -> None:
+    """Delete a tag; the commit stays."""
+    request.catalog.refs.delete_tag(repository, tag)
+
+
+# History
+
+
+@_refs.add(
     "logCommits",
     "GET",
     "/repositories/{repository}/refs/{ref}/commits",
     fs("ListCommits", _REPOSITORY),
 )
-def log_commits(call: Call, repository: str, ref: str, query: LogCommitsQuery) -> Page[Commit]:
+def log_commits(
+    request: ApiRequest, repository: RepositoryID, ref: str, query: LogCommitsQuery
+) -> Page[Commit]:
     """List the commits that led to a ref."""
-    engine = call.services.engine
-    found = engine.repositories.get(RepositoryID(repository))
-    head = engine.resolver.commit(found, ref)
-    wanted = LogQuery(
+    page = request.catalog.refs.log(
+        repository,
+        ref,
+        amount=query.limit,
+        after=query.after or None,
         first_parent=query.first_parent,
-        since_us=None if query.since is None else _microseconds(query.since),
-        stop_at=engine.resolver.commit(found, query.stop_at).id if query.stop_at else None,
-        after=CommitID(query.after) if query.after else None,
-        keys=tuple(as_key(path, "objects") for path in query.objects),
-        prefixes=tuple(prefix.encode() for prefix in query.prefixes),
+        since=query.since,
+        stop_at=query.stop_at or None,
+        paths=[as_key(path, "objects") for path in query.objects],
+        prefixes=[prefix.encode() for prefix in query.prefixes],
+        look_ahead=not query.limit_only,
     )
-    page = engine.log(found, head.id, wanted, amount=query.limit, look_ahead=not query.limit_only)
     results = [wire_commit(commit) for commit in page.commits]
     return page_of(results, has_more=page.has_more, last=results[-1].id if results else "")
 
 
-def _microseconds(moment: datetime) -> int:
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(aware.timestamp() * 1_000_000)
-
-
-@routes.add(
-    "mergeIntoBranch",
-    "POST",
-    _MERGE,
-    fs("CreateCommit", f"{_REPOSITORY}/branch/{{destination_branch}}"),
-    statuses=(403, 409, 412),
-    answer=MergeResult,
-)
-def merge_into_branch(
-    call: Call, repository: str, ref: str, destination_branch: str, body: Merge = _PLAIN
-) -> Reply:
-    """Merge a ref into a branch."""
-    one_of(body.strategy, _STRATEGIES, "strategy")
-    strategy = {STRATEGY_KEY: body.strategy} if body.strategy else {}
-    request = MergeRequest(
-        committer=call.identity.committer,
-        message=body.message or f"Merge {ref!r} into {destination_branch!r}",
-        metadata={**body.metadata, **strategy},
-        strategy=_STRATEGIES[body.strategy],
-        squash=body.squash_merge,
-        allow_empty=body.allow_empty,
-    )
-    try:
-        merged = call.services.engine.merge(
-            RepositoryID(repository), ref, BranchID(destination_branch), request
-        )
-    except MergeConflict as error:
-        return Reply(status=409, body=_conflict(error))
-    return Reply(body=MergeResult(reference=merged.id))
-
-
-_CONFLICTS_SHOWN: Final = 100
-
-
-def _conflict(error: MergeConflict) -> dict[str, object]:
-    """A conflict is answered by a merge without a result, for clients, and an error, for people."""
-    keys = error.conflicts.column("key").slice(0, _CONFLICTS_SHOWN).to_pylist()
-    return {
-        "reference": "",
-        "message": message_of(error, "mergeIntoBranch"),
-        "kind": error.kind,
-        "conflicts": [key.decode(errors="replace") for key in keys],
-        "conflicts_total": error.conflicts.num_rows,
-    }
-
-
-@routes.add("findMergeBase", "GET", _MERGE, fs("ListCommits", _REPOSITORY))
+@_refs.add("findMergeBase", "GET", MERGE_PATH, fs("ListCommits", _REPOSITORY))
 def find_merge_base(
-    call: Call, repository: str, ref: str, destination_branch: str
+    request: ApiRequest, repository: RepositoryID, ref: str, destination_branch: str
 ) -> FindMergeBaseResult:
     """Return the last commit that two refs have in common."""
-    engine = call.services.engine
-    found = engine.repositories.get(RepositoryID(repository))
-    source = engine.resolver.commit(found, ref)
-    destination = engine.resolver.commit(found, destination_branch)
-    base = engine.merge_base(found, source.id, destination.id)
+    found = request.catalog.refs.find_merge_base(repository, ref, destination_branch)
     return FindMergeBaseResult(
-        source_commit_id=source.id,
-        destination_commit_id=destination.id,
-        base_commit_id=base.id,
+        source_commit_id=found.source.id,
+        destination_commit_id=found.destination.id,
+        base_commit_id=found.base.id,
     )
 
 
-@routes.add(
-    "diffRefs",
-    "GET",
-    "/repositories/{repository}/refs/{ref}/diff/{right_ref}",
-    fs("ListObjects", _REPOSITORY),
-)
-def diff_refs(
-    call: Call, repository: str, ref: str, right_ref: str, query: DiffRefsQuery
-) -> Page[Diff]:
-    """List what is different on the right; by default, since the two parted."""
-    three_dot = one_of(query.type, ("three_dot", "two_dot"), "type") == "three_dot"
-    engine = call.services.engine
-    page = engine.diff(
-        RepositoryID(repository),
-        ref,
-        right_ref,
-        query.engine_query(),
-        since_parting=three_dot,
-    )
-    return page_of_differences(page, right_stats=query.include_right_stats)
+routes = (*_branches, *_tags, *_refs)

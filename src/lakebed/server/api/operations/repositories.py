@@ -1,14 +1,9 @@
 """Repositories, their metadata and their protection rules."""
 
-import re
 from typing import Final
 
-from lakebed.block import Namespace
-from lakebed.engine import model
-from lakebed.engine.errors import PreconditionFailed
-from lakebed.engine.model import RepositoryID
-from lakebed.kv import ABSENT, Predicate, Version
-from lakebed.server.api.call import Call, seconds
+from lakebed.catalog import nouns
+from lakebed.catalog.nouns import RepositoryID
 from lakebed.server.api.models import (
     BranchProtectionRule,
     Page,
@@ -20,6 +15,7 @@ from lakebed.server.api.models import (
     Wire,
     first_page,
 )
+from lakebed.server.api.request import ApiRequest, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
 from lakebed.server.sample import add_sample
 
@@ -27,9 +23,6 @@ routes = Routes("repositories")
 
 _ONE: Final = "/repositories/{repository}"
 _ARN: Final = "repository/{repository}"
-_VERSION: Final = re.compile("[0-9a-f]{32}")
-_NO_RULES: Final = "none"
-"""The mark of rules that were never set."""
 
 
 class RepositoriesQuery(PageQuery):
@@ -44,7 +37,7 @@ class ForceQuery(Wire):
     force: bool = False
 
 
-def wire(repository: model.Repository) -> Repository:
+def wire(repository: nouns.Repository) -> Repository:
     """Return a repository in the words of the API."""
     return Repository(
         id=repository.id,
@@ -56,9 +49,9 @@ def wire(repository: model.Repository) -> Repository:
 
 
 @routes.add("listRepositories", "GET", "/repositories", fs("ListRepositories", "*"))
-def list_repositories(call: Call, query: RepositoriesQuery) -> Page[Repository]:
+def list_repositories(request: ApiRequest, query: RepositoriesQuery) -> Page[Repository]:
     """List the repositories."""
-    found = call.services.engine.repositories.list(prefix=query.prefix, after=query.after)
+    found = request.catalog.repositories.list(prefix=query.prefix, after=query.after)
     if query.search:
         found = (repository for repository in found if query.search in repository.id)
     return first_page(found, query, wire=wire, name=lambda repository: repository.id)
@@ -75,35 +68,28 @@ def list_repositories(call: Call, query: RepositoriesQuery) -> Page[Repository]:
     status=201,
     statuses=(409,),
 )
-def create_repository(call: Call, query: CreationQuery, body: RepositoryCreation) -> Repository:
+def create_repository(
+    request: ApiRequest, query: CreationQuery, body: RepositoryCreation
+) -> Repository:
     """Make a repository."""
-    repositories = call.services.engine.repositories
-    namespace = Namespace.parse(body.storage_namespace)
-    if query.bare:
-        return wire(
-            repositories.create_bare(
-                body.name,
-                namespace,
-                default_branch=body.default_branch,
-                read_only=body.read_only,
-            )
-        )
+    repositories = request.catalog.repositories
     created = repositories.create(
         body.name,
-        namespace,
-        committer=call.identity.committer,
+        body.storage_namespace,
+        committer=request.identity.committer,
         default_branch=body.default_branch,
         read_only=body.read_only,
+        bare=query.bare,
     )
-    if body.sample_data:
-        add_sample(call.services, created, committer=call.identity.committer)
+    if body.sample_data and not query.bare:
+        add_sample(request.catalog, created, committer=request.identity.committer)
     return wire(created)
 
 
 @routes.add("getRepository", "GET", _ONE, fs("ReadRepository", _ARN))
-def get_repository(call: Call, repository: str) -> Repository:
+def get_repository(request: ApiRequest, repository: RepositoryID) -> Repository:
     """Return a repository."""
-    return wire(call.services.engine.repositories.get(RepositoryID(repository)))
+    return wire(request.catalog.repositories.get(repository))
 
 
 @routes.add(
@@ -114,26 +100,28 @@ def get_repository(call: Call, repository: str) -> Repository:
     status=204,
     statuses=(403,),
 )
-def delete_repository(call: Call, repository: str, query: ForceQuery) -> None:
+def delete_repository(request: ApiRequest, repository: RepositoryID, query: ForceQuery) -> None:
     """Delete a repository; its objects stay in the storage."""
-    call.services.engine.repositories.delete(RepositoryID(repository), force=query.force)
+    request.catalog.repositories.delete(repository, force=query.force)
 
 
 # Metadata
 
 
 @routes.add("getRepositoryMetadata", "GET", f"{_ONE}/metadata", fs("ReadRepository", _ARN))
-def get_metadata(call: Call, repository: str) -> dict[str, str]:
+def get_metadata(request: ApiRequest, repository: RepositoryID) -> dict[str, str]:
     """Return the metadata of a repository."""
-    return call.services.engine.repositories.get(RepositoryID(repository)).metadata
+    return request.catalog.repositories.get(repository).metadata
 
 
 @routes.add(
     "setRepositoryMetadata", "POST", f"{_ONE}/metadata", fs("UpdateRepository", _ARN), status=204
 )
-def set_metadata(call: Call, repository: str, body: RepositoryMetadataSet) -> None:
+def set_metadata(
+    request: ApiRequest, repository: RepositoryID, body: RepositoryMetadataSet
+) -> None:
     """Add metadata to a repository, or replace some."""
-    call.services.engine.repositories.set_metadata(RepositoryID(repository), put=body.metadata)
+    request.catalog.repositories.set_metadata(repository, put=body.metadata)
 
 
 @routes.add(
@@ -143,11 +131,11 @@ def set_metadata(call: Call, repository: str, body: RepositoryMetadataSet) -> No
     fs("UpdateRepository", _ARN),
     status=204,
 )
-def delete_metadata(call: Call, repository: str, body: RepositoryMetadataKeys) -> None:
+def delete_metadata(
+    request: ApiRequest, repository: RepositoryID, body: RepositoryMetadataKeys
+) -> None:
     """Remove some metadata of a repository."""
-    call.services.engine.repositories.set_metadata(
-        RepositoryID(repository), put={}, remove=body.keys
-    )
+    request.catalog.repositories.set_metadata(repository, put={}, remove=body.keys)
 
 
 # Protection rules
@@ -156,24 +144,10 @@ _READ_RULES: Final = Need("branches:GetBranchProtectionRules", f"arn:lakefs:fs::
 _SET_RULES: Final = Need("branches:SetBranchProtectionRules", f"arn:lakefs:fs:::{_ARN}")
 
 
-def _etag(predicate: Predicate) -> str:
-    return predicate.hex() if isinstance(predicate, bytes) else _NO_RULES
-
-
-def _predicate(etag: str) -> Predicate:
-    mark = etag.strip('"')
-    if mark == _NO_RULES:
-        return ABSENT
-    if not _VERSION.fullmatch(mark):
-        raise PreconditionFailed(b"branch_protection", f"the rules never had the ETag {etag}")
-    return Version(bytes.fromhex(mark))
-
-
-def _get_rules(call: Call, repository: str) -> Reply:
-    engine = call.services.engine
-    found = engine.protection.get(engine.repositories.get(RepositoryID(repository)))
+def _get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
+    found = request.catalog.refs.get_protection(repository)
     rules = [BranchProtectionRule(pattern=pattern) for pattern in found.patterns]
-    return Reply(body=rules, headers={"ETag": f'"{_etag(found.predicate)}"'})
+    return Reply(body=rules, headers={"ETag": f'"{found.version}"'})
 
 
 @routes.add(
@@ -183,9 +157,9 @@ def _get_rules(call: Call, repository: str) -> Reply:
     (_READ_RULES,),
     answer=list[BranchProtectionRule],
 )
-def get_protection(call: Call, repository: str) -> Reply:
+def get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
     """Return the patterns of protected branches; the ETag stands for this set of rules."""
-    return _get_rules(call, repository)
+    return _get_rules(request, repository)
 
 
 @routes.add(
@@ -197,14 +171,15 @@ def get_protection(call: Call, repository: str) -> Reply:
     statuses=(412,),
     headers=("If-Match",),
 )
-def set_protection(call: Call, repository: str, body: list[BranchProtectionRule]) -> None:
+def set_protection(
+    request: ApiRequest, repository: RepositoryID, body: list[BranchProtectionRule]
+) -> None:
     """Replace the patterns of protected branches, perhaps only if nobody else did (If-Match)."""
-    engine = call.services.engine
-    expected = call.header("If-Match")
-    engine.protection.set(
-        engine.repositories.get(RepositoryID(repository)),
+    expected = request.header("If-Match")
+    request.catalog.refs.set_protection(
+        repository,
         [rule.pattern for rule in body],
-        predicate=None if expected is None else _predicate(expected),
+        version=None if expected is None else expected.strip('"'),
     )
 
 
@@ -218,9 +193,9 @@ def set_protection(call: Call, repository: str, body: list[BranchProtectionRule]
     (_READ_RULES,),
     answer=list[BranchProtectionRule],
 )
-def old_get_protection(call: Call, repository: str) -> Reply:
+def old_get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
     """Return the patterns of protected branches."""
-    return _get_rules(call, repository)
+    return _get_rules(request, repository)
 
 
 @routes.add(
@@ -230,9 +205,9 @@ def old_get_protection(call: Call, repository: str) -> Reply:
     (_SET_RULES,),
     status=204,
 )
-def may_protect(call: Call, repository: str) -> None:
+def may_protect(request: ApiRequest, repository: RepositoryID) -> None:
     """Say whether the caller may change the protection rules."""
-    call.services.engine.repositories.get(RepositoryID(repository))
+    request.catalog.repositories.get(repository)
 
 
 @routes.add(
@@ -243,12 +218,11 @@ def may_protect(call: Call, repository: str) -> None:
     status=204,
     statuses=(409,),
 )
-def add_protection(call: Call, repository: str, body: BranchProtectionRule) -> None:
+def add_protection(
+    request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
+) -> None:
     """Add a pattern of protected branches."""
-    engine = call.services.engine
-    found = engine.repositories.get(RepositoryID(repository))
-    before = engine.protection.get(found)
-    engine.protection.set(found, [*before.patterns, body.pattern], predicate=before.predicate)
+    request.catalog.refs.add_protection(repository, body.pattern)
 
 
 @routes.add(
@@ -259,10 +233,8 @@ def add_protection(call: Call, repository: str, body: BranchProtectionRule) -> N
     status=204,
     statuses=(409,),
 )
-def remove_protection(call: Call, repository: str, body: BranchProtectionRule) -> None:
+def remove_protection(
+    request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
+) -> None:
     """Remove a pattern of protected branches."""
-    engine = call.services.engine
-    found = engine.repositories.get(RepositoryID(repository))
-    before = engine.protection.get(found)
-    kept = [pattern for pattern in before.patterns if pattern != body.pattern]
-    engine.protection.set(found, kept, predicate=before.predicate)
+    request.catalog.refs.remove_protection(repository, body.pattern)

@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lakebed.auth import KeyPair
-from lakebed.server.api.call import Call, seconds
 from lakebed.server.api.models import (
     AuthenticationToken,
     CredentialsWithSecret,
@@ -13,6 +12,7 @@ from lakebed.server.api.models import (
     Setup,
     SetupState,
 )
+from lakebed.server.api.request import ApiRequest, seconds
 from lakebed.server.api.routes import Access, Reply, Routes
 from lakebed.server.http.authentication import COOKIE
 
@@ -28,21 +28,21 @@ _LOGIN: Final = LoginConfig(
 
 
 @routes.add("getSetupState", "GET", "/setup_lakefs", Access.ANYONE)
-def get_setup_state(call: Call) -> SetupState:
+def get_setup_state(request: ApiRequest) -> SetupState:
     """Say whether the installation was set up."""
-    state = "initialized" if call.services.auth.is_set_up() else "not_initialized"
+    state = "initialized" if request.services.auth.is_set_up() else "not_initialized"
     return SetupState(state=state, comm_prefs_missing=False, login_config=_LOGIN)
 
 
 @routes.add("setup", "POST", "/setup_lakefs", Access.ANYONE, statuses=(409,))
-def setup(call: Call, body: Setup) -> CredentialsWithSecret:
+def setup(request: ApiRequest, body: Setup) -> CredentialsWithSecret:
     """Make the first user, once in the life of an installation."""
     given = None
     if body.key is not None:
         given = KeyPair(
             access_key_id=body.key.access_key_id, secret_access_key=body.key.secret_access_key
         )
-    created = call.services.auth.setup(body.username, given)
+    created = request.services.auth.setup(body.username, given)
     return CredentialsWithSecret(
         access_key_id=created.access_key_id,
         secret_access_key=created.secret_access_key,
@@ -51,7 +51,7 @@ def setup(call: Call, body: Setup) -> CredentialsWithSecret:
 
 
 @routes.add("setupCommPrefs", "POST", "/setup_comm_prefs", Access.ANYONE)
-def set_up_communication(call: Call, body: dict[str, Any]) -> Reply:  # noqa: ARG001
+def set_up_communication(request: ApiRequest, body: dict[str, Any]) -> Reply:  # noqa: ARG001
     """Take no news preferences: nothing is ever sent to anyone."""
     return Reply()
 
@@ -59,9 +59,9 @@ def set_up_communication(call: Call, body: dict[str, Any]) -> Reply:  # noqa: AR
 @routes.add(
     "login", "POST", "/auth/login", Access.ANYONE, statuses=(401,), answer=AuthenticationToken
 )
-def login(call: Call, body: LoginInformation) -> Reply:
+def login(request: ApiRequest, body: LoginInformation) -> Reply:
     """Exchange a key pair for a token, which is set as a cookie too."""
-    token, expires_at = call.services.auth.login(body.access_key_id, body.secret_access_key)
+    token, expires_at = request.services.auth.login(body.access_key_id, body.secret_access_key)
     expires = datetime.fromtimestamp(expires_at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
     return Reply(
         body=AuthenticationToken(token=token, token_expiration=int(expires_at)),

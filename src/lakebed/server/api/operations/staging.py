@@ -3,10 +3,8 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from lakebed.block import Address
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
-from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.server.api.call import Call, as_key
+from lakebed.catalog.nouns import Address, BranchID, RepositoryID
 from lakebed.server.api.models import (
     ObjectStageCreation,
     ObjectStats,
@@ -14,6 +12,7 @@ from lakebed.server.api.models import (
     StagingMetadata,
 )
 from lakebed.server.api.operations.objects import PathQuery, wire
+from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Routes, fs
 from lakebed.server.http.conditions import write_condition
 from lakebed.server.http.errors import BadRequest
@@ -30,16 +29,16 @@ class AddressQuery(PathQuery):
 
 @routes.add("getPhysicalAddress", "GET", _BACKING, _WRITE, statuses=(403,))
 def get_physical_address(
-    call: Call, repository: str, branch: str, query: AddressQuery
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: AddressQuery
 ) -> StagingLocation:
     """Give out an address to write an object to, and to link afterwards, once."""
-    given = call.services.catalog.links.get_physical_address(
-        RepositoryID(repository), BranchID(branch), as_key(query.path), presign=query.presign
+    given = request.catalog.links.get_physical_address(
+        repository, branch, as_key(query.path), presign=query.presign
     )
     presigned = given.upload
     return StagingLocation(
         physical_address=str(given.address),
-        presigned_url=None if presigned is None else call.absolute(presigned.url),
+        presigned_url=None if presigned is None else request.absolute(presigned.url),
         presigned_url_expiry=None if presigned is None else int(presigned.expires.timestamp()),
     )
 
@@ -53,23 +52,27 @@ def get_physical_address(
     headers=("If-Match", "If-None-Match"),
 )
 def link_physical_address(
-    call: Call, repository: str, branch: str, query: PathQuery, body: StagingMetadata
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: PathQuery,
+    body: StagingMetadata,
 ) -> ObjectStats:
     """Make the object at an address that was given out appear on the branch."""
     if not body.staging.physical_address:
         raise BadRequest("staging.physical_address is missing")
-    linked = call.services.catalog.links.link(
-        RepositoryID(repository),
-        BranchID(branch),
+    linked = request.catalog.links.link(
+        repository,
+        branch,
         as_key(query.path),
         Address.parse(body.staging.physical_address),
         checksum=body.checksum,
         size=body.size_bytes,
         content_type=body.content_type or DEFAULT_CONTENT_TYPE,
         metadata=body.user_metadata,
-        condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
+        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
     )
-    return wire(call, linked)
+    return wire(request, linked)
 
 
 @routes.add(
@@ -81,13 +84,17 @@ def link_physical_address(
     statuses=(403,),
 )
 def stage_object(
-    call: Call, repository: str, branch: str, query: PathQuery, body: ObjectStageCreation
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: PathQuery,
+    body: ObjectStageCreation,
 ) -> ObjectStats:
     """Make an object that lies outside of all repositories appear on the branch."""
     moment = None if body.mtime is None else datetime.fromtimestamp(body.mtime, UTC)
-    staged = call.services.catalog.foreign.stage(
-        RepositoryID(repository),
-        BranchID(branch),
+    staged = request.catalog.external.stage(
+        repository,
+        branch,
         as_key(query.path),
         Address.parse(body.physical_address),
         checksum=body.checksum,
@@ -96,4 +103,4 @@ def stage_object(
         content_type=body.content_type or DEFAULT_CONTENT_TYPE,
         metadata=body.metadata,
     )
-    return wire(call, staged)
+    return wire(request, staged)

@@ -3,12 +3,12 @@
 from http import HTTPStatus
 
 from lakebed.auth import Action
-from lakebed.server.s3.call import Call, Reply
+from lakebed.server.s3.request import S3Reply, S3Request
 
 
-def handle(call: Call) -> Reply:
-    """Answer the request."""
+def handle(call: S3Request) -> S3Reply:
+    """Carry the operation out."""
     target = call.upload
     call.authorize_object(Action.WRITE_OBJECT, target.path)
     call.services.catalog.multiparts.abort(target)
-    return Reply(HTTPStatus.NO_CONTENT)
+    return S3Reply(HTTPStatus.NO_CONTENT)

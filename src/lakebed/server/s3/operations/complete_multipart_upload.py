@@ -1,35 +1,31 @@
-"""CompleteMultipartUpload; repeating it answers the same."""
+"""CompleteMultipartUpload; a repeated request gets the same answer."""
 
-from typing import Final
 from urllib.parse import quote
 
 from lakebed.auth import Action
 from lakebed.catalog.entry_metadata import checksum_of
 from lakebed.catalog.multipart.records import NamedPart
 from lakebed.server.http.conditions import etag, write_condition
-from lakebed.server.s3.call import Call, Reply, xml
-from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.object_checksums import (
-    checksum_elements,
+from lakebed.server.s3.checksum_fields import (
+    object_elements,
     requested_checksum,
     requested_type,
 )
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_complete
 from lakebed.server.s3.xml_writer import document, element
 
-_DIGITS_MAX: Final = 15
 
-
-def handle(call: Call) -> Reply:
-    """Answer the request."""
+def handle(call: S3Request) -> S3Reply:
+    """Carry the operation out."""
     target = call.upload
     call.authorize_object(Action.WRITE_OBJECT, target.path)
-    # A checksum here is that of the whole object.
+    # Checksums in headers are of the whole object here, not of the body.
     named = read_complete(call.body(has_checksums=False).read(XML_BYTES_MAX))
     completed = call.services.catalog.completions.complete(
         target,
         [NamedPart(part.number, part.etag, part.checksum) for part in named],
-        size=_size(call),
+        size=call.number_header("x-amz-mp-object-size"),
         whole=requested_checksum(call),
         whole_type=requested_type(call),
         condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
@@ -41,16 +37,6 @@ def handle(call: Call) -> Reply:
             element("Bucket", call.route.bucket),
             element("Key", call.route.key),
             element("ETag", etag(completed.checksum)),
-            *checksum_elements(checksum_of(completed.reserved)),
+            *object_elements(checksum_of(completed.reserved)),
         )
     )
-
-
-def _size(call: Call) -> int | None:
-    """How large the sender takes the object to be; None: it does not say."""
-    size = call.header("x-amz-mp-object-size")
-    if size is None:
-        return None
-    if not (size.isascii() and size.isdecimal() and len(size) <= _DIGITS_MAX):
-        raise S3Error(ErrorCode.INVALID_ARGUMENT, "x-amz-mp-object-size must be a number")
-    return int(size)

@@ -1,20 +1,20 @@
-"""CopyObject: within a repository or from another, with the metadata or with new ones."""
+"""CopyObject: within a repository or from another, with the old metadata or with new."""
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
 from lakebed.catalog.entry_metadata import checksum_of
-from lakebed.engine.model import BranchID
+from lakebed.catalog.nouns import BranchID
 from lakebed.server.http.conditions import etag, write_condition
-from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.checksum_fields import object_elements
 from lakebed.server.s3.copy_source import copy_source, source_condition
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_of
-from lakebed.server.s3.object_checksums import checksum_elements
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import document, element, timestamp
 
 
-def handle(call: Call) -> Reply:
-    """Answer the request."""
+def handle(call: S3Request) -> S3Reply:
+    """Carry the operation out."""
     branch, path = call.place
     source = copy_source(call)
     call.authorize_object(Action.WRITE_OBJECT, path)
@@ -37,15 +37,16 @@ def handle(call: Call) -> Reply:
             "CopyObjectResult",
             element("LastModified", timestamp(copied.mtime)),
             element("ETag", etag(copied.checksum)),
-            *checksum_elements(checksum_of(copied.reserved)),
+            *object_elements(checksum_of(copied.reserved)),
         )
     )
 
 
-def _replaces_metadata(call: Call) -> bool:
+def _replaces_metadata(call: S3Request) -> bool:
     directive = (call.header("x-amz-metadata-directive") or "COPY").upper()
     if directive not in {"COPY", "REPLACE"}:
         raise S3Error(
-            ErrorCode.INVALID_ARGUMENT, "x-amz-metadata-directive must be COPY or REPLACE"
+            ErrorCode.INVALID_ARGUMENT,
+            f'x-amz-metadata-directive must be COPY or REPLACE, not "{directive[:100]}"',
         )
     return directive == "REPLACE"

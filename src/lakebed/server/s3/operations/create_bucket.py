@@ -1,37 +1,36 @@
-"""CreateBucket: makes a repository, where the server knows a place for its data."""
+"""CreateBucket: makes a repository, if the settings say where its data goes."""
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import namespace_arn
-from lakebed.block import Namespace
-from lakebed.engine.errors import Deleting, RepositoryNotFound
-from lakebed.server.s3.call import Call, Reply
+from lakebed.catalog.errors import Deleting, RepositoryNotFound
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_create_bucket
 
 
-def handle(call: Call) -> Reply:
-    """Answer the request."""
+def handle(call: S3Request) -> S3Reply:
+    """Carry the operation out."""
     read_create_bucket(call.body().read(XML_BYTES_MAX) if call.header("Content-Length") else b"")
     call.authorize_repository(Action.CREATE_REPOSITORY)
     prefix = call.services.settings.blockstore.default_namespace_prefix
     if prefix is None:
-        raise _no_place(call)
+        raise _no_default_namespace(call)
     name = f"{prefix.rstrip('/')}/{call.repository}"
     call.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(name))
-    call.services.engine.repositories.create(
-        call.repository, Namespace.parse(name), committer=call.identity.committer
+    call.services.catalog.repositories.create(
+        call.repository, name, committer=call.identity.committer
     )
-    return Reply(headers={"Location": f"/{call.repository}"})
+    return S3Reply(headers={"Location": f"/{call.repository}"})
 
 
-def _no_place(call: Call) -> S3Error:
-    """What to say where the server has no place for new repositories."""
+def _no_default_namespace(call: S3Request) -> S3Error:
+    """Return the refusal of a server that does not know where to put new repositories."""
     try:
-        call.services.engine.repositories.get(call.repository)
+        call.services.catalog.repositories.get(call.repository)
     except (RepositoryNotFound, Deleting):
         return S3Error(
             ErrorCode.NOT_IMPLEMENTED,
-            "the server has no place for new repositories (blockstore.default_namespace_prefix):"
-            " create this one by the API, with a storage namespace",
+            "this server creates no repositories by S3, because the setting"
+            " blockstore.default_namespace_prefix is missing; create the repository by the API",
         )
     return S3Error(ErrorCode.BUCKET_ALREADY_EXISTS)

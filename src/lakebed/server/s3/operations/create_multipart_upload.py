@@ -2,15 +2,15 @@
 
 from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
-from lakebed.engine.model import BranchID
-from lakebed.server.s3.call import XML_TYPE, Call, Reply
+from lakebed.catalog.nouns import BranchID
+from lakebed.server.s3.checksum_fields import requested_scheme, upload_headers
 from lakebed.server.s3.metadata import metadata_of
-from lakebed.server.s3.object_checksums import requested_scheme, scheme_headers
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import document, element
 
 
-def handle(call: Call) -> Reply:
-    """Answer the request."""
+def handle(call: S3Request) -> S3Reply:
+    """Carry the operation out."""
     branch, path = call.place
     call.authorize_object(Action.WRITE_OBJECT, path)
     scheme = requested_scheme(call)
@@ -28,4 +28,4 @@ def handle(call: Call) -> Reply:
         element("Key", call.route.key),
         element("UploadId", upload_id),
     )
-    return Reply(headers={"Content-Type": XML_TYPE, **scheme_headers(scheme)}, body=body)
+    return xml(body, upload_headers(scheme))

@@ -1,24 +1,24 @@
-"""DeleteObject: also of what is not there."""
+"""DeleteObject; deleting what does not exist succeeds too."""
 
 from http import HTTPStatus
 from typing import Final
 
 from lakebed.auth import Action
-from lakebed.engine.model import BranchID
-from lakebed.server.s3.call import Call, Reply
-from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.catalog.nouns import BranchID
+from lakebed.server.s3.errors import NO_CONDITIONAL_DELETES, ErrorCode, S3Error
+from lakebed.server.s3.request import S3Reply, S3Request
 
 _CONDITIONS: Final = ("If-Match", "x-amz-if-match-last-modified-time", "x-amz-if-match-size")
 
 
-def handle(call: Call) -> Reply:
-    """Answer the request."""
+def handle(call: S3Request) -> S3Reply:
+    """Carry the operation out."""
     if any(call.header(name) is not None for name in _CONDITIONS):
-        raise S3Error(ErrorCode.NOT_IMPLEMENTED, "objects are deleted without conditions")
+        raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_CONDITIONAL_DELETES)
     branch, path = call.place
     call.authorize_object(Action.DELETE_OBJECT, path)
-    if call.is_branch_itself:  # see PutObject
-        call.services.engine.check_writable(call.repository, BranchID(branch))
-        return Reply(HTTPStatus.NO_CONTENT)
+    if call.is_branch_itself:  # see put_object.py
+        call.services.catalog.objects.check_writable(call.repository, BranchID(branch))
+        return S3Reply(HTTPStatus.NO_CONTENT)
     call.services.catalog.objects.delete(call.repository, BranchID(branch), path)
-    return Reply(HTTPStatus.NO_CONTENT)
+    return S3Reply(HTTPStatus.NO_CONTENT)

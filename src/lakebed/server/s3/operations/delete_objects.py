@@ -1,28 +1,28 @@
-"""DeleteObjects: up to a thousand keys, with an answer for each."""
+"""DeleteObjects: up to a thousand keys, with a result for each."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 
 from lakebed.auth import Action
-from lakebed.engine.model import BranchID
+from lakebed.catalog.nouns import BranchID
 from lakebed.errors import LakebedError
-from lakebed.server.s3.call import Call, Reply, place_of, xml
 from lakebed.server.s3.errors import S3Error
+from lakebed.server.s3.request import S3Reply, S3Request, place_of, xml
 from lakebed.server.s3.translation import as_s3_error
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_delete
 from lakebed.server.s3.xml_writer import Markup, document, element
 
 
-def handle(call: Call) -> Reply:
-    """Answer the request."""
+def handle(call: S3Request) -> S3Reply:
+    """Carry the operation out."""
     asked = read_delete(call.body().read(XML_BYTES_MAX))
-    call.services.engine.repositories.get(call.repository)
+    call.services.catalog.repositories.get(call.repository)
     failed = _delete(call, asked.keys)
     return xml(document("DeleteResult", *_results(asked.keys, failed, quiet=asked.quiet)))
 
 
-def _delete(call: Call, keys: list[str]) -> dict[str, S3Error]:
-    """Delete what may be deleted; return what could not be, and why."""
+def _delete(call: S3Request, keys: list[str]) -> dict[str, S3Error]:
+    """Delete what the sender may delete; return the keys that were not deleted, and why."""
     failed: dict[str, S3Error] = {}
     by_branch: dict[str, list[bytes]] = defaultdict(list)
     for key in keys:
@@ -40,12 +40,12 @@ def _delete(call: Call, keys: list[str]) -> dict[str, S3Error]:
 
 
 def _delete_on_branch(
-    call: Call, branch: str, paths: list[bytes]
+    call: S3Request, branch: str, paths: list[bytes]
 ) -> Iterator[tuple[bytes, LakebedError]]:
     objects = call.services.catalog.objects
     try:
         failed = objects.delete_many(call.repository, BranchID(branch), paths)
-    except LakebedError as error:  # none of them could be
+    except LakebedError as error:  # none of them was deleted
         yield from ((path, error) for path in paths)
     else:
         yield from ((each.path, each.error) for each in failed)

@@ -1,4 +1,4 @@
-"""GetObjectAttributes: those of an object's attributes that are asked for and known."""
+"""GetObjectAttributes: the attributes that are asked for, as far as the object has them."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -6,33 +6,33 @@ from typing import Final
 from lakebed.catalog.entry_metadata import checksum_of, parts_of
 from lakebed.catalog.model import ObjectStats
 from lakebed.server.http.conditions import http_date
-from lakebed.server.s3.call import XML_TYPE, Call, Reply
+from lakebed.server.s3.checksum_fields import object_elements
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.object_checksums import checksum_elements
 from lakebed.server.s3.operations.get_object import find
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, document, element
 
 _HEADER: Final = "x-amz-object-attributes"
 
 
-def handle(call: Call) -> Reply:
-    """Answer the request."""
+def handle(call: S3Request) -> S3Reply:
+    """Carry the operation out."""
     names = {name.strip() for name in (call.header(_HEADER) or "").split(",")}
     if not names <= _ATTRIBUTES.keys():
-        raise S3Error(ErrorCode.INVALID_ARGUMENT, f"{_HEADER} must be of {', '.join(_ATTRIBUTES)}")
+        raise S3Error(
+            ErrorCode.INVALID_ARGUMENT,
+            f"{_HEADER} must name attributes from this list: {', '.join(_ATTRIBUTES)}",
+        )
     stats = find(call)
     found = [show(stats) for name, show in _ATTRIBUTES.items() if name in names]
-    return Reply(
-        headers={
-            "Content-Type": XML_TYPE,
-            "Last-Modified": http_date(stats.mtime),
-        },
-        body=document("GetObjectAttributesResponse", *found),
+    return xml(
+        document("GetObjectAttributesResponse", *found),
+        {"Last-Modified": http_date(stats.mtime)},
     )
 
 
 def _parts(stats: ObjectStats) -> Markup:
-    """How many parts there are; of an object that was not uploaded in parts, nothing."""
+    """Return the number of parts; nothing if the object was not uploaded in parts."""
     parts = parts_of(stats.reserved, stats.size)
     return (
         Markup("") if parts is None else element("ObjectParts", element("PartsCount", len(parts)))
@@ -40,8 +40,8 @@ def _parts(stats: ObjectStats) -> Markup:
 
 
 def _checksum(stats: ObjectStats) -> Markup:
-    """The checksum that came with the object; of one that came without, nothing."""
-    elements = checksum_elements(checksum_of(stats.reserved))
+    """Return the checksum that came with the object; nothing if it came without one."""
+    elements = object_elements(checksum_of(stats.reserved))
     return element("Checksum", *elements) if elements else Markup("")
 
 

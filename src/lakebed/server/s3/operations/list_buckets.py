@@ -4,15 +4,15 @@ from datetime import UTC, datetime
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import ALL
-from lakebed.engine.model import Repository
-from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.catalog.nouns import Repository
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, document, element, owner, timestamp
 
 
-def handle(call: Call) -> Reply:
-    """Answer the request."""
+def handle(call: S3Request) -> S3Reply:
+    """Carry the operation out."""
     call.authorize(Action.LIST_REPOSITORIES, ALL)
-    found = call.services.engine.repositories.list(prefix=call.route.query.get("prefix", ""))
+    found = call.services.catalog.repositories.list(prefix=call.route.query.get("prefix", ""))
     buckets = [_bucket(repository) for repository in found]
     return xml(
         document(

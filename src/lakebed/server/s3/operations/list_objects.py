@@ -1,7 +1,7 @@
-"""ListObjects, both versions.
+"""ListObjects and ListObjectsV2.
 
-A prefix without a slash is the beginning of the name of a branch: then the branches are listed, as
-common prefixes. With one, what is before the slash is a ref, and its objects are listed.
+A prefix without a slash is the beginning of a branch name: the answer lists branches, as common
+prefixes. In a prefix with a slash, the part before it is a ref: the answer lists its objects.
 """
 
 from base64 import b64decode, urlsafe_b64encode
@@ -11,10 +11,11 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.catalog.model import ObjectStats
-from lakebed.engine.committed import CommonPrefix, Query
+from lakebed.catalog.nouns import CommonPrefix, Query
 from lakebed.server.http.conditions import etag
-from lakebed.server.s3.call import Call, Reply, place_of, xml
 from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.listings import ListingQuery, read_listing_query
+from lakebed.server.s3.request import S3Reply, S3Request, place_of, xml
 from lakebed.server.s3.xml_writer import (
     Markup,
     boolean,
@@ -23,7 +24,6 @@ from lakebed.server.s3.xml_writer import (
     escaped,
     owner,
     timestamp,
-    url_encoded,
 )
 
 _KEYS_MAX: Final = 1000
@@ -39,7 +39,7 @@ class _Object:
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What was found."""
+    """One page of a list."""
 
     items: list[_Object | str]
     """Objects and common prefixes, in order."""
@@ -47,28 +47,14 @@ class _Listing:
 
     @property
     def last(self) -> str:
-        """Where to go on behind."""
+        """The key behind which the next page begins."""
         item = self.items[-1]
         return item if isinstance(item, str) else item.key
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What both versions ask for."""
-
-    prefix: str
-    delimiter: str
-    amount: int
-    is_encoded: bool
-    """Whether keys are to be percent-encoded."""
-
-    def text(self, key: str) -> str:
-        return url_encoded(key) if self.is_encoded else key
-
-
-def handle(call: Call) -> Reply:
-    """Answer the first version."""
-    asked = _asked(call)
+def handle(call: S3Request) -> S3Reply:
+    """Carry ListObjects out."""
+    asked = read_listing_query(call, "max-keys", _KEYS_MAX)
     marker = call.route.query.get("marker", "")
     listing = _list(call, asked, marker)
     content = [*_echo(call, asked, listing), element("Marker", asked.text(marker))]
@@ -78,9 +64,9 @@ def handle(call: Call) -> Reply:
     return xml(document("ListBucketResult", *content))
 
 
-def handle_v2(call: Call) -> Reply:
-    """Answer the second version."""
-    asked = _asked(call)
+def handle_v2(call: S3Request) -> S3Reply:
+    """Carry ListObjectsV2 out."""
+    asked = read_listing_query(call, "max-keys", _KEYS_MAX)
     query = call.route.query
     token, start_after = query.get("continuation-token"), query.get("start-after", "")
     listing = _list(call, asked, start_after if token is None else _key_of(token))
@@ -96,27 +82,14 @@ def handle_v2(call: Call) -> Reply:
     return xml(document("ListBucketResult", *content))
 
 
-def _asked(call: Call) -> _Asked:
-    query = call.route.query
-    encoding = query.get("encoding-type")
-    if encoding not in {None, "url"}:
-        raise S3Error(ErrorCode.INVALID_ARGUMENT, "encoding-type can only be url")
-    return _Asked(
-        prefix=query.get("prefix", ""),
-        delimiter=query.get("delimiter", ""),
-        amount=call.amount("max-keys", _KEYS_MAX),
-        is_encoded=encoding == "url",
-    )
-
-
-def _list(call: Call, asked: _Asked, after: str) -> _Listing:
+def _list(call: S3Request, asked: ListingQuery, after: str) -> _Listing:
     if "/" not in asked.prefix:
         return _list_branches(call, asked, after)
     call.authorize_repository(Action.LIST_OBJECTS)
     ref, prefix = place_of(asked.prefix)
     folder = f"{ref}/"
     if after > folder and not after.startswith(folder):
-        return _Listing([])  # every key of this ref comes before it
+        return _Listing([])  # every key of this ref comes before `after`
     query = Query(
         prefix=prefix,
         after=after.removeprefix(folder).encode() if after.startswith(folder) else b"",
@@ -134,46 +107,37 @@ def _item(folder: str, item: ObjectStats | CommonPrefix) -> _Object | str:
     return _Object(folder + item.path.decode(errors="replace"), item)
 
 
-def _list_branches(call: Call, asked: _Asked, after: str) -> _Listing:
+def _list_branches(call: S3Request, asked: ListingQuery, after: str) -> _Listing:
     call.authorize_repository(Action.LIST_BRANCHES)
-    engine = call.services.engine
-    repository = engine.repositories.get(call.repository)
-    branches = engine.branches.list(repository, prefix=asked.prefix, after=after.partition("/")[0])
-    names = (branch.id for branch in branches if not branch.hidden)
+    branches = call.services.catalog.refs.list_branches(
+        call.repository, prefix=asked.prefix, after=after.partition("/")[0]
+    )
+    names = (branch.id for branch in branches)
     found: list[_Object | str] = [f"{name}/" for name in islice(names, asked.amount + 1)]
     items = found[: asked.amount]
     return _Listing(items, has_more=len(found) > asked.amount and bool(items))
 
 
-def _echo(call: Call, asked: _Asked, listing: _Listing) -> list[Markup]:
-    """What both versions answer before the items."""
-    content = [
+def _echo(call: S3Request, asked: ListingQuery, listing: _Listing) -> list[Markup]:
+    """Return what both versions answer before the items."""
+    return [
         element("Name", call.route.bucket),
-        element("Prefix", asked.text(asked.prefix)),
+        *asked.echo(),
         element("MaxKeys", asked.amount),
         element("IsTruncated", boolean(listing.has_more)),
     ]
-    if asked.delimiter:
-        content.append(element("Delimiter", asked.text(asked.delimiter)))
-    if asked.is_encoded:
-        content.append(element("EncodingType", "url"))
-    return content
 
 
-def _items(asked: _Asked, listing: _Listing, *, owner_id: str | None) -> list[Markup]:
-    """Objects, with their owner if there is one to tell; then common prefixes."""
+def _items(asked: ListingQuery, listing: _Listing, *, owner_id: str | None) -> list[Markup]:
+    """Return the objects, with their owner if there is one to show; then common prefixes."""
     owned = owner(owner_id) if owner_id else ""
     objects = [_contents(asked, item, owned) for item in listing.items if not isinstance(item, str)]
-    prefixes = [
-        element("CommonPrefixes", element("Prefix", asked.text(item)))
-        for item in listing.items
-        if isinstance(item, str)
-    ]
+    prefixes = [asked.common_prefix(item) for item in listing.items if isinstance(item, str)]
     return objects + prefixes
 
 
-def _contents(asked: _Asked, item: _Object, owned: str) -> Markup:
-    # Written out: an answer has a thousand of them, and `element` takes three times as long.
+def _contents(asked: ListingQuery, item: _Object, owned: str) -> Markup:
+    # An answer has a thousand of these, and `element` would take three times as long.
     stats = item.stats
     return Markup(
         f"<Contents><Key>{escaped(asked.text(item.key))}</Key>"
@@ -193,5 +157,8 @@ def _key_of(token: str) -> str:
     except ValueError:
         key = ""
     if not key:
-        raise S3Error(ErrorCode.INVALID_ARGUMENT, "the continuation-token is not ours")
+        raise S3Error(
+            ErrorCode.INVALID_ARGUMENT,
+            "the continuation-token is not one that this server gave out",
+        )
     return key

@@ -1,27 +1,23 @@
-"""ListParts: what an upload has so far."""
+"""ListParts: the parts that an upload has so far."""
 
 from typing import Final
 
 from lakebed.auth import Action
 from lakebed.catalog.multipart.records import StoredPart
 from lakebed.server.http.conditions import etag
-from lakebed.server.s3.call import Call, Reply, xml
-from lakebed.server.s3.object_checksums import scheme_elements, value_elements
+from lakebed.server.s3.checksum_fields import part_elements, upload_elements
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, boolean, document, element, timestamp
 
 _PARTS_MAX: Final = 1000
 
 
-def handle(call: Call) -> Reply:
-    """Answer the request."""
+def handle(call: S3Request) -> S3Reply:
+    """Carry the operation out."""
     target = call.upload
     call.authorize_object(Action.WRITE_OBJECT, target.path)
     amount = call.amount("max-parts", _PARTS_MAX)
-    marker = (
-        call.amount("part-number-marker", 1 << 31)
-        if "part-number-marker" in call.route.query
-        else 0
-    )
+    marker = call.number("part-number-marker") or 0
     uploaded = call.services.catalog.multiparts.list_parts(target)
     left = [part for part in uploaded.parts if part.number > marker]
     shown = left[:amount]
@@ -36,7 +32,7 @@ def handle(call: Call) -> Reply:
             element("MaxParts", amount),
             element("IsTruncated", boolean(len(left) > len(shown) > 0)),
             element("StorageClass", "STANDARD"),
-            *scheme_elements(uploaded.scheme),
+            *upload_elements(uploaded.scheme),
             *map(_part, shown),
         )
     )
@@ -49,5 +45,5 @@ def _part(part: StoredPart) -> Markup:
         element("LastModified", timestamp(part.modified)),
         element("ETag", etag(part.md5)),
         element("Size", part.size),
-        *value_elements(part.checksum),
+        *part_elements(part.checksum),
     )

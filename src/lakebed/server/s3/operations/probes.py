@@ -1,55 +1,58 @@
-"""What clients ask before they work: answers that let them go on."""
+"""Requests by which clients look at a bucket or object before they use it.
+
+Repositories have none of these settings; the answers are those that let clients go on.
+"""
 
 from lakebed.auth import Action
-from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, document, element, owner
 
 _CLASSIC_REGION = "us-east-1"
 
 
-def bucket_location(call: Call) -> Reply:
-    """GetBucketLocation: the region of the gateway; the first one there was has no name here."""
+def get_bucket_location(call: S3Request) -> S3Reply:
+    """GetBucketLocation: the region of the gateway; S3 sends us-east-1 as an empty text."""
     _check_repository(call)
     region = call.services.settings.gateways.s3.region
     return xml(document("LocationConstraint", "" if region == _CLASSIC_REGION else region))
 
 
-def bucket_versioning(call: Call) -> Reply:
-    """GetBucketVersioning: none in the sense of S3; history is in the commits."""
+def get_bucket_versioning(call: S3Request) -> S3Reply:
+    """GetBucketVersioning: not set; history is in the commits."""
     _check_repository(call)
     return xml(document("VersioningConfiguration"))
 
 
-def bucket_acl(call: Call) -> Reply:
-    """GetBucketAcl: everything is the asker's, as far as policies allow."""
+def get_bucket_acl(call: S3Request) -> S3Reply:
+    """GetBucketAcl: the sender owns everything, as far as policies allow."""
     _check_repository(call)
     return _full_control(call)
 
 
-def object_acl(call: Call) -> Reply:
-    """GetObjectAcl: as of the bucket."""
+def get_object_acl(call: S3Request) -> S3Reply:
+    """GetObjectAcl: the same as that of the bucket."""
     _check_object(call)
     return _full_control(call)
 
 
-def object_tagging(call: Call) -> Reply:
+def get_object_tagging(call: S3Request) -> S3Reply:
     """GetObjectTagging: objects have no tags."""
     _check_object(call)
     return xml(document("Tagging", element("TagSet")))
 
 
-def _check_repository(call: Call) -> None:
+def _check_repository(call: S3Request) -> None:
     call.authorize_repository(Action.READ_REPOSITORY)
-    call.services.engine.repositories.get(call.repository)
+    call.services.catalog.repositories.get(call.repository)
 
 
-def _check_object(call: Call) -> None:
+def _check_object(call: S3Request) -> None:
     ref, path = call.place
     call.authorize_object(Action.READ_OBJECT, path)
     call.services.catalog.objects.stat(call.repository, ref, path)
 
 
-def _full_control(call: Call) -> Reply:
+def _full_control(call: S3Request) -> S3Reply:
     user = call.identity.user_id
     grantee = Markup(
         '<Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'

@@ -1,25 +1,24 @@
-"""UploadPartCopy: a part from an object that is there, or from some of its bytes."""
+"""UploadPartCopy: makes a part from an object that exists, or from some of its bytes."""
 
 import re
 from typing import Final
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
-from lakebed.block import Between, ByteRange
-from lakebed.block.ranges import resolve
+from lakebed.catalog.nouns import Between, ByteRange, resolve_range
 from lakebed.server.http.conditions import etag
-from lakebed.server.s3.call import Call, Reply, xml
+from lakebed.server.s3.checksum_fields import part_elements
 from lakebed.server.s3.copy_source import check_source, copy_source
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.object_checksums import value_elements
 from lakebed.server.s3.operations.upload_part import part_number
+from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import document, element, timestamp
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{1,19})-([0-9]{1,19})", re.ASCII)
 
 
-def handle(call: Call) -> Reply:
-    """Answer the request."""
+def handle(call: S3Request) -> S3Reply:
+    """Carry the operation out."""
     target, source, number = call.upload, copy_source(call), part_number(call)
     call.authorize_object(Action.WRITE_OBJECT, target.path)
     call.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))
@@ -27,7 +26,7 @@ def handle(call: Call) -> Reply:
     stats = objects.stat(source.repository, source.ref, source.path)
     check_source(call, stats)
     wanted = _range(call, stats.size)
-    _, size = resolve(wanted, stats.size)
+    _, size = resolve_range(wanted, stats.size)
     with objects.read(stats, byte_range=wanted) as stream:
         part = call.services.catalog.multiparts.put_part(target, number, stream, size=size)
     return xml(
@@ -35,13 +34,13 @@ def handle(call: Call) -> Reply:
             "CopyPartResult",
             element("LastModified", timestamp(part.modified)),
             element("ETag", etag(part.md5)),
-            *value_elements(part.checksum),
+            *part_elements(part.checksum),
         )
     )
 
 
-def _range(call: Call, size: int) -> ByteRange | None:
-    """The bytes to copy; unlike in a read, all of them must be there."""
+def _range(call: S3Request, size: int) -> ByteRange | None:
+    """Return the bytes to copy; unlike in a read, the object must have all of them."""
     header = call.header("x-amz-copy-source-range")
     if header is None:
         return None
@@ -49,6 +48,7 @@ def _range(call: Call, size: int) -> ByteRange | None:
     if found is None or not int(found[1]) <= int(found[2]) < size:
         raise S3Error(
             ErrorCode.INVALID_ARGUMENT,
-            f"x-amz-copy-source-range must be bytes=<first>-<last> within {size} bytes",
+            "x-amz-copy-source-range must be bytes=<first>-<last>, within the object of"
+            f" {size} bytes",
         )
     return Between(int(found[1]), int(found[2]) + 1)

@@ -1,0 +1,1 @@
+"""What every storage gets without knowing it: metrics and traces."""

@@ -1,0 +1,110 @@
+"""Changing the heads of branches: commit, merge, revert, cherry-pick, reset."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from lakebed.engine.commits.commit import CommitRequest, CommitResult
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, Commit, RepositoryID
+from lakebed.formats import MetaRangeID
+from lakebed.tracing import traced
+
+ORIGIN_KEY: Final = "cherry-pick-origin"
+ORIGIN_COMMITTER_KEY: Final = "cherry-pick-committer"
+"""Where a cherry-picked commit says, in its metadata, which commit it repeats, and whose."""
+
+
+class Commits:
+    """Makes commits in all repositories; its methods raise as those of `Engine` do."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @traced("catalog.commit")
+    def commit(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        request: CommitRequest,
+        *,
+        source_metarange: str | None = None,
+    ) -> CommitResult:
+        """Commit what is staged on a branch, or else a metarange that is there already."""
+        source = None if source_metarange is None else MetaRangeID(source_metarange)
+        return self._engine.commit(repository_id, branch, request, source_metarange=source)
+
+    @traced("catalog.merge")
+    def merge(
+        self, repository_id: RepositoryID, source: str, branch: BranchID, request: MergeRequest
+    ) -> Commit:
+        """Merge a ref, as it is now, into a branch."""
+        return self._engine.merge(repository_id, source, branch, request)
+
+    @traced("catalog.revert")
+    def revert(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        ref: str,
+        request: CommitRequest,
+        *,
+        parent_number: int | None = None,
+    ) -> Commit:
+        """Undo on a branch what a commit changed, compared with one of its parents."""
+        return self._engine.revert(repository_id, branch, ref, request, parent_number=parent_number)
+
+    @traced("catalog.cherry_pick")
+    def cherry_pick(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        ref: str,
+        *,
+        committer: str,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        parent_number: int | None = None,
+    ) -> Commit:
+        """Do again on a branch what a commit changed.
+
+        The new commit has the message and the metadata of the old one, as far as no others are
+        given, and says in its metadata where it comes from.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        origin = self._engine.resolver.commit(repository, ref)
+        request = CommitRequest(
+            committer=committer,
+            message=message or origin.message,
+            metadata={
+                **origin.metadata,
+                ORIGIN_KEY: origin.id,
+                ORIGIN_COMMITTER_KEY: origin.committer,
+                **(metadata or {}),
+            },
+        )
+        return self._engine.cherry_pick(
+            repository_id, branch, origin.id, request, parent_number=parent_number
+        )
+
+    # Resets
+
+    @traced("catalog.reset")
+    def reset(self, repository_id: RepositoryID, branch: BranchID) -> None:
+        """Discard all that is staged on a branch."""
+        self._engine.reset(repository_id, branch)
+
+    @traced("catalog.reset_object")
+    def reset_object(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
+        """Discard what is staged for one path."""
+        self._engine.reset_key(repository_id, branch, path)
+
+    @traced("catalog.reset_prefix")
+    def reset_prefix(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> None:
+        """Discard what is staged for the paths that begin with a prefix."""
+        self._engine.reset_prefix(repository_id, branch, prefix)
+
+    @traced("catalog.hard_reset")
+    def hard_reset(self, repository_id: RepositoryID, branch: BranchID, ref: str) -> None:
+        """Make a branch without uncommitted changes point to the commit of a ref."""
+        self._engine.hard_reset(repository_id, branch, ref)

@@ -1,0 +1,54 @@
+"""The nouns of the layers below that the doors need: ids, records, queries, ranges of bytes.
+
+The doors import them from here, so that they depend on one package. Inside the catalog they are
+imported from where they are defined.
+"""
+
+from lakebed.block import Address, Between, ByteRange, ByteStream, FromOffset, Suffix
+from lakebed.block.ranges import resolve as resolve_range
+from lakebed.engine.commits.commit import CommitRequest, CommitResult
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.committed import ChangeType, CommonPrefix, Page, Query, Strategy
+from lakebed.engine.model import (
+    Branch,
+    BranchID,
+    Commit,
+    CommitID,
+    Repository,
+    RepositoryID,
+    Tag,
+    TagID,
+)
+from lakebed.engine.staging.writer import Condition
+from lakebed.formats import DumpID, Entry
+from lakebed.formats.gc_files import GCRunID
+
+__all__ = [
+    "Address",
+    "Between",
+    "Branch",
+    "BranchID",
+    "ByteRange",
+    "ByteStream",
+    "ChangeType",
+    "Commit",
+    "CommitID",
+    "CommitRequest",
+    "CommitResult",
+    "CommonPrefix",
+    "Condition",
+    "DumpID",
+    "Entry",
+    "FromOffset",
+    "GCRunID",
+    "MergeRequest",
+    "Page",
+    "Query",
+    "Repository",
+    "RepositoryID",
+    "Strategy",
+    "Suffix",
+    "Tag",
+    "TagID",
+    "resolve_range",
+]

@@ -1,0 +1,271 @@
+"""Branches, tags and other refs: what they are, what led to them, who may change them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import PreconditionFailed
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, RepositoryID, Tag, TagID
+from lakebed.engine.refs.log import LogPage, LogQuery
+from lakebed.formats import DumpID
+from lakebed.kv import ABSENT, Predicate, Version
+from lakebed.times import from_datetime
+from lakebed.tracing import traced
+
+_VERSION: Final = re.compile("[0-9a-f]{32}")
+_NEVER_SET: Final = "none"
+"""The version of rules that were never set."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectionRules:
+    """The rules that protect branches of a repository, as they were read."""
+
+    patterns: tuple[str, ...]
+    version: str
+    """Stands for this set of rules: to replace them only if nobody else did."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeBase:
+    """The best common ancestor of two refs."""
+
+    source: Commit
+    destination: Commit
+    base: Commit
+
+
+class Refs:
+    """The refs of all repositories."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # Branches
+
+    def list_branches(
+        self,
+        repository_id: RepositoryID,
+        *,
+        prefix: str = "",
+        after: str = "",
+        show_hidden: bool = False,
+    ) -> Iterator[Branch]:
+        """Iterate over the branches whose names begin with `prefix`, in order, past `after`.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        found = self._engine.branches.list(repository, prefix=prefix, after=after)
+        return (branch for branch in found if show_hidden or not branch.hidden)
+
+    @traced("catalog.get_branch")
+    def get_branch(self, repository_id: RepositoryID, branch: BranchID) -> Branch:
+        """Return a branch.
+
+        Raises:
+            RepositoryNotFound, BranchNotFound: There is none.
+        """
+        return self._engine.branches.get(self._engine.repositories.get(repository_id), branch)
+
+    @traced("catalog.create_branch")
+    def create_branch(
+        self, repository_id: RepositoryID, name: str, source: str, *, hidden: bool = False
+    ) -> Branch:
+        """Create a branch at the commit of a ref; raises as `Engine.create_branch` does."""
+        return self._engine.create_branch(repository_id, name, source, hidden=hidden)
+
+    @traced("catalog.delete_branch")
+    def delete_branch(self, repository_id: RepositoryID, branch: BranchID) -> None:
+        """Delete a branch and what is staged on it; raises as `Engine.delete_branch` does."""
+        self._engine.delete_branch(repository_id, branch)
+
+    # Tags
+
+    def list_tags(
+        self, repository_id: RepositoryID, *, prefix: str = "", after: str = ""
+    ) -> Iterator[Tag]:
+        """Iterate over the tags whose names begin with `prefix`, in order, past `after`.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        return self._engine.tags.list(repository, prefix=prefix, after=after)
+
+    @traced("catalog.get_tag")
+    def get_tag(self, repository_id: RepositoryID, tag: TagID) -> Tag:
+        """Return a tag.
+
+        Raises:
+            RepositoryNotFound, TagNotFound: There is none.
+        """
+        return self._engine.tags.get(self._engine.repositories.get(repository_id), tag)
+
+    @traced("catalog.create_tag")
+    def create_tag(self, repository_id: RepositoryID, name: str, ref: str) -> Tag:
+        """Create a tag for the commit of a ref; raises as `Engine.create_tag` does."""
+        return self._engine.create_tag(repository_id, name, ref)
+
+    @traced("catalog.delete_tag")
+    def delete_tag(self, repository_id: RepositoryID, tag: TagID) -> None:
+        """Delete a tag; raises as `Engine.delete_tag` does."""
+        self._engine.delete_tag(repository_id, tag)
+
+    # History
+
+    @traced("catalog.get_commit")
+    def get_commit(self, repository_id: RepositoryID, ref: str) -> Commit:
+        """Return the commit that a ref leads to; of a branch, its head.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is none.
+        """
+        return self._engine.resolver.commit(self._engine.repositories.get(repository_id), ref)
+
+    @traced("catalog.log")
+    def log(
+        self,
+        repository_id: RepositoryID,
+        ref: str,
+        *,
+        amount: int,
+        after: str | None = None,
+        first_parent: bool = False,
+        since: datetime | None = None,
+        stop_at: str | None = None,
+        paths: Sequence[bytes] = (),
+        prefixes: Sequence[bytes] = (),
+        look_ahead: bool = True,
+    ) -> LogPage:
+        """Return a page of the commits that led to a ref, the latest first.
+
+        Args:
+            repository_id: Where.
+            ref: Where to begin.
+            amount: At most so many commits.
+            after: The id of the last commit of the page before.
+            first_parent: Follow only the first parent of each.
+            since: Leave out older commits; a time without a zone is in UTC.
+            stop_at: A ref: show its commit, and nothing of its own history.
+            paths: If these or prefixes are given, only commits that changed one of them.
+            prefixes: See `paths`.
+            look_ahead: Find out whether more follow, which may take a search.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef, CommitNotFound: There is no such history.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        resolver = self._engine.resolver
+        head = resolver.commit(repository, ref)
+        query = LogQuery(
+            first_parent=first_parent,
+            since_us=None if since is None else from_datetime(_in_utc(since)),
+            stop_at=None if stop_at is None else resolver.commit(repository, stop_at).id,
+            after=None if after is None else CommitID(after),
+            keys=tuple(paths),
+            prefixes=tuple(prefixes),
+        )
+        return self._engine.log(repository, head.id, query, amount=amount, look_ahead=look_ahead)
+
+    @traced("catalog.find_merge_base")
+    def find_merge_base(
+        self, repository_id: RepositoryID, source: str, destination: str
+    ) -> MergeBase:
+        """Return the best common ancestor of two refs, and their commits.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to compare.
+            Invalid: They have no ancestor in common.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        left = self._engine.resolver.commit(repository, source)
+        right = self._engine.resolver.commit(repository, destination)
+        return MergeBase(left, right, self._engine.merge_base(repository, left.id, right.id))
+
+    # Protection rules
+
+    @traced("catalog.get_protection")
+    def get_protection(self, repository_id: RepositoryID) -> ProtectionRules:
+        """Return the rules that protect branches of a repository.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+        """
+        found = self._engine.protection.get(self._engine.repositories.get(repository_id))
+        return ProtectionRules(found.patterns, _version_of(found.predicate))
+
+    @traced("catalog.set_protection")
+    def set_protection(
+        self,
+        repository_id: RepositoryID,
+        patterns: Sequence[str],
+        *,
+        version: str | None = None,
+    ) -> None:
+        """Replace the rules that protect branches; with `version`, only those of that version.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+            Invalid: A pattern can match no branch.
+            PreconditionFailed: The rules are others by now; nothing was written.
+            OutcomeUnknown: They may have been replaced.
+        """
+        self._engine.protection.set(
+            self._engine.repositories.get(repository_id),
+            patterns,
+            predicate=None if version is None else _predicate_of(version),
+        )
+
+    @traced("catalog.add_protection")
+    def add_protection(self, repository_id: RepositoryID, pattern: str) -> None:
+        """Add a rule to those that protect branches; raises as `set_protection` does."""
+        repository = self._engine.repositories.get(repository_id)
+        before = self._engine.protection.get(repository)
+        patterns = [*before.patterns, pattern]
+        self._engine.protection.set(repository, patterns, predicate=before.predicate)
+
+    @traced("catalog.remove_protection")
+    def remove_protection(self, repository_id: RepositoryID, pattern: str) -> None:
+        """Remove a rule, if it is there; raises as `set_protection` does."""
+        repository = self._engine.repositories.get(repository_id)
+        before = self._engine.protection.get(repository)
+        patterns = [each for each in before.patterns if each != pattern]
+        self._engine.protection.set(repository, patterns, predicate=before.predicate)
+
+    # Dumps
+
+    @traced("catalog.dump_refs")
+    def dump(self, repository_id: RepositoryID) -> DumpID:
+        """Write all branches, tags and commits into the repository's storage namespace.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+            BlockError: The storage refused or failed.
+        """
+        return self._engine.dump_refs(repository_id).dump_id
+
+    @traced("catalog.restore_refs")
+    def restore(self, repository_id: RepositoryID, dump_id: DumpID) -> None:
+        """Bring a dump back into a bare repository; raises as `Engine.restore_refs` does."""
+        self._engine.restore_refs(repository_id, dump_id)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _version_of(predicate: Predicate) -> str:
+    return predicate.hex() if isinstance(predicate, bytes) else _NEVER_SET
+
+
+def _predicate_of(version: str) -> Predicate:
+    if version == _NEVER_SET:
+        return ABSENT
+    if not _VERSION.fullmatch(version):
+        raise PreconditionFailed(b"branch_protection", f"the rules never had version {version}")
+    return Version(bytes.fromhex(version))

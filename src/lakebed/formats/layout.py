@@ -1,0 +1,81 @@
+"""Where Lakebed's own files lie below the storage namespace of a repository: the one definition.
+
+    _lakebed/owner                                      whose the namespace is
+    _lakebed/ranges/<id>.parquet                        entries, sorted by key
+    _lakebed/metaranges/<id>.parquet                    the ranges of one commit
+    _lakebed/refs/<dump id>/<file>                      a dump of all branches, tags and commits
+    _lakebed/gc/<repository uid>/state.json             what the next run of garbage collection uses
+    _lakebed/gc/<repository uid>/runs/<run id>/<file>   what one run read and found
+    _lakebed/gc/<repository uid>/marks/<00 to ff>       proof that a server uses the same storage
+    _lakebed/gc/<repository uid>/checks/<nonce>         a file that ``lakebed gc check`` writes
+    _lakebed/symlinks/<branch>/<folder>/symlink.txt     lists of addresses, for Hive
+
+All paths are relative to the namespace. Functions named ``…_folder`` return paths without a slash
+at the end.
+"""
+
+from typing import Final
+
+from lakebed.formats.gc_files import GCMark, GCRunID
+from lakebed.formats.metaranges import MetaRangeID
+from lakebed.formats.ranges import RangeID
+from lakebed.formats.refs import DumpID
+
+_ROOT: Final = "_lakebed"
+
+OWNER_PATH: Final = f"{_ROOT}/owner"
+METARANGES_FOLDER: Final = f"{_ROOT}/metaranges"
+
+
+def range_path(range_id: RangeID) -> str:
+    """Where a range lies."""
+    return f"{_ROOT}/ranges/{range_id}.parquet"
+
+
+def metarange_path(metarange_id: MetaRangeID) -> str:
+    """Where a metarange lies."""
+    return f"{METARANGES_FOLDER}/{metarange_id}.parquet"
+
+
+def dump_path(dump_id: DumpID, name: str) -> str:
+    """Where a file of a dump lies."""
+    return f"{_ROOT}/refs/{dump_id}/{name}"
+
+
+def state_path(unique_id: str) -> str:
+    """Where the state of garbage collection of a repository lies."""
+    return f"{_gc_folder(unique_id)}/state.json"
+
+
+def gc_runs_folder(unique_id: str) -> str:
+    """Where the runs of garbage collection of a repository lie."""
+    return f"{_gc_folder(unique_id)}/runs"
+
+
+def gc_run_folder(unique_id: str, run_id: GCRunID) -> str:
+    """Where the files of one run lie."""
+    return f"{gc_runs_folder(unique_id)}/{run_id}"
+
+
+def gc_path(unique_id: str, run_id: GCRunID, name: str) -> str:
+    """Where a file of a run lies."""
+    return f"{gc_run_folder(unique_id, run_id)}/{name}"
+
+
+def mark_path(mark: GCMark) -> str:
+    """Where a mark lies: at one of 256 places, which take turns."""
+    return f"{_gc_folder(mark.unique_id)}/marks/{mark.nonce[:2]}"
+
+
+def gc_check_path(unique_id: str, nonce: str) -> str:
+    """Where a check of the storage writes a file, which it deletes at once."""
+    return f"{_gc_folder(unique_id)}/checks/{nonce}"
+
+
+def symlinks_folder(branch: str) -> str:
+    """Where the lists of addresses of a branch lie."""
+    return f"{_ROOT}/symlinks/{branch}"
+
+
+def _gc_folder(unique_id: str) -> str:
+    return f"{_ROOT}/gc/{unique_id}"

@@ -1,0 +1,59 @@
+"""The Spark session of a run, and the errors of its executors."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.errors import PythonException
+from pyspark.sql import SparkSession
+
+from lakebed.gc.errors import ExecutorFailed
+
+# Programs that spark-submit starts find their JVM by it; spark-submit has all other options.
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+
+# The last line of a traceback that names one of our errors; what follows is the JVM's.
+_OWN_ERROR: Final = re.compile(r"^(lakebed\.[\w.]+): (.*)$", re.MULTILINE)
+
+
+def new_session(master: str | None = None) -> SparkSession:
+    """Start Spark, or return the session that exists.
+
+    A session on this machine alone listens on loopback only and has no web page.
+
+    Args:
+        master: The Spark to run on; None: as ``spark-submit`` says, else this machine.
+    """
+    # Executors would take whatever Python comes first in PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("lakebed gc").config(
+        "spark.ui.showConsoleProgress", "false"
+    )
+    if master is None and _SUBMITTED in os.environ:
+        return builder.getOrCreate()
+    master = master or "local[*]"
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        for name in ("spark.driver.host", "spark.driver.bindAddress"):
+            builder = builder.config(name, "127.0.0.1")
+        builder = builder.config("spark.ui.enabled", "false")
+    return builder.master(master).getOrCreate()
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn the traceback of an executor into the error that the executor raised.
+
+    Raises:
+        ExecutorFailed: An executor raised one of our errors.
+    """
+    try:
+        yield
+    except PythonException as error:
+        found = _OWN_ERROR.findall(str(error))
+        if not found:
+            raise
+        raise ExecutorFailed(*found[-1]) from error

@@ -1,0 +1,83 @@
+"""A request to an operation of the API, as its handler sees it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import falcon
+
+from lakebed.auth import Identity
+from lakebed.catalog.catalog import Catalog
+from lakebed.server.http.errors import BadRequest
+from lakebed.server.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """A request to the API, and who makes it."""
+
+    services: Services
+    http: falcon.Request
+    """As it came."""
+    signed_in: Identity | None
+    """None where anyone may ask."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """All that is kept, but users and their permissions."""
+        return self.services.catalog
+
+    @property
+    def identity(self) -> Identity:
+        """Who is asking."""
+        assert self.signed_in is not None, "nobody is signed in: the operation is open to anyone"
+        return self.signed_in
+
+    def header(self, name: str) -> str | None:
+        """Return a header of the request."""
+        value: str | None = self.http.get_header(name)
+        return value
+
+    def absolute(self, url: str) -> str:
+        """Return a URL of this server, given as a path, as the client can use it."""
+        if not url.startswith("/"):
+            return url
+        return f"{self.http.forwarded_scheme}://{self.http.forwarded_host}{url}"
+
+
+def one_of(value: str, allowed: Iterable[str], what: str) -> str:
+    """Return a value that must be one of a few.
+
+    Raises:
+        BadRequest: It is not one of them.
+    """
+    known = list(allowed)
+    if value not in known:
+        choices = ", ".join(f"'{each}'" for each in known)
+        raise BadRequest(f"{what} is '{value}', and must be one of {choices}")
+    return value
+
+
+def as_key(path: str, what: str = "path") -> bytes:
+    """Return the key of an object's path.
+
+    Raises:
+        BadRequest: No object can have it.
+    """
+    if not path:
+        raise BadRequest(f"{what} must not be empty")
+    if "\x00" in path:
+        raise BadRequest(f"{what} must not have a NUL character in it")
+    try:
+        return path.encode()
+    except UnicodeEncodeError:
+        raise BadRequest(f"{what} has characters that UTF-8 cannot encode") from None
+
+
+def as_text(key: bytes) -> str:
+    """Return a key as it goes over the wire."""
+    return key.decode(errors="replace")
+
+
+def seconds(moment_us: int) -> int:
+    """Return a time in microseconds as the API gives it."""
+    return moment_us // 1_000_000

@@ -1,0 +1,111 @@
+"""The checksums that a request announces for its body, and how the body is compared with them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import md5, sha256
+from typing import Final
+
+from lakebed.catalog.checksums import ALGORITHMS, Digest, decoded
+from lakebed.server.s3.environ import Environ
+from lakebed.server.s3.errors import ErrorCode, S3Error
+
+HEADER_PREFIX: Final = "x-amz-checksum-"
+_ENVIRON_PREFIX: Final = "HTTP_X_AMZ_CHECKSUM_"
+
+_NOT_VALUES: Final = frozenset(
+    {"HTTP_X_AMZ_CHECKSUM_ALGORITHM", "HTTP_X_AMZ_CHECKSUM_TYPE", "HTTP_X_AMZ_CHECKSUM_MODE"}
+)
+"""Headers with the prefix that say something about checksums, but hold none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedChecksum:
+    """A checksum that a body must have."""
+
+    digest: Digest
+    """Whoever reads the body feeds it with the bytes."""
+    value: bytes
+    mismatch: S3Error
+    """What to raise if the body has another one."""
+
+    def check(self) -> None:
+        """Compare after the last byte.
+
+        Raises:
+            S3Error: The body has another checksum.
+        """
+        if self.digest.digest() != self.value:
+            raise self.mismatch
+
+
+def checksum_values(environ: Environ) -> dict[str, str]:
+    """Return the headers of a request that hold checksums, as in ``x-amz-checksum-crc32``."""
+    return {
+        HEADER_PREFIX + key.removeprefix(_ENVIRON_PREFIX).lower(): value
+        for key, value in environ.items()
+        if key.startswith(_ENVIRON_PREFIX) and key not in _NOT_VALUES
+    }
+
+
+def expect_checksum(name: str, encoded: str) -> ExpectedChecksum:
+    """Return the check that a header or trailer like ``x-amz-checksum-crc32`` asks for.
+
+    Raises:
+        S3Error: `INVALID_REQUEST`: the algorithm is unknown, or the value is not its checksum.
+    """
+    digest = algorithm_of(name)()
+    value = decoded(encoded)
+    if value is None or len(value) != len(digest.digest()):
+        raise not_a_checksum(name, encoded)
+    mismatch = S3Error(
+        ErrorCode.BAD_DIGEST, f"the bytes that arrived do not have the {name} of the request"
+    )
+    return ExpectedChecksum(digest, value, mismatch)
+
+
+def algorithm_of(name: str) -> Callable[[], Digest]:
+    """Return the algorithm of a header or trailer like ``x-amz-checksum-crc32``.
+
+    Raises:
+        S3Error: `INVALID_REQUEST`: it is not one that Lakebed knows.
+    """
+    found = ALGORITHMS.get(name.removeprefix(HEADER_PREFIX))
+    if found is None or not name.startswith(HEADER_PREFIX):
+        known = ", ".join(HEADER_PREFIX + algorithm for algorithm in ALGORITHMS)
+        raise S3Error(
+            ErrorCode.INVALID_REQUEST, f'"{name[:100]}" is not a checksum; use one of {known}'
+        )
+    return found
+
+
+def not_a_checksum(name: str, encoded: str) -> S3Error:
+    """Return the refusal of a value that cannot be a checksum of its algorithm."""
+    return S3Error(
+        ErrorCode.INVALID_REQUEST,
+        f'the value "{encoded[:100]}" of {name} must be a checksum of this algorithm in base 64',
+    )
+
+
+def expect_md5(encoded: str) -> ExpectedChecksum:
+    """Return the check that a Content-MD5 header asks for.
+
+    Raises:
+        S3Error: `INVALID_DIGEST`: it is not an MD5 in base 64.
+    """
+    digest = md5(usedforsecurity=False)
+    value = decoded(encoded)
+    if value is None or len(value) != digest.digest_size:
+        raise S3Error(
+            ErrorCode.INVALID_DIGEST,
+            f'Content-MD5 must be an MD5 in base 64, not "{encoded[:100]}"',
+        )
+    mismatch = S3Error(
+        ErrorCode.BAD_DIGEST, "the bytes that arrived do not have the Content-MD5 of the request"
+    )
+    return ExpectedChecksum(digest, value, mismatch)
+
+
+def expect_sha256(hexadecimal: str) -> ExpectedChecksum:
+    """Return the check that an x-amz-content-sha256 header with a digest asks for."""
+    mismatch = S3Error(ErrorCode.CONTENT_SHA256_MISMATCH)
+    return ExpectedChecksum(sha256(), bytes.fromhex(hexadecimal), mismatch)

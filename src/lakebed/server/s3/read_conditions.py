@@ -1,0 +1,56 @@
+"""Conditions of requests that read or copy an object: on its ETag, on its time."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import Enum, auto
+
+from lakebed.catalog.model import ObjectStats
+from lakebed.catalog.nouns import Entry
+from lakebed.server.http.conditions import etag, matches
+
+
+class Verdict(Enum):
+    """What to do with a request after its conditions were looked at."""
+
+    GO_ON = auto()
+    NOT_MODIFIED = auto()
+    FAILED = auto()
+
+
+def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> Verdict:
+    """Return what the conditions of a request come to; `header` returns a header of the request.
+
+    If there is a condition on the ETag, the one on the time is ignored, since it is less exact.
+    """
+    modified = stats.mtime.replace(microsecond=0)  # times in headers are whole seconds
+    if_match, if_none_match = header("If-Match"), header("If-None-Match")
+    if if_match is not None:
+        if not matches(if_match, stats.checksum):
+            return Verdict.FAILED
+    elif (until := _time(header("If-Unmodified-Since"))) is not None and modified > until:
+        return Verdict.FAILED
+    if if_none_match is not None:
+        if matches(if_none_match, stats.checksum):
+            return Verdict.NOT_MODIFIED
+    elif (since := _time(header("If-Modified-Since"))) is not None and modified <= since:
+        return Verdict.NOT_MODIFIED
+    return Verdict.GO_ON
+
+
+def is_unchanged(stats: ObjectStats, mark: str) -> bool:
+    """Whether an object is still the one that ``If-Range`` names, by its ETag or its time."""
+    if mark.startswith('"'):
+        return mark == etag(stats.checksum)
+    return _time(mark) == stats.mtime.replace(microsecond=0)
+
+
+def _time(text: str | None) -> datetime | None:
+    """Return the time in a header; None if it cannot be read, and then it is not a condition."""
+    if text is None:
+        return None
+    try:
+        time = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

@@ -1,0 +1,186 @@
+"""One request of an S3 client, as its operation sees it, and the answer to it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from lakebed.auth import Action, Context, Identity, Permission
+from lakebed.auth.policy.actions import object_arn, repository_arn
+from lakebed.catalog.model import PATH_BYTES_MAX
+from lakebed.catalog.multipart.records import MultipartID, Target
+from lakebed.catalog.nouns import BranchID, ByteStream, RepositoryID
+from lakebed.server.http.bodies import Body as RawBody
+from lakebed.server.s3.environ import Environ, environ_key, parse_number
+from lakebed.server.s3.errors import ErrorCode, S3Error
+from lakebed.server.s3.payload import Body, open_body
+from lakebed.server.s3.router import Route
+from lakebed.server.s3.sigv4 import Verified
+from lakebed.server.services import Services
+
+XML_TYPE: Final = "application/xml"
+_DIGITS_MAX: Final = 15
+
+
+class Place(NamedTuple):
+    """Where a key leads: a ref and a path below it."""
+
+    ref: str
+    path: bytes
+    """Empty: the key names the ref alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Reply:
+    """The answer to a request."""
+
+    status: HTTPStatus = HTTPStatus.OK
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | ByteStream = b""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Request:
+    """A request whose sender is known; its body is checked as it is read."""
+
+    services: Services
+    environ: Environ
+    route: Route
+    verified: Verified[Identity]
+    client: str
+    """The address that the request comes from."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who is asking."""
+        return self.verified.identity
+
+    @property
+    def repository(self) -> RepositoryID:
+        """The repository that the bucket stands for."""
+        return RepositoryID(self.route.bucket)
+
+    @property
+    def place(self) -> Place:
+        """Where the key leads.
+
+        Raises:
+            S3Error: `KEY_TOO_LONG`.
+        """
+        return place_of(self.route.key)
+
+    @property
+    def is_branch_itself(self) -> bool:
+        """Whether the key names a branch as a folder: ``main/``."""
+        ref, slash, path = self.route.key.partition("/")
+        return bool(ref and slash and not path)
+
+    @property
+    def upload(self) -> Target:
+        """The multipart upload that the request is about."""
+        branch, path = self.place
+        upload_id = MultipartID(self.route.query["uploadId"])
+        return Target(self.repository, BranchID(branch), path, upload_id)
+
+    def amount(self, parameter: str, most: int) -> int:
+        """Return how many items the query asks for: `most` if it does not say, and never more.
+
+        Raises:
+            S3Error: `INVALID_ARGUMENT`: the parameter is not a number.
+        """
+        asked = self.number(parameter)
+        return most if asked is None else min(asked, most)
+
+    def number(self, parameter: str) -> int | None:
+        """Return a number of the query; None if the parameter is missing or empty.
+
+        Raises:
+            S3Error: `INVALID_ARGUMENT`: the parameter is not a number.
+        """
+        return _number(parameter, self.route.query.get(parameter) or None)
+
+    def number_header(self, name: str) -> int | None:
+        """Return the number in a header; None if the header did not arrive.
+
+        Raises:
+            S3Error: `INVALID_ARGUMENT`: it is not a number.
+        """
+        return _number(name, self.header(name))
+
+    def header(self, name: str) -> str | None:
+        """Return a header of the request; None if it did not arrive."""
+        value: str | None = self.environ.get(environ_key(name.lower()))
+        return value
+
+    def headers(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Yield the headers that begin with a prefix: the rest of the name, and the value."""
+        start = f"HTTP_{prefix.upper().replace('-', '_')}"
+        for key, value in self.environ.items():
+            if key.startswith(start):
+                yield key.removeprefix(start).replace("_", "-").lower(), value
+
+    def body(self, *, has_checksums: bool = True) -> Body:
+        """Return the body of the request.
+
+        Args:
+            has_checksums: Whether checksums in headers are about the body.
+
+        Raises:
+            S3Error: The headers that describe the body are missing or wrong.
+        """
+        seconds_max = self.services.settings.limits.transfer_seconds
+        raw = RawBody(self.environ, seconds_max=seconds_max)
+        return open_body(
+            self.environ,
+            raw.unproven_chunks(),
+            payload=self.verified.payload,
+            scope=self.verified.scope,
+            has_checksums=has_checksums,
+        )
+
+    def authorize(self, action: Action, resource: str) -> None:
+        """Check that the sender may do something.
+
+        Raises:
+            Denied: The sender's policies do not allow it.
+        """
+        context = Context(source_ip=self.client)
+        self.services.auth.authorize(self.identity, context, Permission(action, resource))
+
+    def authorize_repository(self, action: Action) -> None:
+        """Check that the sender may do something with the repository; see `authorize`."""
+        self.authorize(action, repository_arn(self.repository))
+
+    def authorize_object(self, action: Action, path: bytes) -> None:
+        """Check that the sender may do something with an object; see `authorize`."""
+        self.authorize(action, object_arn(self.repository, path.decode()))
+
+
+def place_of(key: str) -> Place:
+    """Return where a key leads.
+
+    Raises:
+        S3Error: `KEY_TOO_LONG`.
+    """
+    ref, _, path = key.partition("/")
+    encoded = path.encode()
+    if len(encoded) > PATH_BYTES_MAX:
+        raise S3Error(
+            ErrorCode.KEY_TOO_LONG,
+            f"the path in the key has {len(encoded)} bytes; at most {PATH_BYTES_MAX} are allowed",
+        )
+    return Place(ref, encoded)
+
+
+def xml(body: bytes, headers: Mapping[str, str] | None = None) -> S3Reply:
+    """Return an XML document as an answer, with more headers if there are some."""
+    return S3Reply(headers={"Content-Type": XML_TYPE, **(headers or {})}, body=body)
+
+
+def _number(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    number = parse_number(text, digits_max=_DIGITS_MAX)
+    if number is None:
+        raise S3Error(ErrorCode.INVALID_ARGUMENT, f'{name} must be a number, not "{text[:100]}"')
+    return number

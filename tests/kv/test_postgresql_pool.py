@@ -1,0 +1,113 @@
+"""The pool of connections: who waits how long, and what becomes of a late connection."""
+
+import threading
+from typing import cast
+
+import psycopg
+import pytest
+
+from lakebed.kv import InvalidArgument, StoreClosed, StoreUnreachable, open_store
+from lakebed.kv.drivers.postgresql import pool as module
+from lakebed.kv.drivers.postgresql.link import Link
+from lakebed.kv.drivers.postgresql.pool import Pool
+
+
+class FakeLink:
+    """A connection to nowhere."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    def is_usable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+class Server:
+    """Lets connections come when it is told to."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.asked = 0
+        self.made: list[FakeLink] = []
+
+    def connect(self) -> Link:
+        self.asked += 1
+        assert self.answers.wait(10)
+        self.made.append(FakeLink())
+        return cast("Link", self.made[-1])
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for long."""
+    monkeypatch.setattr(module, "TAKE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "TAKE_AGAIN_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_connection_that_comes_late_is_for_the_next_call(server: Server) -> None:
+    pool = Pool(server.connect, 1)
+    with pytest.raises(StoreUnreachable, match="no answer in time"):
+        pool.take()
+    # The attempt still counts: there is no second one beside it.
+    with pytest.raises(StoreUnreachable, match="all 1 connections to postgresql were busy"):
+        pool.take()
+    server.answers.set()
+    assert cast("object", pool.take(10)) is server.made[0]
+    assert server.asked == 1
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_connection_that_comes_after_the_end_is_closed(server: Server) -> None:
+    pool = Pool(server.connect, 1)
+    with pytest.raises(StoreUnreachable):
+        pool.take()
+    pool.close()
+    server.answers.set()
+    while not server.made:
+        pass
+    assert server.made[0].closed.wait(10)
+    with pytest.raises(StoreClosed):
+        pool.take()
+
+
+def test_an_attempt_that_fails_says_why_and_makes_room() -> None:
+    def refuse() -> Link:
+        raise psycopg.OperationalError("connection refused\n  by nobody")
+
+    pool = Pool(refuse, 1)
+    for _ in range(3):
+        with pytest.raises(StoreUnreachable, match=r"postgresql: connection refused by nobody$"):
+            pool.take()
+
+
+def test_after_a_failure_there_is_less_patience(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TAKE_SECONDS", 100.0)
+    monkeypatch.setattr(module, "TAKE_AGAIN_SECONDS", 0.01)
+    pool = Pool(server.connect, 1)
+    with pytest.raises(StoreUnreachable):
+        pool.take(0.01)
+    with pytest.raises(StoreUnreachable):
+        pool.take()
+    server.answers.set()
+    pool.give_back(pool.take(10), None)
+    # A success restores it: this call has to wait for a connection, and does.
+    server.answers.clear()
+    threading.Timer(0.1, server.answers.set).start()
+    assert cast("object", pool.take()) is server.made[1]
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "many", "", "1001", "1e2", "²"])
+def test_a_pool_of_no_sensible_size_is_refused(size: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"pool_size must be .* from 1 to 1000, not '{size}'"):
+        open_store(f"postgresql://user:s3cret@127.0.0.1:1/db?sslmode=disable&pool_size={size}")

@@ -1,0 +1,59 @@
+"""Conditions of reads, alone and together."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lakebed.block import Address
+from lakebed.catalog.model import ObjectStats
+from lakebed.server.s3.read_conditions import Verdict, judge
+
+MODIFIED = datetime(2026, 11, 15, 12, 0, 0, 500_000, tzinfo=UTC)
+STATS = ObjectStats(
+    path=b"a",
+    address=Address.parse("mem://lake/a"),
+    size=1,
+    checksum="abc",
+    mtime=MODIFIED,
+    content_type="t/t",
+    metadata={},
+)
+
+
+def at(seconds: int) -> str:
+    return format_datetime(MODIFIED.replace(microsecond=0) + timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("headers", "verdict"),
+    [
+        ({}, Verdict.GO_ON),
+        ({"If-Match": '"abc"'}, Verdict.GO_ON),
+        ({"If-Match": '"x", "abc"'}, Verdict.GO_ON),
+        ({"If-Match": "*"}, Verdict.GO_ON),
+        ({"If-Match": '"x"'}, Verdict.FAILED),
+        ({"If-None-Match": '"x"'}, Verdict.GO_ON),
+        ({"If-None-Match": '"abc"'}, Verdict.NOT_MODIFIED),
+        ({"If-None-Match": "*"}, Verdict.NOT_MODIFIED),
+        ({"If-Modified-Since": at(-1)}, Verdict.GO_ON),
+        ({"If-Modified-Since": at(0)}, Verdict.NOT_MODIFIED),
+        ({"If-Unmodified-Since": at(0)}, Verdict.GO_ON),
+        ({"If-Unmodified-Since": at(-1)}, Verdict.FAILED),
+        # By ETag is more exact than by time.
+        ({"If-Match": '"abc"', "If-Unmodified-Since": at(-1)}, Verdict.GO_ON),
+        ({"If-None-Match": '"x"', "If-Modified-Since": at(1)}, Verdict.GO_ON),
+        ({"If-Modified-Since": "nonsense"}, Verdict.GO_ON),
+    ],
+)
+def test_the_verdict_of_conditions(headers: dict[str, str], verdict: Verdict) -> None:
+    assert judge(STATS, headers.get) is verdict
+
+
+@example("Mon, 01 Jan 2026 00:00:00 +" + "9" * 20, "Mon, 01 Jan " + "9" * 20 + " 00:00:00 GMT")
+@given(st.text(), st.text())
+def test_any_text_for_a_time_gives_a_verdict(since: str, until: str) -> None:
+    headers = {"If-Modified-Since": since, "If-Unmodified-Since": until}
+    assert judge(STATS, headers.get) in Verdict

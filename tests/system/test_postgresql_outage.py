@@ -1,0 +1,85 @@
+"""A database that is down: every call soon says so, and what it says names no host."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from socket import create_server
+from time import monotonic
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from lakebed.kv import ABSENT, Store, StoreUnreachable, open_store
+from lakebed.testing.conformance.kv import in_threads
+from lakebed.testing.servers.postgresql import PostgreSQLServer
+from lakebed.testing.servers.proxy import Fault, Proxy
+
+BOUND_SECONDS = 3.0
+CALLS: dict[str, Callable[[Store], object]] = {
+    "get": lambda store: store.get(b"p", b"k"),
+    "get_many": lambda store: store.get_many([(b"p", b"k")]),
+    "scan": lambda store: list(store.scan(b"p")),
+    "set": lambda store: store.set(b"p", b"k", b"v"),
+    "set_if": lambda store: store.set_if(b"p", b"k", b"v", ABSENT),
+    "delete": lambda store: store.delete(b"p", b"k"),
+    "set_many": lambda store: store.set_many(b"p", [(b"k", b"v")]),
+    "drop_partition": lambda store: store.drop_partition(b"p"),
+}
+
+
+def expect_to_fail_soon(store: Store, *, threads_each: int = 1) -> None:
+    """Make all calls at once, as the requests of a busy server do."""
+
+    def check(name: str) -> None:
+        begun = monotonic()
+        with pytest.raises(StoreUnreachable) as caught:
+            CALLS[name](store)
+        assert monotonic() - begun < BOUND_SECONDS, name
+        assert caught.value.public_message == "the database does not answer; try again"
+
+    in_threads([partial(check, name) for name in CALLS for _ in range(threads_each)])
+
+
+def test_a_stopped_database_is_known_soon(mortal_postgresql: PostgreSQLServer) -> None:
+    with open_store(mortal_postgresql.create_database()) as store:
+        store.set(b"p", b"k", b"v")
+        mortal_postgresql.stop()
+        expect_to_fail_soon(store)
+        mortal_postgresql.start()
+        assert store.get(b"p", b"k").value == b"v"
+
+
+@pytest.fixture
+def proxied(postgresql: PostgreSQLServer, postgresql_url: str) -> Iterator[tuple[Proxy, str]]:
+    database = conninfo_to_dict(postgresql_url)["dbname"]
+    with Proxy(postgresql.socket) as proxy:
+        address = f"127.0.0.1:{proxy.port}"
+        options = "sslmode=disable&gssencmode=disable&pool_size=6"
+        yield proxy, f"postgresql://postgres@{address}/{database}?{options}"
+
+
+def test_a_database_in_a_black_hole_is_known_soon(proxied: tuple[Proxy, str]) -> None:
+    proxy, url = proxied
+    with open_store(url) as store:
+        store.set(b"p", b"k", b"v")
+        proxy.break_new(Fault.SWALLOW_REPLIES)
+        proxy.break_open(Fault.CUT)
+        # More callers than connections: those who wait for their turn must not wait longer.
+        expect_to_fail_soon(store, threads_each=3)
+        proxy.break_new(Fault.NONE)
+        give_up_at = monotonic() + 10
+        while True:
+            try:
+                assert store.get(b"p", b"k").value == b"v"
+                break
+            except StoreUnreachable:
+                assert monotonic() < give_up_at
+
+
+def test_a_second_host_is_found_behind_a_black_hole(proxied: tuple[Proxy, str]) -> None:
+    proxy, url = proxied
+    with closing(create_server(("127.0.0.1", 0))) as hole:
+        hosts = f"127.0.0.1:{hole.getsockname()[1]},127.0.0.1:{proxy.port}"
+        with open_store(url.replace(f"127.0.0.1:{proxy.port}", hosts)) as store:
+            store.set(b"p", b"k", b"v")
+            assert store.get(b"p", b"k").value == b"v"
