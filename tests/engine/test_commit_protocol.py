@@ -178,10 +178,10 @@ def test_a_read_that_got_its_record_too_long_ago_begins_again(lake: CommitKit) -
     put(engine, b"a", "old")
     record = engine.branches.get(REPOSITORY, MAIN)
     engine.resetter.reset(REPOSITORY, MAIN)
-    assert engine.reader.get(REPOSITORY, MAIN, b"a", record=record).address == "old"
+    assert engine.reader.get(REPOSITORY, MAIN, b"a", known=record).address == "old"
     late = replace(record, read_at=record.read_at - SETTINGS.grace_seconds)
     with pytest.raises(EntryNotFound):
-        engine.reader.get(REPOSITORY, MAIN, b"a", record=late)
+        engine.reader.get(REPOSITORY, MAIN, b"a", known=late)
 
 
 def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: CommitKit) -> None:

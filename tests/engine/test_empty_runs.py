@@ -167,7 +167,7 @@ def test_writers_behind_a_deleted_directory_do_not_disturb_the_search() -> None:
     assert [(each.start, each.end) for each in notes.stretches] == [(b"a/1\x00", b"a/7\x00")]
 
 
-def test_a_note_that_cannot_be_read_is_none() -> None:
+def test_a_note_that_cannot_be_read_is_ignored() -> None:
     lake = Emptying()
     lake.store.set(lake.token, EMPTIED, b"\xff")
     engine = lake.engine()
@@ -177,7 +177,7 @@ def test_a_note_that_cannot_be_read_is_none() -> None:
     assert listed(engine) == [KEYS[5]]
 
 
-def test_where_others_always_change_the_note_it_is_given_up() -> None:
+def test_a_note_that_others_always_change_is_deleted() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
     notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)

@@ -113,7 +113,7 @@ def test_a_page_need_not_look_whether_others_follow() -> None:
     assert world.history.page(*args, amount=1, look_ahead=False).commits == [head]
 
 
-def test_a_log_from_nowhere() -> None:
+def test_a_log_from_a_commit_that_is_not_there() -> None:
     world = Log()
     with pytest.raises(CommitNotFound):
         list(world.history.log(world.repository, world.committed(), CommitID("0" * 64), LogQuery()))

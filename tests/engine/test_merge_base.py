@@ -17,7 +17,9 @@ def naive(commits: list[Commit], left: Commit, right: Commit) -> Commit | None:
 
 
 @given(shapes(max_size=200), st.data())
-def test_it_is_what_sets_of_ancestors_say(history: list[Shape], data: st.DataObject) -> None:
+def test_the_merge_base_agrees_with_sets_of_ancestors(
+    history: list[Shape], data: st.DataObject
+) -> None:
     world = HistoryKit()
     commits = world.build(history)
     for _ in range(5):
@@ -36,7 +38,7 @@ def test_after_a_criss_cross_the_newest_of_the_best_is_taken() -> None:
     assert find_merge_base(world.commits, world.repository, left.id, right.id) == newer
 
 
-def test_unrelated_histories_have_none() -> None:
+def test_unrelated_histories_have_no_merge_base() -> None:
     world = HistoryKit()
     left, right = world.commit(world.commit()), world.commit()
     assert find_merge_base(world.commits, world.repository, left.id, right.id) is None

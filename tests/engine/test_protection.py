@@ -89,6 +89,6 @@ def test_rules_are_replaced_only_if_they_are_those_that_were_read(
 def test_a_pattern_that_matches_nothing_is_refused(
     world: HistoryKit, protection: BranchProtection, pattern: str
 ) -> None:
-    with pytest.raises(Invalid, match="matches no branch"):
+    with pytest.raises(Invalid, match="cannot match any branch"):
         protection.set(world.repository, ["main", pattern])
     assert protection.get(world.repository).patterns == ()

@@ -116,7 +116,7 @@ def test_an_id_means_its_commit_and_nothing_else_may_be_called_so(refs: Refs) ->
 
 
 @pytest.mark.parametrize("expression", ["other", "other~1", "other@", "other$", "v2.0"])
-def test_what_is_not_there(refs: Refs, expression: str) -> None:
+def test_names_of_nothing(refs: Refs, expression: str) -> None:
     with pytest.raises(RefNotFound, match=re.escape(expression.rstrip("~1@$"))):
         refs.commit_id(expression)
 
@@ -144,7 +144,7 @@ def test_what_is_not_there(refs: Refs, expression: str) -> None:
         "v1.0$",
     ],
 )
-def test_what_makes_no_sense(refs: Refs, expression: str) -> None:
+def test_expressions_that_are_not_well_formed(refs: Refs, expression: str) -> None:
     with pytest.raises(InvalidRef):
         refs.commit_id(expression)
 
@@ -153,7 +153,7 @@ def test_what_makes_no_sense(refs: Refs, expression: str) -> None:
     ("expression", "count"),
     [("main^3", "2 parents"), ("main~1^2", "1 parent"), ("main~3", "0 parents")],
 )
-def test_a_parent_out_of_range(refs: Refs, expression: str, count: str) -> None:
+def test_a_parent_that_a_commit_does_not_have(refs: Refs, expression: str, count: str) -> None:
     with pytest.raises(InvalidRef, match=f"{re.escape(expression)} .* has {count}$"):
         refs.commit_id(expression)
 

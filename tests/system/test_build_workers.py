@@ -138,6 +138,17 @@ def test_a_commit_whose_workers_all_die_says_so_and_loses_nothing(lake: BuildLak
     assert lake.alone.get(LAKE, result.commit.id, b"019999").size == 1
 
 
+def test_as_many_processes_as_are_asked_for(tmp_path: Path, lake: BuildLake) -> None:
+    head = lake.engine.branches.get(lake.repository, MAIN).commit_id
+    base = lake.engine.commits.get(lake.repository, head).metarange_id
+    request = BuildRequest(lake.repository.namespace, base, ())
+    url, block = f"sqlite:///{tmp_path}/kv.db", LocalSettings(tmp_path / "blocks")
+    with Builders(url, block, processes=2) as two:
+        assert [two.build(request).metarange_id for _ in range(3)] == [base] * 3
+        assert len(multiprocessing.active_children()) == 2
+    assert multiprocessing.active_children() == []
+
+
 def test_errors_of_a_worker_are_raised_as_they_are(lake: BuildLake, workers: Builders) -> None:
     missing = MetaRangeID("0" * 64)
     with pytest.raises(MissingFile, match=missing):

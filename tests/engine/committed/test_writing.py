@@ -82,7 +82,7 @@ def test_batches_must_have_the_columns() -> None:
         store.write([A.drop_columns("size")])
     with pytest.raises(InvalidEntries, match="tombstone"):
         store.apply(store.write([]), [A])
-    with pytest.raises(InvalidEntries, match="differ"):
+    with pytest.raises(InvalidEntries, match="different columns"):
         store.write([A, B.drop_columns("size")])
 
 
