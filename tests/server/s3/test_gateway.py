@@ -102,7 +102,9 @@ def test_a_refused_signature_is_logged_without_the_signature(
         "InvalidAccessKeyId",
         "AuthorizationQueryParametersError",
     ]
-    for secret in (ADMIN.access_key_id, "AKIAUNKNOWN", "wrong-secret", "5" * 64):
+    for name in (ADMIN.access_key_id, "AKIAUNKNOWN"):
+        assert name not in " ".join(reasons)
+    for secret in ("wrong-secret", "5" * 64):
         assert secret not in caplog.text
 
 
