@@ -9,6 +9,7 @@ pipe is closed, so it never outlives the process that started it, however that o
 import logging
 import multiprocessing
 import signal
+from collections.abc import Callable
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -64,11 +65,13 @@ class Builders:
         *,
         processes: int = 1,
         cache: CacheSettings | None = None,
+        begin: Callable[[], None] | None = None,
     ) -> None:
+        """Prepare builders; `begin` is called first in each process, to set up its logs."""
         self._processes = processes
         self._idle: SimpleQueue[_Builder] = SimpleQueue()
         for _ in range(processes):
-            self._idle.put(_Builder(_Places(store_url, block, cache or CacheSettings())))
+            self._idle.put(_Builder(_Places(store_url, block, cache or CacheSettings()), begin))
 
     def build(self, request: BuildRequest) -> Built:
         """Build in one of the processes, as soon as one is free; see `Build`.
@@ -104,8 +107,9 @@ class Builders:
 class _Builder:
     """One process, as its parent sees it; used by one thread at a time."""
 
-    def __init__(self, places: _Places) -> None:
+    def __init__(self, places: _Places, begin: Callable[[], None] | None) -> None:
         self._places = places
+        self._begin = begin
         self._running: tuple[BaseProcess, Connection] | None = None
 
     def build(self, request: BuildRequest) -> Built:
@@ -142,7 +146,7 @@ class _Builder:
         # Spawned, not forked: locks and connections of this process must not be copied.
         context = multiprocessing.get_context("spawn")
         pipe, far_end = context.Pipe()
-        arguments = (far_end, self._places)
+        arguments = (far_end, self._places, self._begin)
         process = context.Process(target=_serve, args=arguments, name="lakebed-build", daemon=True)
         process.start()
         far_end.close()  # so that the pipe ends when the builder does
@@ -154,9 +158,11 @@ class _Builder:
 # In the builder
 
 
-def _serve(pipe: Connection, places: _Places) -> None:
+def _serve(pipe: Connection, places: _Places, begin: Callable[[], None] | None) -> None:
     # Ctrl-C reaches all processes of a terminal; this one ends when its parent does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if begin is not None:
+        begin()
     while True:
         try:
             request = pipe.recv()

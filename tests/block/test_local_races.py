@@ -18,26 +18,12 @@ from lakebed.block import (
     AlreadyExists,
     BlockStore,
     ETag,
-    LocalSettings,
-    Namespace,
     PreconditionFailed,
     UploadNotFound,
-    open_block,
 )
 from lakebed.block.drivers.local.places import Place
 from lakebed.block.drivers.local.tree import Folder, Tree
-
-DATA = Namespace.parse("local://data")
-
-
-def open_local(root: Path) -> BlockStore:
-    """Open a store; two of them know as little of each other as two processes do."""
-    return open_block(LocalSettings(root))
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "root"
+from tests.block.local_storage import DATA, open_local
 
 
 def test_a_folder_that_another_replaced_is_found_again(root: Path) -> None:
@@ -68,6 +54,7 @@ def test_a_folder_that_another_replaced_is_found_again(root: Path) -> None:
         assert not other.exists(address)
 
 
+@pytest.mark.slow
 def test_puts_and_deletes_race_in_one_folder(root: Path) -> None:
     def churn(name: bytes) -> None:
         with open_local(root) as store:
@@ -121,6 +108,7 @@ def replacing(root: Path, folder: Path, count: int) -> Iterator[None]:
             replacer.kill()
 
 
+@pytest.mark.slow
 def test_listings_hold_every_object_that_is_merely_replaced(in_memory: Path) -> None:
     with open_local(in_memory) as store:
         (in_memory / "data").mkdir()
@@ -135,6 +123,7 @@ def test_listings_hold_every_object_that_is_merely_replaced(in_memory: Path) -> 
                 assert listed == expected
 
 
+@pytest.mark.slow
 def test_listings_hold_every_part_that_is_merely_replaced(in_memory: Path) -> None:
     address = DATA.address("object")
     with open_local(in_memory) as store:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import REGISTRY
 
 from lakebed.block import Namespace
 from lakebed.catalog import records_pb2 as pb
@@ -35,7 +36,7 @@ from lakebed.formats.gc_files import (
 )
 from lakebed.ids import UniqueID
 from lakebed.kv.records import Records
-from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake, open_lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
 SMALL = PageLimits(objects=1, branches=1)
@@ -321,6 +322,17 @@ def test_two_that_write_one_page_agree(lake: Lake, monkeypatch: pytest.MonkeyPat
     slow = lake.catalog.gc.prepare_uncommitted(REPOSITORY, token=first.continuation_token)
     assert slow == raced[0]
     assert slow.continuation_token is not None
+
+
+def test_the_time_of_the_last_run_that_was_prepared_is_measured(lake: Lake) -> None:
+    name = "lakebed_gc_last_prepared_timestamp_seconds"
+    prepared, _ = prepare_pages(lake)
+    before = REGISTRY.get_sample_value(name)
+    lake.catalog.gc.prepare_commits(REPOSITORY)  # of commits alone: nothing can be collected by it
+    assert REGISTRY.get_sample_value(name) == before
+    began = lake.clock.now()
+    end(lake, prepared)
+    assert (REGISTRY.get_sample_value(name) or 0.0) >= began
 
 
 def test_the_manifest_is_written_once(lake: Lake) -> None:

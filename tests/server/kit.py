@@ -11,6 +11,7 @@ from lakebed.auth import KeyPair
 from lakebed.catalog.tasks import run_inline
 from lakebed.server.app import build, open_services
 from lakebed.server.config_files import load
+from lakebed.server.http.envelope import BeginSpan
 from lakebed.server.services import Services
 
 ADMIN = KeyPair(access_key_id="AKIAJADMIN", secret_access_key="admin-secret")
@@ -21,9 +22,9 @@ BRANCH = "main"
 class Server:
     """An application, and requests to it."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, begin_span: BeginSpan | None = None) -> None:
         self.services = services
-        self._client = TestClient(build(services))
+        self._client = TestClient(build(services, begin_span))
 
     def call(
         self, method: str, path: str, *, pair: KeyPair | None = ADMIN, **kwargs: Any

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from lakebed.server.http import logs, metrics
 from lakebed.server.http.admission import Admission, Overloaded
 from lakebed.server.http.envelope import Envelope
-from lakebed.server.http.logs import Trace, current_trace
+from lakebed.server.http.request import RequestRecord, current_record, unbind_record
 from lakebed.server.settings import LimitSettings, LoggingSettings
 
 Headers = list[tuple[str, str]]
@@ -40,9 +40,9 @@ def counted(operation: str, status: int) -> float:
 
 
 def plain(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-    trace = current_trace()
-    assert trace is not None
-    trace.operation, trace.user = "plainly", "ada"
+    record = current_record()
+    assert record is not None
+    record.operation, record.user = "plainly", "ada"
     start("200 OK", [("A", "b")])
     return [b"12", b"345"]
 
@@ -50,7 +50,7 @@ def plain(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 @pytest.fixture(autouse=True)
 def outside_of_requests() -> None:
     """No request is under way, also where a test before left an answer half read."""
-    logs.unbind_trace()
+    unbind_record()
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_an_answer_has_an_id_and_is_logged_and_counted(
         "request_id": "id-1",
     }
     assert counted("plainly", 200) == before + 1
-    assert current_trace() is None
+    assert current_record() is None
 
 
 @pytest.mark.parametrize("insane", ["", "a b", "a\nb", 'a"b', "ä", "x" * 129, "\x1b[31m"])
@@ -111,9 +111,9 @@ def test_a_streamed_answer_ends_when_it_is_closed(
 
     def stream(environ: WSGIEnvironment, start: StartResponse) -> Iterator[bytes]:
         start("200 OK", [("Content-Length", "6")])
-        trace = current_trace()
-        assert trace is not None
-        trace.at_end(lambda: ended.append("slot"))
+        record = current_record()
+        assert record is not None
+        record.at_end(lambda: ended.append("slot"))
 
         def chunks() -> Iterator[bytes]:
             try:
@@ -178,7 +178,7 @@ def test_an_answer_that_raises_is_logged(lines: Callable[[], list[dict[str, Any]
     with pytest.raises(ZeroDivisionError):
         next(answer)
     (line,) = lines()
-    assert line["message"] == "an answer broke off"
+    assert line["message"] == "an answer broke off: internal"
     assert line["request_id"] == client.headers["X-Request-ID"]
 
 
@@ -203,29 +203,29 @@ def test_metrics_are_those_of_the_process_without_a_folder() -> None:
     assert b'lakebed_http_requests_total{operation="plainly",status="200"}' in metrics.render()
 
 
-def a_trace() -> Trace:
-    return Trace("id", "GET", "/", 0.0)
+def a_record() -> RequestRecord:
+    return RequestRecord("id", "GET", "/", 0.0)
 
 
 def test_slots_are_given_until_there_are_none_and_come_back() -> None:
     admission = Admission(LimitSettings(work_slots=2, transfer_slots=1))
-    traces = [a_trace() for _ in range(2)]
-    for trace in traces:
-        admission.admit_work(trace)
+    records = [a_record() for _ in range(2)]
+    for record in records:
+        admission.admit_work(record)
     with pytest.raises(Overloaded, match="slots for work"):
-        admission.admit_work(a_trace())
-    admission.admit_transfer(a_trace())  # these have slots of their own
+        admission.admit_work(a_record())
+    admission.admit_transfer(a_record())  # these have slots of their own
     with pytest.raises(Overloaded, match="slots for transfers"):
-        admission.admit_transfer(a_trace())
-    traces[0].end()
-    traces[0].end()  # once more does nothing
-    admission.admit_work(a_trace())
+        admission.admit_transfer(a_record())
+    records[0].end()
+    records[0].end()  # once more does nothing
+    admission.admit_work(a_record())
     with pytest.raises(Overloaded):
-        admission.admit_work(a_trace())
+        admission.admit_work(a_record())
 
 
 def test_a_request_may_wait_for_a_slot() -> None:
     admission = Admission(LimitSettings(work_slots=1, queue_seconds=0.01))
-    admission.admit_work(a_trace())
+    admission.admit_work(a_record())
     with pytest.raises(Overloaded):
-        admission.admit_work(a_trace())
+        admission.admit_work(a_record())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakebed.auth import AuthenticationFailed
 from lakebed.block import Address
-from lakebed.server.http.url_signer import PATH, URLSigner
+from lakebed.server.http.presigned import PATH, URLSigner
 from tests.server.kit import REPOSITORY, Server, server
 
 ADDRESS = Address.parse("local://lakes/a/b")
@@ -28,12 +28,12 @@ def token_of(signer: URLSigner, method: str = "GET", expires: int = 100) -> str:
 
 def test_a_token_opens_what_it_was_signed_for() -> None:
     signer = URLSigner(b"key")
-    assert signer.opened("GET", token_of(signer), 99) == ADDRESS
+    assert signer.open("GET", token_of(signer), 99) == ADDRESS
     for method, now in (("PUT", 99), ("GET", 100)):
         with pytest.raises(AuthenticationFailed):
-            signer.opened(method, token_of(signer), now)
+            signer.open(method, token_of(signer), now)
     with pytest.raises(AuthenticationFailed):
-        URLSigner(b"other").opened("GET", token_of(signer), 0)
+        URLSigner(b"other").open("GET", token_of(signer), 0)
 
 
 @given(st.data())
@@ -44,7 +44,7 @@ def test_a_changed_token_opens_nothing(data: st.DataObject) -> None:
     letter = data.draw(st.characters(codec="ascii"))
     changed = token[:place] + letter + token[place + 1 :]
     try:
-        opened = signer.opened("GET", changed, 0)
+        opened = signer.open("GET", changed, 0)
     except AuthenticationFailed:
         return
     assert opened == ADDRESS  # the last bits of base64 mean nothing
@@ -53,7 +53,7 @@ def test_a_changed_token_opens_nothing(data: st.DataObject) -> None:
 @given(st.text(max_size=60))
 def test_nonsense_opens_nothing(token: str) -> None:
     with pytest.raises(AuthenticationFailed):
-        URLSigner(b"key").opened("GET", token, 0)
+        URLSigner(b"key").open("GET", token, 0)
 
 
 def test_an_object_by_presigned_url(world: Server) -> None:

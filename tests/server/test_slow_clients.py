@@ -1,18 +1,20 @@
-from lakebed.server.http.logs import Trace
+from lakebed.server.http.request import RequestRecord
 from lakebed.server.http.slow_clients import Connection, Untaken, stalled
 
 
-def trace(*, begun: float, received_at: float, waits: bool, peer: str = "a") -> Trace:
-    return Trace("id", "PUT", "/", begun, peer=peer, received_at=received_at, is_receiving=waits)
+def record(*, begun: float, received_at: float, waits: bool, peer: str = "a") -> RequestRecord:
+    return RequestRecord(
+        "id", "PUT", "/", begun, peer=peer, received_at=received_at, is_receiving=waits
+    )
 
 
 NOW = 1000.0
 BEFORE = NOW - 60
-STOPPED = trace(begun=500, received_at=900, waits=True)
+STOPPED = record(begun=500, received_at=900, waits=True)
 
 
-def closed(traces: list[Trace], *connections: Connection) -> list[Connection]:
-    return stalled(traces, list(connections), before=BEFORE)
+def closed(records: list[RequestRecord], *connections: Connection) -> list[Connection]:
+    return stalled(records, list(connections), before=BEFORE)
 
 
 def test_the_connection_of_a_request_that_stands_still_is_closed() -> None:
@@ -28,25 +30,25 @@ def test_others_are_left_alone() -> None:
 
 
 def test_a_request_that_waits_for_nothing_has_not_stopped() -> None:
-    working = trace(begun=899, received_at=900, waits=False)
+    working = record(begun=899, received_at=900, waits=False)
     assert closed([working], Connection("a", 899.9)) == []
 
 
 def test_a_request_that_received_something_of_late_has_not_stopped() -> None:
-    assert closed([trace(begun=1, received_at=999, waits=True)], Connection("a", 900.0)) == []
+    assert closed([record(begun=1, received_at=999, waits=True)], Connection("a", 900.0)) == []
 
 
 def test_a_connection_that_may_be_that_of_a_request_at_work_waits_for_its_end() -> None:
-    working = trace(begun=898, received_at=898, waits=False)
+    working = record(begun=898, received_at=898, waits=False)
     its_own = Connection("a", 899.0)
     assert closed([STOPPED, working], its_own) == []
     assert closed([STOPPED], its_own) == [its_own]
-    elsewhere = trace(begun=898, received_at=898, waits=False, peer="b")
+    elsewhere = record(begun=898, received_at=898, waits=False, peer="b")
     assert closed([STOPPED, elsewhere], its_own) == [its_own]
 
 
 def test_a_long_upload_that_goes_on_does_not_protect_those_that_stopped() -> None:
-    going_on = trace(begun=1, received_at=NOW, waits=True)
+    going_on = record(begun=1, received_at=NOW, waits=True)
     its_own = Connection("a", 899.9)
     assert closed([STOPPED, going_on], its_own, Connection("a", NOW)) == [its_own]
 

@@ -7,7 +7,9 @@ visible under their names only when the body proved whole.
 import json
 import os
 import sys
+import threading
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -18,8 +20,9 @@ from lakebed.server.http import metrics
 from lakebed.server.http.admission import Admission, Overloaded
 from lakebed.server.http.bodies import Body, BodyError
 from lakebed.server.http.envelope import Envelope
+from lakebed.server.http.errors import note_error
 from lakebed.server.http.forms import form_file
-from lakebed.server.http.logs import current_trace
+from lakebed.server.http.request import current_record
 from lakebed.server.processes.preflight import CannotStart
 from lakebed.server.processes.supervisor import serve
 from lakebed.server.settings import ServerSettings, SettingsError
@@ -40,8 +43,10 @@ class App:
         try:
             answer = self._answer(environ)
         except BodyError as error:
+            note_error(error, 400, error.kind)
             status, answer = "400 Bad Request", error.kind.encode()
         except Overloaded as error:
+            note_error(error, 503, error.kind)
             status, answer = "503 Service Unavailable", error.kind.encode()
         if isinstance(answer, bytes):
             start(status, [("Content-Length", str(len(answer)))])
@@ -53,9 +58,9 @@ class App:
         self, environ: WSGIEnvironment
     ) -> bytes | Iterator[bytes]:
         name, _, argument = environ["PATH_INFO"].strip("/").partition("/")
-        trace = current_trace()
-        assert trace is not None
-        trace.operation = name
+        record = current_record()
+        assert record is not None
+        record.operation = name
         body = Body(environ, seconds_max=self._limits.transfer_seconds)
         match name:
             case "healthcheck":
@@ -67,22 +72,24 @@ class App:
             case "environment":
                 return json.dumps({key: str(value) for key, value in environ.items()}).encode()
             case "slow":
-                self._admission.admit_work(trace)
+                self._admission.admit_work(record)
                 time.sleep(float(argument))
                 return b"done"
             case "raw":
-                self._admission.admit_transfer(trace)
+                self._admission.admit_transfer(record)
                 return self._keep(argument, body.chunks())
             case "form":
-                self._admission.admit_transfer(trace)
+                self._admission.admit_transfer(record)
                 file = form_file(body, environ.get("CONTENT_TYPE", ""), field="content")
                 return self._keep(argument, file.chunks)
             case "download":
-                self._admission.admit_transfer(trace)
+                self._admission.admit_transfer(record)
                 return self._download(argument)
             case "break":
-                self._admission.admit_transfer(trace)
+                self._admission.admit_transfer(record)
                 return self._break_off()
+            case "noise":
+                return _make_noise()
             case "crash":
                 raise ZeroDivisionError
         raise BodyError
@@ -112,6 +119,21 @@ class App:
     def _break_off(self) -> Iterator[bytes]:
         yield b"x"
         raise ZeroDivisionError
+
+
+class _Broken:
+    def __del__(self) -> None:
+        raise ZeroDivisionError
+
+
+def _make_noise() -> bytes:
+    """Let Python say things that it writes to the standard error by itself."""
+    warnings.warn("a warning of Python", stacklevel=1)
+    _Broken()
+    thread = threading.Thread(target=lambda: 1 // 0, name="of-the-test")
+    thread.start()
+    thread.join()
+    return b"done"
 
 
 def create(settings: ServerSettings) -> WSGIApplication:

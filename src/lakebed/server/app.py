@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Final
 from wsgiref.types import WSGIApplication
@@ -9,24 +11,27 @@ from wsgiref.types import WSGIApplication
 import falcon
 
 from lakebed.auth import AuthService, AuthSettings, ServerKeys
-from lakebed.block import open_block
+from lakebed.block import Namespace, open_block
 from lakebed.builders import Builders
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.tasks import RunInBackground
 from lakebed.engine.engine import Engine
+from lakebed.errors import MissingExtraError
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime
 from lakebed.server.api.dispatch import responder
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.client_address import TrustedProxies
-from lakebed.server.http.envelope import Envelope
+from lakebed.server.http.envelope import BeginSpan, Envelope
 from lakebed.server.http.paths import CheckedPaths
-from lakebed.server.http.presigned import PresignedDoor
-from lakebed.server.http.url_signer import PATH, URLSigner
+from lakebed.server.http.presigned import PATH, PresignedDoor, URLSigner
+from lakebed.server.http.readiness import Readiness, ReadinessDoor
+from lakebed.server.processes.children import begin_builder
+from lakebed.server.questions import StorageQuestion, ask_store
 from lakebed.server.s3.gateway import Gateway
 from lakebed.server.services import Foundation, Services
-from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
+from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings, TracingSettings
 from lakebed.server.ui import pages
 
 BASE_PATH: Final = "/api/v1"
@@ -34,7 +39,25 @@ BASE_PATH: Final = "/api/v1"
 
 def create(settings: ServerSettings) -> WSGIApplication:
     """Return the application of one worker process."""
-    return build(open_services(settings))
+    return build(open_services(settings), begin_tracing(settings.tracing))
+
+
+def begin_tracing(settings: TracingSettings) -> BeginSpan | None:
+    """Turn tracing on in this process, if the settings ask for it; return how requests begin.
+
+    Raises:
+        MissingExtraError: The extra is not installed.
+    """
+    if settings.endpoint is None:
+        return None
+    try:
+        otel = import_module("lakebed.server.otel")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("lakebed"):
+            raise
+        raise MissingExtraError("tracing", "otel") from error
+    begin: BeginSpan = otel.begin_tracing(settings.endpoint).begin
+    return begin
 
 
 def run_in_thread(work: Callable[[], None]) -> None:
@@ -53,8 +76,13 @@ def open_services(
     # Another process would not see what is in the memory of this one.
     build_large = None
     if not settings.in_memory:
-        processes = settings.processes.builders
-        build_large = Builders(url, storage, processes=processes, cache=settings.cache).build
+        build_large = Builders(
+            url,
+            storage,
+            processes=settings.processes.builders,
+            cache=settings.cache,
+            begin=partial(begin_builder, settings.logging),
+        ).build
     keys = ServerKeys.derive(settings.auth.key())
     signer = URLSigner(keys.signing)
     engine = Engine(
@@ -66,6 +94,14 @@ def open_services(
         build_large=build_large,
     )
     return Services(
+        readiness=Readiness(
+            {
+                "database": partial(ask_store, store),
+                "storage": StorageQuestion(
+                    block, settings.blockstore, lambda: _any_namespace(engine)
+                ),
+            }
+        ),
         settings=settings,
         runtime=runtime,
         catalog=Catalog(
@@ -90,7 +126,11 @@ def open_services(
     )
 
 
-def build(services: Services) -> WSGIApplication:
+def _any_namespace(engine: Engine) -> Namespace | None:
+    return next((each.namespace for each in engine.repositories.list()), None)
+
+
+def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplication:
     """Return the application that serves all operations and pages."""
     app = falcon.App()
     admission = Admission(services.settings.limits)
@@ -101,8 +141,23 @@ def build(services: Services) -> WSGIApplication:
         by_path.setdefault(BASE_PATH + route.path, {})[name] = respond
     for path, responders in by_path.items():
         app.add_route(path, SimpleNamespace(**responders))
-    app.add_route(PATH + "{token}", PresignedDoor(services, admission))
+    presigned = PresignedDoor(
+        services.signer,
+        services.foundation.block,
+        services.runtime,
+        services.settings.limits,
+        admission,
+    )
+    app.add_route(PATH + "{token}", presigned)
     pages.add_pages(app, ROUTES, base_path=BASE_PATH)
+    for path in ("/readiness", f"{BASE_PATH}/readiness"):
+        app.add_route(path, ReadinessDoor(services.readiness))
     app.set_error_serializer(pages.serialize_error)
+    app.add_error_handler(Exception, _raise)
     proxies = TrustedProxies(services.settings.listen.trusted_proxies)
-    return Envelope(Gateway(services, admission, CheckedPaths(app)), proxies)
+    return Envelope(Gateway(services, admission, CheckedPaths(app)), proxies, begin_span)
+
+
+def _raise(_request: Any, _response: Any, error: Exception, _parameters: Any) -> None:
+    """Leave an error to the envelope; Falcon would write a traceback past the log."""
+    raise error

@@ -1,7 +1,7 @@
 """Where settings come from: a YAML file, the environment and flags, each over the one before.
 
-Every source is read into one flat map from a dotted key, like ``listen.port``, to what was given
-there and where that was; so the last word on a key wins, and an error can say whose it was.
+Every source is read into one flat map from a dotted key, like ``listen.port``, to the value and to
+where it was given. So the last source that sets a key wins, and an error can name it.
 """
 
 import difflib
@@ -39,7 +39,7 @@ def load(
     Args:
         file: A YAML file; its sections and keys are those of `ServerSettings`.
         environment: Where ``LAKEBED_SERVER__LISTEN__PORT=8001`` sets ``listen.port``.
-        flags: Of the command line, by dotted keys; they have the last word.
+        flags: Of the command line, by dotted keys; they win over the others.
 
     Raises:
         SettingsError: The file cannot be read, a key is unknown, a value is of the wrong type, or
@@ -56,7 +56,7 @@ def read(
     environment: Mapping[str, str],
     flags: Mapping[str, object] | None = None,
 ) -> ServerSettings:
-    """Return the settings like `load`, not checked against each other: for those who need a few.
+    """Return the settings like `load`, but not checked against each other.
 
     Raises:
         SettingsError: The file cannot be read, a key is unknown, or a value is of the wrong type.
@@ -82,7 +82,7 @@ class _Given:
     value: object
     origin: str
     is_text: bool
-    """Whether numbers arrive spelled out."""
+    """Whether the value is a text that may stand for a number."""
 
 
 class _Sources:
@@ -215,7 +215,7 @@ def _expected(annotation: Any) -> str:
 
 
 def _hint(name: str, known: Iterable[str], *, separator: str) -> str:
-    """Say what may have been meant: what looks alike, or ends alike in another section."""
+    """Return a suggestion: a key that looks alike, or that ends alike in another section."""
     known = list(known)
     ending = separator + name.rpartition(separator)[2]
     alike = difflib.get_close_matches(name, known, n=1, cutoff=0.75)

@@ -1,7 +1,7 @@
 """The server that one command starts: settings, secret key and first user of a folder.
 
 On a loopback address the first user has the well-known pair of keys that tutorials use. On any
-other address that pair would be an open door, so there it is refused, and a random one is drawn.
+other address that pair would be an open door, so there it is refused, and a random one is made.
 """
 
 import os
@@ -41,11 +41,17 @@ def flags_of(folder: Path, host: str, port: int) -> dict[str, object]:
         "blockstore.default_namespace_prefix": "local://",
         "auth.secret_key": None,
         "auth.secret_key_file": str(folder / "secret.key"),
+        "logging.file": str(log_file(folder)),
     }
 
 
+def log_file(folder: Path) -> Path:
+    """Return the file that the server of a quickstart logs to."""
+    return folder / "lakebed.log"
+
+
 def make_key(folder: Path) -> None:
-    """Draw the secret key of an installation, unless it has one.
+    """Make a random secret key for an installation, unless it has one.
 
     Raises:
         CannotStart: The folder cannot be written.
@@ -68,7 +74,7 @@ def make_key(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What to tell about an installation that is about to start."""
+    """What to show of an installation that is about to start."""
 
     pair: KeyPair | None
     """The administrator's keys, if they can be shown."""
@@ -79,7 +85,7 @@ def prepare(settings: ServerSettings, *, sample: bool) -> Prepared:
 
     The first time, an administrator gets a pair of keys, and the sample repository is made if
     `sample`. On an address that others can connect to, an administrator who has the well-known
-    pair gets another one, which is told only this once.
+    pair gets another one, which is shown only this once.
     """
     given = WELL_KNOWN_PAIR if settings.listen.is_loopback else None
     services = open_services(settings)
@@ -95,7 +101,7 @@ def prepare(settings: ServerSettings, *, sample: bool) -> Prepared:
 
 
 def _known_pair(services: Services, given: KeyPair | None) -> KeyPair | None:
-    """The keys of an installation that is there: told only if everyone knows them."""
+    """Return the keys of an installation that is there, but only if everyone knows them."""
     keys = services.auth.credentials
     try:
         keys.get(ADMIN, WELL_KNOWN_KEY_ID)

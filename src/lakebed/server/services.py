@@ -8,7 +8,8 @@ from lakebed.catalog.catalog import Catalog
 from lakebed.engine.engine import Engine
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
-from lakebed.server.http.url_signer import URLSigner
+from lakebed.server.http.presigned import URLSigner
+from lakebed.server.http.readiness import Readiness
 from lakebed.server.settings import ServerSettings
 
 
@@ -35,6 +36,7 @@ class Services:
     catalog: Catalog
     auth: AuthService
     signer: URLSigner
+    readiness: Readiness
     foundation: Foundation
 
     def close(self) -> None:

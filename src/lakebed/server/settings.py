@@ -151,11 +151,21 @@ class AuthSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggingSettings:
-    """What is logged, to the standard error."""
+    """What is logged, and where; see `lakebed.server.http.logs`."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "json", "text"] = "auto"
     """``auto``: text on a terminal, else one JSON object a line."""
+    file: Path | None = None
+    """A file that gets all lines; the standard error then gets only warnings and errors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracingSettings:
+    """OpenTelemetry traces; they need the extra ``otel``."""
+
+    endpoint: str | None = field(default=None, repr=False)
+    """Where spans are sent, by OTLP over HTTP: ``http://collector:4318/v1/traces``. None: off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +226,7 @@ class ServerSettings:
     blockstore: BlockstoreSettings = BlockstoreSettings()
     auth: AuthSettings = AuthSettings()
     logging: LoggingSettings = LoggingSettings()
+    tracing: TracingSettings = TracingSettings()
     gc: CatalogSettings = field(default_factory=CatalogSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
@@ -259,7 +270,7 @@ def masked(settings: object) -> dict[str, Any]:
 
 
 def mask(secret: str) -> str:
-    """Return a secret as it may be shown: of a URL, all but its password; of others, nothing."""
+    """Return a secret as it may be shown: a URL without its password, anything else not at all."""
     if "://" not in secret:
         return MASK
     # The last @ ends the user's part: a password may hold one too.
@@ -295,16 +306,16 @@ def _proxy_problems(listen: ListenSettings) -> Iterator[str]:
 
 
 def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
-    """Numbers that are negative, or zero where that makes no sense."""
+    """Find numbers that are negative, infinite, or zero where that makes no sense."""
     may_be_zero = {"limits.queue_seconds", "processes.shutdown_seconds"}
     for section in fields(settings):
         for name, value in masked(getattr(settings, section.name)).items():
             key = f"{section.name}.{name}"
             if isinstance(value, int | float) and not isinstance(value, bool):
-                if not 0 <= value < inf:  # which is false of NaN too
-                    yield f"{key} is {value}: it cannot be"
-                elif value == 0 and key not in may_be_zero:
-                    yield f"{key} is 0: it must be more"
+                if key in may_be_zero and not 0 <= value < inf:  # which is false of NaN too
+                    yield f"{key} is {value}: use 0 or a larger number"
+                elif key not in may_be_zero and not 0 < value < inf:
+                    yield f"{key} is {value}: use a number above 0"
 
 
 def _limit_problems(settings: ServerSettings) -> Iterator[str]:
@@ -312,8 +323,8 @@ def _limit_problems(settings: ServerSettings) -> Iterator[str]:
     if limits.work_slots + limits.transfer_slots >= threads:
         yield (
             f"limits.work_slots and limits.transfer_slots are {limits.work_slots} and"
-            f" {limits.transfer_slots} of {threads} threads (processes.threads): some must be left"
-            " to refuse what is too much"
+            f" {limits.transfer_slots}: together they must be less than the {threads} of"
+            " processes.threads, so that some threads are left to refuse requests"
         )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.auth import KeyPair
-from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.server.s3.errors import ErrorCode
 from lakebed.server.s3.metadata import metadata_headers
@@ -74,7 +74,7 @@ def test_errors_that_a_request_can_cause_have_a_code() -> None:
 def test_an_unexpected_error_is_answered_without_its_details(
     gate: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_call: S3Request) -> S3Reply:
+    def fail(_request: S3Request) -> S3Reply:
         raise RuntimeError("the secret is hunter2")
 
     broken = {**OPERATIONS, Operation.LIST_BUCKETS: Handler(fail)}
@@ -102,10 +102,9 @@ def test_a_refused_signature_is_logged_without_the_signature(
         "InvalidAccessKeyId",
         "AuthorizationQueryParametersError",
     ]
-    for name in (ADMIN.access_key_id, "AKIAUNKNOWN"):
-        assert name not in " ".join(reasons)
-    for secret in ("wrong-secret", "5" * 64):
-        assert secret not in caplog.text
+    for secret in (wrong.access_key_id, unknown.access_key_id, "wrong-secret", "5" * 64):
+        assert not any(secret in reason for reason in reasons)
+    assert "wrong-secret" not in caplog.text
 
 
 def test_a_broken_body_is_logged(gate: Door, caplog: pytest.LogCaptureFixture) -> None:

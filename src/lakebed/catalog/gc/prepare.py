@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from prometheus_client import Gauge
+
 from lakebed.block import BlockStore
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import InvalidRun
@@ -54,6 +56,11 @@ _TOKEN: Final = re.compile(r"([0-9a-f]{36})\.([1-9][0-9]{0,8})")
 _RECORDS: Final = 1024
 
 _LOGGER: Final = logging.getLogger(__name__)
+_LAST_PREPARED: Final = Gauge(
+    "lakebed_gc_last_prepared_timestamp_seconds",
+    "When a run of garbage collection was last prepared, of any repository",
+    multiprocess_mode="max",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +161,12 @@ class GCPreparation:
             tables = (*before, *self._write_commits(repository, files))
             files.create_manifest(GCManifest(run=run, ended_us=now_us(self._runtime), files=tables))
             _LOGGER.info(
-                "run %s of garbage collection is prepared: %d files", run.run_id, len(tables)
+                "run %s of garbage collection is prepared: %d files of records",
+                run.run_id,
+                len(tables),
             )
+            if run.with_uploads:
+                _LAST_PREPARED.set(self._runtime.now())
         return Prepared(run.run_id, files.location)
 
     def _repository(self, repository_id: RepositoryID, unique_id: UniqueID | None) -> Repository:

@@ -67,7 +67,7 @@ def quickstart(
     from lakebed.server.processes.preflight import check_place  # noqa: PLC0415 - see above
     from lakebed.server.processes.supervisor import serve  # noqa: PLC0415 - see above
 
-    variables = {"LAKEBED_SERVER__LOGGING__LEVEL": "warning"} | dict(os.environ)
+    variables = {"LAKEBED_SERVER__LOGGING__FORMAT": "text"} | dict(os.environ)
     steps.make_key(data_dir)
     flags = steps.flags_of(data_dir, host, port)
     settings = load(environment=variables, flags=flags)
@@ -91,9 +91,13 @@ def check(*, config: ServerConfigOption = None) -> None:
 def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path) -> None:
     from rich.console import Console  # noqa: PLC0415 - see above
 
+    from lakebed.server.quickstart import log_file  # noqa: PLC0415 - see above
+
     console = Console(highlight=False, soft_wrap=True)  # lines to be copied must stay lines
     console.print(f"\n[bold green]Lakebed is ready[/] at [bold]{endpoint}[/]")
-    console.print(f"[dim]Everything is kept in {data_dir.absolute()}. Ctrl-C stops the server.[/]")
+    folder = data_dir.absolute()
+    console.print(f"[dim]Everything is kept in {folder}. Ctrl-C stops the server.[/]")
+    console.print(f"[dim]The log is {log_file(folder)}; warnings are shown here too.[/]")
     if pair is None:
         console.print("The keys of this installation were printed when it was first started.\n")
         return

@@ -1,6 +1,5 @@
 """From a request to a handler and back: who asks, whether they may, what they ask, the answer."""
 
-import logging
 from collections.abc import Callable
 from typing import Any, Final, get_origin
 from urllib.parse import parse_qsl
@@ -9,28 +8,18 @@ import falcon
 import msgspec
 
 from lakebed.auth import Context, Permission
-from lakebed.server.api.models import Error
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.authentication import authenticate
 from lakebed.server.http.bodies import Body, pass_over
-from lakebed.server.http.errors import (
-    RETRY_SECONDS,
-    UNEXPECTED,
-    BadRequest,
-    kind_of,
-    message_of,
-    status_of,
-)
-from lakebed.server.http.logs import current_trace
+from lakebed.server.http.errors import JSON_TYPE, BadRequest, answer_error
+from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
 
-JSON_TYPE: Final = "application/json"
 SMALL_BYTES: Final = 1 << 16
 """A stream up to this size is answered in one piece, which costs the server less."""
 
-_LOGGER: Final = logging.getLogger(__name__)
 _encode: Final = msgspec.json.Encoder().encode
 
 Responder = Callable[..., None]
@@ -42,18 +31,18 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
     admit = admission.admit_transfer if route.transfer else admission.admit_work
 
     def respond(request: falcon.Request, response: falcon.Response, **parts: str) -> None:
-        trace = current_trace()
-        assert trace is not None, "requests come in the envelope"
-        trace.operation = route.operation
+        record = current_record()
+        assert record is not None, "requests come in the envelope"
+        record.operation = route.operation
         try:
-            admit(trace)
+            admit(record)
             identity = None
             if route.needs is not Access.ANYONE:
                 identity = authenticate(services, request)
-                trace.user = identity.user_id
+                record.user = identity.user_id
             given = bind(ApiRequest(services, request, identity), parts)
             if identity is not None and isinstance(route.needs, tuple):
-                context = Context(source_ip=trace.client)
+                context = Context(source_ip=record.client)
                 services.auth.authorize(identity, context, *permissions(route, parts, given))
             _answer(route, response, route.handler(**given))
         except Exception as error:  # noqa: BLE001 - the last place that can answer
@@ -166,17 +155,3 @@ def _answer(route: Route, response: falcon.Response, result: Any) -> None:
     else:
         response.data = _encode(body)
         response.content_type = JSON_TYPE
-
-
-def answer_error(error: Exception, operation: str, response: falcon.Response) -> None:
-    """Turn an error into an answer; what nobody expected goes to the log."""
-    status = status_of(error)
-    if status == UNEXPECTED:
-        _LOGGER.error("an operation failed", exc_info=error)
-    response.status = status
-    if status in {429, 503}:
-        response.set_header("Retry-After", str(RETRY_SECONDS))
-    if status == 401:  # noqa: PLR2004 - the status of the line below
-        response.set_header("WWW-Authenticate", "Basic realm=lakebed")
-    response.data = _encode(Error(message=message_of(error, operation), kind=kind_of(error)))
-    response.content_type = JSON_TYPE

@@ -1,16 +1,16 @@
 """Admission: a request gets a slot at once, or is refused at once.
 
 A request that waits for a thread of the server cannot be refused, and waits for as long as the
-slowest. So there are more threads than slots: the threads left over are those that say no. The
-requests that move the bytes of objects last as long as their clients are slow, and have slots of
+slowest. So there are more threads than slots: the threads that are left over refuse requests.
+Requests that move the bytes of objects last as long as their clients are slow. They have slots of
 their own, so that they cannot keep the others out.
 """
 
 from threading import BoundedSemaphore
 
 from lakebed.errors import LakebedError
-from lakebed.server.http.logs import Trace
-from lakebed.server.http.metrics import REFUSED
+from lakebed.server.http.metrics import REFUSED, SLOTS, SLOTS_USED
+from lakebed.server.http.request import RequestRecord
 from lakebed.server.settings import LimitSettings
 
 
@@ -30,21 +30,21 @@ class Admission:
         self._work = _Slots("work", limits.work_slots, limits.queue_seconds)
         self._transfers = _Slots("transfers", limits.transfer_slots, limits.queue_seconds)
 
-    def admit_work(self, trace: Trace) -> None:
+    def admit_work(self, record: RequestRecord) -> None:
         """Take a slot for a request that works on metadata, until the request's end.
 
         Raises:
             Overloaded: None is free.
         """
-        self._work.take(trace)
+        self._work.take(record)
 
-    def admit_transfer(self, trace: Trace) -> None:
+    def admit_transfer(self, record: RequestRecord) -> None:
         """Take a slot for a request that moves the bytes of an object, until the request's end.
 
         Raises:
             Overloaded: None is free.
         """
-        self._transfers.take(trace)
+        self._transfers.take(record)
 
 
 class _Slots:
@@ -53,9 +53,16 @@ class _Slots:
         self._queue_seconds = queue_seconds
         self._free = BoundedSemaphore(count)
         self._refused = REFUSED.labels(name)
+        self._used = SLOTS_USED.labels(name)
+        SLOTS.labels(name).set(count)
 
-    def take(self, trace: Trace) -> None:
+    def take(self, record: RequestRecord) -> None:
         if not self._free.acquire(timeout=self._queue_seconds):
             self._refused.inc()
             raise Overloaded(self._name)
-        trace.at_end(self._free.release)
+        self._used.inc()
+        record.at_end(self._give_back)
+
+    def _give_back(self) -> None:
+        self._used.dec()
+        self._free.release()

@@ -5,8 +5,8 @@ the body. So nothing that came from a body may become visible before the body ha
 whole, in one of two ways:
 
 - its length was announced, and so many bytes came (`Body.chunks`, `Body.read`);
-- its own framing has an end: the closing boundary of a form (see `multipart_form`), the last chunk
-  of a signed upload. Such a reader takes `Body.unproven_chunks` and looks for that end itself.
+- its own framing has an end: the closing boundary of a form (see `forms`), the last chunk of a
+  signed upload. Such a reader takes `Body.unproven_chunks` and looks for that end itself.
 
 The coding that HTTP calls chunked has an end too, but the server hides it: such a body proves
 nothing. Iterators of chunks raise at the end if the body is not whole, so a storage that makes an
@@ -17,7 +17,7 @@ object visible only when its iterator ends well never shows half an object.
         ├── LengthRequired  a body without a length that does not prove its end      411
         ├── BodyCut         it ended early: the client went away, or counted wrong   400
         ├── BodyTooLarge    it is longer than what may be sent here                  413
-        ├── BodyTooSlow     it took longer than any body may                         408
+        ├── BodyTooSlow     it took longer than any body may take                    408
         └── MalformedBody   it is not what its Content-Type says                     400
 """
 
@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from lakebed.errors import LakebedError
-from lakebed.server.http.logs import current_trace
+from lakebed.server.http.request import current_record
 
 CHUNK_BYTES: Final = 1 << 18
 """How much is read at a time, at most."""
@@ -68,7 +68,7 @@ class BodyTooLarge(BodyError):
 
 
 class BodyTooSlow(BodyError):
-    """The body took longer than any body may."""
+    """The body took longer than any body may take."""
 
     kind = "body_too_slow"
 
@@ -95,13 +95,13 @@ class Body:
         """Take the body from the environment of a WSGI request.
 
         Raises:
-            MalformedBody: The announced length is no number.
+            MalformedBody: The announced length is not a number.
         """
         self._input = environ["wsgi.input"]
         self._seconds_max = seconds_max
         self._clock = clock
         self._begun = clock()
-        self._trace = current_trace()
+        self._record = current_record()
         self.length: Final = _length(environ)
         """How many bytes were announced; None if that was left open."""
         self.received = 0
@@ -150,14 +150,14 @@ class Body:
         return b"".join(self.chunks())
 
     def _read(self, size: int) -> bytes:
-        """Wait for something to come; note that in the trace, for `stalls` to see."""
-        trace = self._trace
-        if trace is not None:
-            trace.is_receiving = True
+        """Wait for something to come, and note that in the record, for `slow_clients` to see."""
+        record = self._record
+        if record is not None:
+            record.is_receiving = True
         chunk: bytes = self._input.read(size)
-        if trace is not None:
-            trace.is_receiving = False
-            trace.received_at = time.monotonic()
+        if record is not None:
+            record.is_receiving = False
+            record.received_at = time.monotonic()
         return chunk
 
     def _wanted(self) -> int:
@@ -191,5 +191,5 @@ def _length(environ: Mapping[str, Any]) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
-        raise MalformedBody(f"the Content-Length {text!r} is no number")
+        raise MalformedBody(f"the Content-Length {text!r} is not a number")
     return int(text)

@@ -1,4 +1,4 @@
-"""What surrounds every request: its trace, its id in the answer, its access line, its metrics.
+"""What surrounds every request: its record, its id in the answer, its access line, its metrics.
 
 A WSGI wrapper around the whole application. The end of a request is the end of its answer: for
 an answer that is streamed, when the server closes the iterator, be it that the last byte is out or
@@ -15,24 +15,39 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.server.http import metrics
 from lakebed.server.http.client_address import TrustedProxies
-from lakebed.server.http.logs import Trace, begin_trace, log_access, unbind_trace
+from lakebed.server.http.errors import JSON_TYPE, UNEXPECTED, kind_of, note_error
+from lakebed.server.http.logs import cause_of, log_access
+from lakebed.server.http.request import RequestRecord, begin_record, unbind_record
 
 REQUEST_ID_HEADER: Final = "X-Request-ID"
 _LOGGER: Final = logging.getLogger(__name__)
 Headers = list[tuple[str, str]]
-_FAILED: Final = b'{"message":"internal error; the request id is in the header X-Request-ID"}'
+_FAILED: Final = (
+    b'{"message":"internal error; the request id is in the header X-Request-ID","kind":"internal"}'
+)
+
+
+BeginSpan = Callable[[WSGIEnvironment, RequestRecord], Callable[[], None]]
+"""Begins the span of a request, which ends with it; returns what to call when this thread is done
+with the request."""
 
 
 class Envelope:
-    """An application with the trace of each request around it."""
+    """An application with the record of each request around it."""
 
-    def __init__(self, app: WSGIApplication, proxies: TrustedProxies | None = None) -> None:
+    def __init__(
+        self,
+        app: WSGIApplication,
+        proxies: TrustedProxies | None = None,
+        begin_span: BeginSpan | None = None,
+    ) -> None:
         self._app = app
         self._proxies = proxies or TrustedProxies()
+        self._begin_span = begin_span
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request; whatever the application raises becomes a 500."""
-        trace = begin_trace(
+        record = begin_record(
             environ["REQUEST_METHOD"],
             _path_of(environ),
             peer=environ.get("REMOTE_ADDR", ""),
@@ -40,49 +55,57 @@ class Envelope:
             given_id=environ.get("HTTP_X_REQUEST_ID"),
         )
         metrics.IN_PROGRESS.inc()
-        trace.at_end(metrics.IN_PROGRESS.dec)
-        start = _Start(start_response, trace)
+        record.at_end(metrics.IN_PROGRESS.dec)
+        if self._begin_span is None:
+            return self._answer(environ, start_response, record)
+        leave_span = self._begin_span(environ, record)
+        try:
+            return self._answer(environ, start_response, record)
+        finally:
+            leave_span()
+
+    def _answer(
+        self, environ: WSGIEnvironment, start_response: StartResponse, record: RequestRecord
+    ) -> Iterable[bytes]:
+        start = _Start(start_response, record)
         try:
             answer = self._app(environ, start)
             if not isinstance(answer, list):
-                return _Answer(answer, trace, has_length=start.has_length)
-        except Exception:
-            _LOGGER.exception("a request failed")
-            length = str(len(_FAILED))
-            start(
-                "500 Internal Server Error",
-                [("Content-Type", "application/json"), ("Content-Length", length)],
-            )
+                return _Answer(answer, record, has_length=start.has_length)
+        except Exception as error:  # noqa: BLE001 - the last place that can answer
+            note_error(error, UNEXPECTED, "internal")
+            headers = [("Content-Type", JSON_TYPE), ("Content-Length", str(len(_FAILED)))]
+            start("500 Internal Server Error", headers)
             answer = [_FAILED]
         # It goes out in one piece, by the server's fast path.
-        trace.bytes_sent = sum(map(len, answer))
-        _finish(trace)
+        record.bytes_sent = sum(map(len, answer))
+        _finish(record)
         return answer
 
 
 class _Start:
     """The ``start_response`` of one request."""
 
-    def __init__(self, inner: StartResponse, trace: Trace) -> None:
+    def __init__(self, inner: StartResponse, record: RequestRecord) -> None:
         self._inner = inner
-        self._trace = trace
+        self._record = record
         self.has_length = False
 
     def __call__(self, status: str, headers: Headers, exc_info: Any = None, /) -> Any:
-        self._trace.status = int(status[:3])
+        self._record.status = int(status[:3])
         self.has_length = any(name.lower() == "content-length" for name, _ in headers)
-        with_id = [*headers, (REQUEST_ID_HEADER, self._trace.request_id)]
+        with_id = [*headers, (REQUEST_ID_HEADER, self._record.request_id)]
         return self._inner(status, with_id, exc_info)
 
 
 class _Answer:
     """An answer on its way out."""
 
-    def __init__(self, inner: Iterable[bytes], trace: Trace, *, has_length: bool) -> None:
+    def __init__(self, inner: Iterable[bytes], record: RequestRecord, *, has_length: bool) -> None:
         if not has_length:
             raise RuntimeError("a streamed answer needs a Content-Length")
         self._inner = inner
-        self._trace = trace
+        self._record = record
         self._iterator = iter(inner)
         self._is_closed = False
 
@@ -94,11 +117,12 @@ class _Answer:
             chunk = next(self._iterator)
         except StopIteration:
             raise
-        except Exception:
+        except Exception as error:
             # The status is out: all that can be done is to break off, which the server does.
-            _LOGGER.exception("an answer broke off")
+            self._record.kind, self._record.cause = kind_of(error), cause_of(error)
+            _LOGGER.exception("an answer broke off: %s", self._record.kind)
             raise
-        self._trace.bytes_sent += len(chunk)
+        self._record.bytes_sent += len(chunk)
         return chunk
 
     def close(self) -> None:
@@ -111,16 +135,16 @@ class _Answer:
             if close is not None:
                 close()
         finally:
-            _finish(self._trace)
+            _finish(self._record)
 
 
-def _finish(trace: Trace) -> None:
+def _finish(record: RequestRecord) -> None:
     try:
-        trace.end()
-        metrics.count(trace)
-        log_access(trace)
+        record.end()
+        metrics.count(record)
+        log_access(record)
     finally:
-        unbind_trace()
+        unbind_record()
 
 
 def _path_of(environ: WSGIEnvironment) -> str:

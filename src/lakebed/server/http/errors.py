@@ -1,6 +1,15 @@
-"""One table: from the errors of all layers to a status and a body."""
+"""One table: from the errors of all layers to a status and a body.
 
+What a store or a storage says about itself (its host, its driver's words) is for the log only.
+Strangers get the `public_message` of the error.
+"""
+
+import logging
+from http import HTTPStatus
 from typing import Final
+
+import falcon
+import msgspec
 
 from lakebed import auth, block, kv
 from lakebed.builders import BuilderDied
@@ -8,9 +17,14 @@ from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
 from lakebed.server.http import admission, bodies
+from lakebed.server.http.logs import cause_of
+from lakebed.server.http.request import current_record
 
+JSON_TYPE: Final = "application/json"
 RETRY_SECONDS: Final = 1
 UNEXPECTED: Final = 500
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class BadRequest(LakebedError, ValueError):  # noqa: N818 - it says what happened
@@ -90,6 +104,17 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (block.NotSupported, 400),
 )
 
+_INTERNAL: Final = "internal error: the log of the server has the details under this request's id"
+
+# Errors without a `public_message` whose texts may name hosts, paths and drivers.
+_PRIVATE: Final[tuple[tuple[type[LakebedError], str], ...]] = (
+    (kv.StoreClosed, _INTERNAL),
+    (kv.CorruptRecord, _INTERNAL),
+    (kv.ForeignStore, _INTERNAL),
+    (block.StorageClosed, _INTERNAL),
+    (block.Forbidden, "the storage refuses this to the server"),
+)
+
 # What clients look for in messages.
 _PHRASES: Final[dict[tuple[str, type[Exception]], str]] = {
     ("createRepository", engine.NotUnique): "error creating repository: not unique",
@@ -100,14 +125,24 @@ _PHRASES: Final[dict[tuple[str, type[Exception]], str]] = {
 
 
 def status_of(error: Exception) -> int:
-    """Return the status that tells of an error; 500 for what nobody expected."""
+    """Return the status that an error is answered with; 500 for what nobody expected."""
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), UNEXPECTED)
+
+
+def public_message(error: Exception) -> str | None:
+    """Return what strangers may read of an error whose own text is for the log; else None."""
+    if not isinstance(error, LakebedError):
+        return _INTERNAL
+    if error.public_message is not None:
+        return error.public_message
+    return next((text for family, text in _PRIVATE if isinstance(error, family)), None)
 
 
 def message_of(error: Exception, operation: str) -> str:
     """Return what to tell a client about an error."""
-    if not isinstance(error, LakebedError):
-        return "internal error: the log of the server has the details under this request's id"
+    public = public_message(error)
+    if public is not None:
+        return public
     if isinstance(error, engine.EntryNotFound):
         return f"object not found: {error.key.decode(errors='replace')}"
     for (where, kind), phrase in _PHRASES.items():
@@ -119,3 +154,34 @@ def message_of(error: Exception, operation: str) -> str:
 def kind_of(error: Exception) -> str:
     """Return the stable name of an error."""
     return error.kind if isinstance(error, LakebedError) else "internal"
+
+
+def note_error(error: Exception, status: int, kind: str) -> None:
+    """Note an error in the record of the request; log it if the server is to blame, or bytes are.
+
+    Every 5xx and 410 is logged with its cause; of other refusals the access line has the kind.
+    """
+    cause = ""
+    if status >= UNEXPECTED or status == HTTPStatus.GONE:
+        cause = cause_of(error)
+        if status == UNEXPECTED:
+            _LOGGER.error("a request failed: %s: %s", kind, cause, exc_info=error)
+        else:
+            _LOGGER.warning("a request was answered %d: %s: %s", status, kind, cause)
+    record = current_record()
+    if record is not None:
+        record.kind, record.cause = kind, cause
+
+
+def answer_error(error: Exception, operation: str, response: falcon.Response) -> None:
+    """Turn an error into an answer of the REST API."""
+    status = status_of(error)
+    kind = kind_of(error)
+    note_error(error, status, kind)
+    response.status = status
+    if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
+        response.set_header("Retry-After", str(RETRY_SECONDS))
+    if status == HTTPStatus.UNAUTHORIZED:
+        response.set_header("WWW-Authenticate", "Basic realm=lakebed")
+    response.data = msgspec.json.encode({"message": message_of(error, operation), "kind": kind})
+    response.content_type = JSON_TYPE

@@ -1,8 +1,13 @@
 """Uploads by form: a file in a ``multipart/form-data`` body, read as it comes.
 
-A form proves its own end, the closing boundary; so it may come without a length. The iterator of
+A form proves its own end by the closing boundary, so it may come without a length. The iterator of
 the file's chunks goes on to that boundary, and past any fields behind the file, before it ends
 well.
+
+Falcon has a parser of forms too (``falcon.media.multipart``, looked at in 4.4). It does not fit,
+for two reasons. The stream of a part ends without an error where the body was cut: only the step to
+the next part raises, and by then the storage has made half a file visible. And it asserts that the
+request has a Content-Length, while clients send forms in chunks.
 """
 
 from collections.abc import Iterator
@@ -35,7 +40,7 @@ def form_file(body: Body, content_type: str, *, field: str) -> FormFile:
     """Return the file in the named field of a form; fields before and after it are passed over.
 
     Raises:
-        MalformedBody: The body is no form, or the form has no such field.
+        MalformedBody: The body is not a form, or the form has no such field.
         BodyCut: The body ended before the file began.
         BodyTooSlow: It takes too long.
     """
@@ -171,7 +176,7 @@ def _parse_headers(block: bytes) -> _Headers:
     for line in filter(None, lines):
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
-            raise MalformedBody(f"the form has a header that is none: {line[:80]!r}")
+            raise MalformedBody(f"the form has a header without a name or a colon: {line[:80]!r}")
         headers[name.lower()] = value.strip()
     disposition, parameters = parse_header(headers.get("content-disposition", ""))
     if disposition.strip().lower() != "form-data":

@@ -1,129 +1,160 @@
-"""Logs: one record a line, on the standard error, each with the id of the request it belongs to.
+"""Logs: one record a line, each with the id of the request it belongs to.
 
-`Trace` is what is known of the request that a thread works on. The `envelope` makes it and logs
-the access line at the end; whoever learns who the user is, or which operation it is, notes it
-there. Of a request nothing else is logged: not its environment, which holds that of the process,
-not its headers, not its query, where signatures and tokens may be.
+They go to the standard error, as JSON or as text, and to a file if the settings name one. In JSON
+mode every line is a JSON object: warnings of Python, exceptions that nobody caught (of threads and
+of finalizers too) and the lines of the HTTP server go through the same formatter. Only what native
+code writes to the standard error as a process crashes cannot be formatted.
+
+No line shows a secret: what looks like one in a message or a traceback is masked.
 """
 
+import json
 import logging
+import logging.handlers
 import re
-import secrets
 import sys
+import threading
 import time
-from collections.abc import Callable
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TextIO
 
 import msgspec
 
-from lakebed.server.settings import LoggingSettings
+from lakebed.server.http.request import RequestRecord, current_record
+from lakebed.server.settings import MASK, LoggingSettings
 
 ACCESS: Final = logging.getLogger("lakebed.access")
-_SANE_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
-_LOUD: Final = ("azure", "boto3", "botocore", "s3transfer", "urllib3", "httpx", "httpcore")
+FILE_BYTES_MAX: Final = 16 << 20
+"""A log file that is larger gets the suffix ``.1``, in the place of the one before."""
 
-_trace: ContextVar["Trace | None"] = ContextVar("lakebed_trace", default=None)
-_under_way: set["Trace"] = set()
-
-
-@dataclass(slots=True, eq=False)
-class Trace:
-    """One request, from its arrival until the last byte of the answer."""
-
-    request_id: str
-    method: str
-    path: str
-    begun: float
-    """By the monotonic clock."""
-    operation: str = ""
-    """The operation of the API, once it is known; metrics are kept by it."""
-    user: str = ""
-    """Who asks, once that is known."""
-    status: int = 0
-    bytes_sent: int = 0
-    peer: str = ""
-    """The address of the other end of the connection: the client's, or that of a proxy."""
-    client: str = ""
-    """The address of the client; see `client_address`."""
-    received_at: float = 0.0
-    """When something last came of the request."""
-    is_receiving: bool = False
-    """Whether more is awaited right now."""
-    _on_end: list[Callable[[], None]] = field(default_factory=list)
-
-    def at_end(self, action: Callable[[], None]) -> None:
-        """Have something done when the answer is out, or the client is gone: once, whatever."""
-        self._on_end.append(action)
-
-    def end(self) -> None:
-        """Do what is to be done at the end; a second call does nothing."""
-        _under_way.discard(self)
-        while self._on_end:
-            self._on_end.pop()()
+_LOGGER: Final = logging.getLogger(__name__)
+_LOUD: Final = (
+    "azure", "boto3", "botocore", "s3transfer", "urllib3", "httpx", "httpcore", "opentelemetry",
+)  # fmt: skip
+_CHAIN_MAX: Final = 8
+_PASSWORD_IN_URL: Final = re.compile(r"(?<=://)([^/?#:@\s]*):\S*@")
+_SECRET_PARAMETER: Final = re.compile(
+    r"(?i)([\w-]*(?:password|passwd|secret|token|key|credential|signature|\bsig)[\w-]*=)"
+    r"[^&#\s'\"]+"
+)
 
 
-def current_trace() -> Trace | None:
-    """Return the trace of the request that this thread works on; None outside of requests."""
-    return _trace.get()
+def mask_secrets(text: str) -> str:
+    """Return a text with passwords in URLs, and parameters that look secret, masked."""
+    # Most texts hold neither, and the expressions cost more than this look.
+    if "://" in text:
+        text = _PASSWORD_IN_URL.sub(rf"\1:{MASK}@", text)
+    if "=" in text:
+        text = _SECRET_PARAMETER.sub(rf"\1{MASK}", text)
+    return text
 
 
-def traces_under_way() -> list[Trace]:
-    """Return the traces of all requests that this process works on."""
-    return list(_under_way)
+def cause_of(error: BaseException) -> str:
+    """Return the texts of an error and of those that led to it, without secrets."""
+    return mask_secrets("; caused by ".join(_chain(error)))
 
 
-def begin_trace(method: str, path: str, *, peer: str, client: str, given_id: str | None) -> Trace:
-    """Make the trace of a request that arrived, and bind it to this thread."""
-    now = time.monotonic()
-    request_id = _request_id(given_id)
-    trace = Trace(request_id, method, path, now, peer=peer, client=client, received_at=now)
-    _trace.set(trace)
-    _under_way.add(trace)
-    return trace
+def _chain(error: BaseException) -> Iterator[str]:
+    before: str | None = None
+    for _ in range(_CHAIN_MAX):
+        text = " ".join(str(error).split())
+        shown = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        if shown != before:
+            yield shown
+        before = shown
+        following = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if following is None:
+            return
+        error = following
 
 
-def unbind_trace() -> None:
-    """The thread works on no request any more."""
-    _trace.set(None)
-
-
-def log_access(trace: Trace) -> None:
+def log_access(record: RequestRecord) -> None:
     """Log that a request has ended, and how."""
     if not ACCESS.isEnabledFor(logging.INFO):
         return
     # Made here: the logger would look through the stack for who calls it, which costs more than
     # all the rest.
-    arguments = (trace.method, trace.path, trace.status)
-    record = logging.LogRecord(
+    arguments = (record.method, record.path, record.status)
+    line = logging.LogRecord(
         ACCESS.name, logging.INFO, __file__, 0, "%s %s %d", arguments, exc_info=None
     )
-    record.fields = {
-        "method": trace.method,
-        "path": trace.path,
-        "status": trace.status,
-        "milliseconds": round((time.monotonic() - trace.begun) * 1000, 3),
-        "bytes": trace.bytes_sent,
-        "operation": trace.operation,
-        "user": trace.user,
-        "client": trace.client,
-        "request_id": trace.request_id,
+    fields = {
+        "method": record.method,
+        "path": record.path,
+        "status": record.status,
+        "milliseconds": round((time.monotonic() - record.begun) * 1000, 3),
+        "bytes": record.bytes_sent,
+        "operation": record.operation,
+        "user": record.user,
+        "client": record.client,
+        "request_id": record.request_id,
     }
-    ACCESS.handle(record)
+    if record.kind:
+        fields["kind"] = record.kind
+    if record.cause:
+        fields["cause"] = record.cause
+    line.fields = fields
+    ACCESS.handle(line)
+
+
+def configure_process(settings: LoggingSettings) -> None:
+    """Send all logs of this process where the settings say, and nothing past them."""
+    configure(settings)
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _log_uncaught
+    sys.unraisablehook = _log_unraisable
+    threading.excepthook = _log_thread
 
 
 def configure(settings: LoggingSettings) -> None:
-    """Send all logs of this process to the standard error, in the format of the settings."""
-    handler = logging.StreamHandler(sys.stderr)
-    as_text = settings.format == "text" or (settings.format == "auto" and sys.stderr.isatty())
-    handler.setFormatter(TextFormatter() if as_text else JSONFormatter())
+    """Set the handlers of all loggers; the hooks of Python stay as they are."""
+    handlers: list[logging.Handler] = [_stderr_handler(settings)]
+    if settings.file is not None:
+        settings.file.parent.mkdir(parents=True, exist_ok=True)
+        # It opens the file anew when `bound_file` has put it aside, in whichever process.
+        to_file = logging.handlers.WatchedFileHandler(settings.file, encoding="utf-8")
+        to_file.setFormatter(TextFormatter() if settings.format == "text" else JSONFormatter())
+        handlers[0].setLevel(logging.WARNING)
+        handlers.append(to_file)
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    for old in root.handlers:
+        if isinstance(old, logging.FileHandler):
+            old.close()
+    root.handlers[:] = handlers
     root.setLevel(settings.level.upper())
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def bound_file(settings: LoggingSettings) -> None:
+    """Put the log file aside if it has become too large; only one process may call this."""
+    if settings.file is None:
+        return
+    with suppress(OSError):  # it is not there yet, or cannot be moved: then it grows on
+        if settings.file.stat().st_size > FILE_BYTES_MAX:
+            settings.file.replace(f"{settings.file}.1")
+
+
+def _stderr_handler(settings: LoggingSettings) -> logging.Handler:
+    as_text = settings.format == "text" or (settings.format == "auto" and sys.stderr.isatty())
+    handler = logging.StreamHandler(sys.stderr) if as_text else _JSONHandler(sys.stderr)
+    handler.setFormatter(TextFormatter() if as_text else JSONFormatter())
+    return handler
+
+
+class _JSONHandler(logging.StreamHandler[TextIO]):
+    """Reports a record that cannot be formatted by a line of JSON, not by a traceback."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is inherited
+        """Say which line of the program made a record that cannot be shown."""
+        where = f"{Path(record.pathname).name}:{record.lineno}"
+        line = {"level": "error", "logger": record.name, "message": f"cannot log what {where} says"}
+        with suppress(OSError, ValueError):  # the stream is closed: there is nowhere to say it
+            self.stream.write(json.dumps(line) + self.terminator)
 
 
 class JSONFormatter(logging.Formatter):
@@ -135,11 +166,14 @@ class JSONFormatter(logging.Formatter):
             "time": _time_of(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message_of(record),
         } | _fields(record)
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+            line["exception"] = mask_secrets(self.formatException(record.exc_info))
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except UnicodeEncodeError:  # half of a surrogate pair, as in names of files
+            return json.dumps(line, default=str)
 
 
 class TextFormatter(logging.Formatter):
@@ -147,24 +181,34 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
-        shown = {"milliseconds": "ms", "bytes": "B", "user": "", "operation": "", "request_id": ""}
+        shown = {
+            "milliseconds": "ms", "bytes": "B", "user": "", "operation": "", "kind": "",
+            "cause": "", "request_id": "",
+        }  # fmt: skip
         notes = [
             f"{value}{shown[name]}" for name, value in _fields(record).items()
             if name in shown and value != ""
         ]  # fmt: skip
         # A path may hold what moves the cursor of a terminal.
-        message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in record.getMessage())
-        line = f"{_time_of(record)[11:23]} {record.levelname:<7} {' '.join([message, *notes])}"
+        text = " ".join([_message_of(record), *notes])
+        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        line = f"{_time_of(record)[11:23]} {record.levelname:<7} {text}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + mask_secrets(self.formatException(record.exc_info))
         return line
+
+
+def _message_of(record: logging.LogRecord) -> str:
+    message = record.getMessage()
+    # An access line quotes the path as it came; it has no query.
+    return message if record.name == ACCESS.name else mask_secrets(message)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     fields: dict[str, Any] = dict(getattr(record, "fields", {}))
-    trace = _trace.get()
-    if trace is not None:
-        fields["request_id"] = trace.request_id
+    current = current_record()
+    if current is not None:
+        fields["request_id"] = current.request_id
     return fields
 
 
@@ -172,7 +216,27 @@ def _time_of(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
 
 
-def _request_id(given: str | None) -> str:
-    if given is not None and _SANE_ID.fullmatch(given):
-        return given
-    return secrets.token_hex(8)
+# What Python would write to the standard error itself
+
+
+def _log_uncaught(
+    error_type: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    if issubclass(error_type, KeyboardInterrupt):
+        return
+    _LOGGER.critical("the process ends", exc_info=(error_type, error, traceback))
+
+
+def _log_unraisable(found: Any) -> None:
+    error = (found.exc_type, found.exc_value, found.exc_traceback)
+    _LOGGER.error(
+        "%s: %r", found.err_msg or "an error could not be raised", found.object, exc_info=error
+    )
+
+
+def _log_thread(found: threading.ExceptHookArgs) -> None:
+    if found.exc_type is SystemExit or found.exc_value is None:
+        return
+    name = found.thread.name if found.thread is not None else "?"
+    error = (found.exc_type, found.exc_value, found.exc_traceback)
+    _LOGGER.error("the thread %s ended", name, exc_info=error)

@@ -1,4 +1,4 @@
-"""Metrics of the server, for Prometheus, right across its processes.
+"""Metrics of the server, for Prometheus, summed over its processes.
 
 The library keeps the numbers of a process in files of a folder that ``PROMETHEUS_MULTIPROC_DIR``
 names; whichever worker is asked for ``/metrics`` adds up the files of all. The supervisor makes
@@ -8,11 +8,15 @@ it is imported. Without the variable, as in tests, metrics are those of the proc
 - ``lakebed_http_requests_total``: requests by operation and status.
 - ``lakebed_http_seconds``: how long they took, to the last byte of the answer, by operation.
 - ``lakebed_http_requests_in_progress``: requests under way.
-- ``lakebed_http_refused_total``: requests answered 503 for want of a slot, by kind of slot.
+- ``lakebed_http_refused_total``: requests answered 503 because no slot was free, by kind of slot.
+- ``lakebed_http_slots``, ``lakebed_http_slots_used``: slots there are, and slots taken, by kind.
+
+What the supervisor knows (see `lakebed.server.processes.metrics`) is in a file of the same folder.
 """
 
 import os
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -28,18 +32,25 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from lakebed.server.http.logs import Trace
+from lakebed.server.http.request import RequestRecord
 
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+SUPERVISOR_FILE: Final = "supervisor.prom"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 NO_OPERATION: Final = "none"
-"""The operation of requests that ended before it was known: a label that cannot multiply."""
+"""The label of requests that ended before their operation was known."""
 
 IN_PROGRESS: Final = Gauge(
     "lakebed_http_requests_in_progress", "Requests under way", multiprocess_mode="livesum"
 )
 REFUSED: Final = Counter(
-    "lakebed_http_refused", "Requests refused for want of a slot, by kind of slot", ["slot"]
+    "lakebed_http_refused", "Requests refused because no slot was free, by kind of slot", ["slot"]
+)
+SLOTS: Final = Gauge(
+    "lakebed_http_slots", "Slots for requests, by kind", ["slot"], multiprocess_mode="livesum"
+)
+SLOTS_USED: Final = Gauge(
+    "lakebed_http_slots_used", "Slots taken, by kind", ["slot"], multiprocess_mode="livesum"
 )
 _REQUESTS: Final = Counter(
     "lakebed_http_requests", "Requests by operation and status", ["operation", "status"]
@@ -52,11 +63,11 @@ _SECONDS: Final = Histogram(
 )
 
 
-def count(trace: Trace) -> None:
+def count(record: RequestRecord) -> None:
     """Count a request that has ended."""
-    operation = trace.operation or NO_OPERATION
-    _requests(operation, trace.status).inc()
-    _seconds(operation).observe(time.monotonic() - trace.begun)
+    operation = record.operation or NO_OPERATION
+    _requests(operation, record.status).inc()
+    _seconds(operation).observe(time.monotonic() - record.begun)
 
 
 @cache
@@ -71,13 +82,32 @@ def _seconds(operation: str) -> Histogram:
 
 def render() -> bytes:
     """Return the metrics of all processes of this server, to be sent with `CONTENT_TYPE`."""
-    if FOLDER_VARIABLE not in os.environ:
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder is None:
         return generate_latest(REGISTRY)
     registry = CollectorRegistry()
     MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # it has no types
-    return generate_latest(registry)
+    of_supervisor = b""
+    with suppress(FileNotFoundError):  # not written yet
+        of_supervisor = (Path(folder) / SUPERVISOR_FILE).read_bytes()
+    return generate_latest(registry) + of_supervisor
+
+
+def mark_process(role: str) -> None:
+    """Let the supervisor know of this process, for the metrics of processes."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder is not None:
+        (Path(folder) / f"process-{role}-{os.getpid()}").touch()
+
+
+def marked_processes(folder: Path) -> list[tuple[str, int]]:
+    """Return the role and the id of each process that left a mark."""
+    marks = (path.name.split("-") for path in folder.glob("process-*-*"))
+    return [(role, int(pid)) for _, role, pid in marks]
 
 
 def forget_process(pid: int, folder: Path) -> None:
-    """Drop the gauges of a process that died; what it counted stays in the sums."""
+    """Drop the gauges and the mark of a process that ended; what it counted stays in the sums."""
     mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call] # it has no types
+    for path in folder.glob(f"process-*-{pid}"):
+        path.unlink(missing_ok=True)

@@ -1,40 +1,94 @@
-"""The door for presigned URLs of a server whose storage signs none.
+"""Presigned URLs of a server whose storage does not sign any, and the door that serves them.
 
-Whoever has such a URL needs nothing else. An object can be written by it once: what is there stays.
+A URL holds what it opens: a method, an address and the time it ends, with a signature over them.
+Whoever has such a URL needs nothing else. An object can be written by it once: one that is there
+stays as it is.
 """
 
+import hashlib
+import hmac
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from http import HTTPStatus
 from typing import Final
 
 import falcon
 
-from lakebed.block import Address, AlreadyExists, PutResult
+from lakebed.auth import AuthenticationFailed
+from lakebed.block import Address, AlreadyExists, BlockStore, PutResult
 from lakebed.block.ranges import resolve
-from lakebed.server.api.dispatch import answer_error
+from lakebed.runtime import Runtime
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.bodies import Body
 from lakebed.server.http.conditions import etag, requested_range
-from lakebed.server.http.logs import current_trace
-from lakebed.server.services import Services
+from lakebed.server.http.errors import answer_error
+from lakebed.server.http.request import current_record
+from lakebed.server.settings import LimitSettings
 
+PATH: Final = "/presigned/"
 _OPERATION: Final = "presigned"
+_PURPOSE: Final = b"presigned URLs"
+
+
+class URLSigner:
+    """Signs addresses, and reads what it signed."""
+
+    def __init__(self, server_key: bytes) -> None:
+        # A key of their own: what is signed for one purpose means nothing for another.
+        self._key = hmac.digest(server_key, _PURPOSE, hashlib.sha256)
+
+    def sign(self, method: str, address: Address, expires: int) -> str:
+        """Return the path of a URL that opens an address until some time."""
+        content = json.dumps([method, str(address), expires]).encode()
+        return PATH + _text(content) + "." + _text(self._mac(content))
+
+    def open(self, method: str, token: str, now: float) -> Address:
+        """Return the address that a token opens.
+
+        Raises:
+            AuthenticationFailed: It opens nothing: not by this method, not any more, never did.
+        """
+        content_text, _, mac_text = token.partition(".")
+        try:
+            content, mac = urlsafe_b64decode(content_text), urlsafe_b64decode(mac_text)
+        except ValueError:
+            raise AuthenticationFailed from None
+        if not hmac.compare_digest(mac, self._mac(content)):
+            raise AuthenticationFailed
+        allowed, address, expires = json.loads(content)
+        if method != allowed or now >= expires:
+            raise AuthenticationFailed
+        return Address.parse(address)
+
+    def _mac(self, content: bytes) -> bytes:
+        return hmac.digest(self._key, content, hashlib.sha256)
 
 
 class PresignedDoor:
     """Serves what was signed."""
 
-    def __init__(self, services: Services, admission: Admission) -> None:
-        self._services = services
+    def __init__(
+        self,
+        signer: URLSigner,
+        block: BlockStore,
+        runtime: Runtime,
+        limits: LimitSettings,
+        admission: Admission,
+    ) -> None:
+        self._signer = signer
+        self._block = block
+        self._runtime = runtime
+        self._limits = limits
         self._admission = admission
 
     def on_get(self, request: falcon.Request, response: falcon.Response, token: str) -> None:
         """Return an object, or a part of it."""
         try:
             address = self._open(request, token)
-            found = self._services.foundation.block.head(address)
+            found = self._block.head(address)
             wanted = requested_range(request.get_header("Range"))
             offset, length = resolve(wanted, found.size)
-            stream = self._services.foundation.block.get(address, byte_range=wanted)
+            stream = self._block.get(address, byte_range=wanted)
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
             answer_error(error, _OPERATION, response)
             return
@@ -56,15 +110,18 @@ class PresignedDoor:
         response.set_header("ETag", etag(stored.md5))
 
     def _store(self, request: falcon.Request, address: Address) -> PutResult:
-        if self._services.foundation.block.exists(address):
+        if self._block.exists(address):
             raise AlreadyExists(address)
-        seconds_max = self._services.settings.limits.transfer_seconds
-        body = Body(request.env, seconds_max=seconds_max)
-        return self._services.foundation.block.put(address, body.chunks())
+        body = Body(request.env, seconds_max=self._limits.transfer_seconds)
+        return self._block.put(address, body.chunks())
 
     def _open(self, request: falcon.Request, token: str) -> Address:
-        trace = current_trace()
-        assert trace is not None, "requests come in the envelope"
-        trace.operation = _OPERATION
-        self._admission.admit_transfer(trace)
-        return self._services.signer.opened(request.method, token, self._services.runtime.now())
+        record = current_record()
+        assert record is not None, "requests come in the envelope"
+        record.operation = _OPERATION
+        self._admission.admit_transfer(record)
+        return self._signer.open(request.method, token, self._runtime.now())
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode()

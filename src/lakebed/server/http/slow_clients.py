@@ -1,23 +1,23 @@
 """Cuts off clients that stop in the middle: each of them holds a thread, and a slot.
 
-The server has no time limit for bodies. (Nor can a thread be had back by answering the request
-while another reads on: that brings the whole worker to a standstill.) What ends a read or a write
-is the end of the connection, and that the system can bring about. What it knows of each connection
-is looked at now and then; the server's own listening sockets and threads are left alone.
+The HTTP server has no time limit for bodies. (Nor can a thread be freed by answering the request
+while another thread still reads its body: that brings the whole worker to a standstill.) What ends
+a read or a write is the end of the connection, so this closes connections. It looks now and then at
+what the system knows of each of them; listening sockets and threads are left alone.
 
-**Clients that take nothing.** A connection whose queue is not empty, and of which nothing was
-acknowledged for as long as a stall lasts, is closed. That one's client is gone counts as well.
+**Clients that take nothing.** A connection is closed if its queue is not empty and the client has
+acknowledged nothing for `stall_seconds`. Clients that have gone away are found in this way too.
 
-**Clients that send nothing.** A request whose body stands still is known by its trace; which of the
-connections is its own, nobody says. So it is found by the address of the peer, and when data last
-came. A connection is closed if it has received nothing for as long as a stall lasts, and its last
-data fits a request that stands still, and fits no other request under way. Should another one fit,
-it waits until that has ended. What else may fit is a connection on which no request is under way,
-and whose client opens another when it needs it.
+**Clients that send nothing.** The record of a request shows that its body stands still, but not
+which connection it came by. So the connection is found by the address of the peer and by the time
+when data last came. It is closed if it received nothing for `stall_seconds`, and its last data fits
+a request that stands still and no other request under way. If it fits another one too, nothing is
+done until that one has ended. A connection without a request may fit by chance: its client just
+opens another when it needs one.
 
-**Clients that are gone** without a word, between two requests, are noticed by keep-alive probes.
+**Clients that are gone** without a word, between two requests, are found by keep-alive probes.
 
-Where the system does not tell (other than Linux), clients that stop are left alone.
+Where the system does not know these things (other than Linux), clients that stop are left alone.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lakebed.server.http.logs import Trace, traces_under_way
+from lakebed.server.http.request import RequestRecord, records_under_way
 
 _LOGGER: Final = logging.getLogger(__name__)
 _HANDLES: Final = Path("/dev/fd")
@@ -62,34 +62,34 @@ class Connection:
     """When data last came, by the monotonic clock."""
     handle: int = -1
     cookie: bytes = b""
-    """What tells it from the next one that gets its handle."""
+    """What makes it different from the next connection that gets the same handle."""
     acknowledged: int = 0
     """How many bytes the client has acknowledged."""
     queued: int = 0
     """How many it has not."""
 
 
-def fits(trace: Trace, connection: Connection) -> bool:
+def fits(record: RequestRecord, connection: Connection) -> bool:
     """Whether a request may have come by a connection."""
-    earliest = max(trace.begun, trace.received_at - _BEHIND_SECONDS) - _BEFORE_SECONDS
-    latest = trace.received_at + _AFTER_SECONDS
-    return trace.peer == connection.peer and earliest <= connection.received_at <= latest
+    earliest = max(record.begun, record.received_at - _BEHIND_SECONDS) - _BEFORE_SECONDS
+    latest = record.received_at + _AFTER_SECONDS
+    return record.peer == connection.peer and earliest <= connection.received_at <= latest
 
 
 def stalled(
-    traces: list[Trace], connections: list[Connection], *, before: float
+    records: list[RequestRecord], connections: list[Connection], *, before: float
 ) -> list[Connection]:
     """Return the connections of bodies that stopped: nothing came since `before`."""
-    waiting = [trace for trace in traces if trace.is_receiving and trace.received_at < before]
+    waiting = [record for record in records if record.is_receiving and record.received_at < before]
     if not waiting:
         return []
-    others = [trace for trace in traces if trace not in waiting]
+    others = [record for record in records if record not in waiting]
     return [
         connection
         for connection in connections
         if connection.received_at < before
-        and any(fits(trace, connection) for trace in waiting)
-        and not any(fits(trace, connection) for trace in others)
+        and any(fits(record, connection) for record in waiting)
+        and not any(fits(record, connection) for record in others)
     ]
 
 
@@ -143,12 +143,12 @@ class Stalls:
 
     def look(self) -> None:
         """Close the connections of clients that have stopped."""
-        traces = traces_under_way()
+        records = records_under_way()
         connections = list(self._connections())
         now = time.monotonic()
         before = now - self._seconds
         self._untaken.look(connections, now)
-        for connection in stalled(traces, connections, before=before):
+        for connection in stalled(records, connections, before=before):
             # The answer, that the body was cut, can still go out.
             _cut(connection, socket.SHUT_RD, "that stopped in a body")
         for connection in self._untaken.stalled(connections, before=before):

@@ -2,6 +2,9 @@
 
 One process and not a thread of each worker: the work is the same whoever does it, and a long pass
 must not slow requests down. It keeps what it has seen in memory and runs for as long as the server.
+
+- ``lakebed_background_runs_total``: passes by task and outcome (``success``, ``failure``).
+- ``lakebed_background_last_success_timestamp_seconds``: when a pass last ended well, by task.
 """
 
 import logging
@@ -13,20 +16,32 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from prometheus_client import Counter, Gauge
+
 from lakebed.catalog.expiry import clean_expired
 from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.errors import LakebedError
-from lakebed.server.app import open_services
+from lakebed.server.app import begin_tracing, open_services
 from lakebed.server.http import logs
+from lakebed.server.http.metrics import mark_process
 from lakebed.server.processes.children import end_with_parent, hide_settings
 from lakebed.server.settings import ServerSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
+_RUNS: Final = Counter(
+    "lakebed_background_runs", "Passes of background tasks, by outcome", ["task", "outcome"]
+)
+_LAST_SUCCESS: Final = Gauge(
+    "lakebed_background_last_success_timestamp_seconds",
+    "When a pass of a background task last ended well",
+    ["task"],
+    multiprocess_mode="mostrecent",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to be done again and again."""
+    """A task that is done again and again."""
 
     name: str
     run: Callable[[], object]
@@ -48,7 +63,9 @@ def main(settings: ServerSettings, link: Connection) -> None:
     """Run the jobs, once every interval, until the process is told to end."""
     end_with_parent(link)
     hide_settings()
-    logs.configure(settings.logging)
+    logs.configure_process(settings.logging)
+    mark_process("background")
+    begin_tracing(settings.tracing)
     # As an exception, so that a lease is given back on the way out.
     signal.signal(signal.SIGTERM, _leave)
     pause = threading.Event()
@@ -65,20 +82,24 @@ def _open_jobs(settings: ServerSettings) -> list[Job] | None:
         return jobs_of(settings)
     except LakebedError as error:
         # The database may be away for a while; the workers wait for it too.
-        _LOGGER.warning("cannot clean up: %s", error)
+        _LOGGER.warning("cannot clean up: %s: %s", error.kind, logs.cause_of(error))
         return None
 
 
 def run(job: Job) -> None:
     """Make one pass of a job; if it fails, the next pass goes on from there."""
+    outcome = "failure"
     try:
         result = job.run()
     except LakebedError as error:
-        _LOGGER.warning("%s: %s", job.name, error)
+        _LOGGER.warning("%s failed: %s: %s", job.name, error.kind, logs.cause_of(error))
     except Exception:
         _LOGGER.exception("%s failed", job.name)
     else:
+        outcome = "success"
+        _LAST_SUCCESS.labels(job.name).set_to_current_time()
         _LOGGER.debug("%s: %s", job.name, result)
+    _RUNS.labels(job.name, outcome).inc()
 
 
 def _leave(*_signal: Any) -> None:

@@ -5,6 +5,7 @@ and metrics are set up when their library is imported. The settings arrive by a 
 in no list of processes and in no file.
 """
 
+import logging
 import os
 import resource
 import signal
@@ -19,17 +20,21 @@ from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from lakebed.server.config_files import ENVIRONMENT_PREFIX
+from lakebed.server.http import logs
+from lakebed.server.http.metrics import mark_process
+from lakebed.server.settings import LoggingSettings
 
+_LOGGER: Final = logging.getLogger(__name__)
 _PATIENCE_SECONDS: Final = 30.0
 
 
 class _NoPandas(MetaPathFinder):
-    """Finds no pandas."""
+    """Keeps pandas from being found."""
 
     def find_spec(self, fullname: str, *_: object) -> None:
         """Refuse the one import."""
         if fullname == "pandas":
-            raise ModuleNotFoundError("a server needs no pandas", name=fullname)
+            raise ModuleNotFoundError("a server does without pandas", name=fullname)
 
 
 def do_without_pandas() -> None:
@@ -50,7 +55,20 @@ def load_by_name(name: str) -> Callable[..., Any]:
 def call_by_name(name: str, *arguments: object) -> None:
     """Import a function and call it: what a process begins with."""
     do_without_pandas()
-    load_by_name(name)(*arguments)
+    try:
+        load_by_name(name)(*arguments)
+    except Exception:
+        # Python would write the traceback past the log.
+        _LOGGER.critical("%s failed", name, exc_info=True)
+        sys.exit(1)
+
+
+def begin_builder(settings: LoggingSettings) -> None:
+    """Set up a process that builds commits for a worker, and ends with it."""
+    do_without_pandas()
+    hide_settings()
+    logs.configure_process(settings)
+    mark_process("builder")
 
 
 def end_with_parent(link: Connection) -> None:

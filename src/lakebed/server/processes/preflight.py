@@ -1,4 +1,4 @@
-"""What is looked at before any process is started, so that it can be said in one line."""
+"""Checks before any process is started, so that a problem can be reported in one line."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ _SQLITE = "sqlite:///"
 
 
 class CannotStart(LakebedError):  # noqa: N818 - it says what happened
-    """The server was not started, or came to nothing; the message is one line."""
+    """The server was not started, or ended before it answered; the message is one line."""
 
     kind = "cannot_start"
 
@@ -25,7 +25,7 @@ def check_place(settings: ServerSettings) -> str:
     The address is the numeric one of the host to listen at.
 
     Raises:
-        CannotStart: One of them is not so.
+        CannotStart: The port is taken, or a folder cannot be written.
     """
     address = _address_of(settings.listen.host)
     _check_port(settings.listen.host, address, settings.listen.port)
@@ -59,7 +59,7 @@ def _port_message(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} of {host} is in use: stop what listens there, or use --port"
     if error.errno == errno.EACCES:
-        return f"port {port} of {host} is not for this user: use --port with one above 1023"
+        return f"port {port} of {host} may not be used by this user: use --port with one above 1023"
     return f"cannot listen at port {port} of {host}: {error.strerror}"
 
 

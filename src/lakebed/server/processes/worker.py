@@ -12,6 +12,7 @@ from wsgiref.types import WSGIApplication
 
 from lakebed.errors import LakebedError
 from lakebed.server.http import logs
+from lakebed.server.http.metrics import mark_process
 from lakebed.server.http.slow_clients import Stalls
 from lakebed.server.processes.children import (
     allow_many_connections,
@@ -34,7 +35,7 @@ class Worker:
     factory: str
     """The function that makes the application from settings: ``package.module:function``."""
     link: Connection
-    """To the supervisor: for what went wrong, and to notice its end."""
+    """To the supervisor: to say what went wrong, and to notice its end."""
 
     def __call__(self) -> WSGIApplication:
         """Return the application; a method `close` of it is called when the process ends well."""
@@ -42,7 +43,8 @@ class Worker:
         end_with_parent(self.link)
         hide_settings()
         allow_many_connections()
-        logs.configure(self.settings.logging)
+        logs.configure_process(self.settings.logging)
+        mark_process("worker")
         Stalls(self.settings.listen.port, self.settings.limits.stall_seconds).start()
         try:
             app: WSGIApplication = load_by_name(self.factory)(self.settings)

@@ -9,8 +9,8 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.auth import AuthenticationFailed, Identity
 from lakebed.server.http.admission import Admission
-from lakebed.server.http.errors import RETRY_SECONDS
-from lakebed.server.http.logs import Trace, current_trace
+from lakebed.server.http.errors import RETRY_SECONDS, kind_of, note_error
+from lakebed.server.http.request import RequestRecord, current_record
 from lakebed.server.s3 import sigv2, sigv4
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.operations import OPERATIONS
@@ -47,25 +47,25 @@ class Gateway:
         """Answer a request."""
         if not is_s3_request(environ, domain=self._domain):
             return self._others(environ, start_response)
-        trace = current_trace()
-        assert trace is not None, "requests come in the envelope"
+        record = current_record()
+        assert record is not None, "requests come in the envelope"
         try:
-            reply = self._reply(environ, trace)
+            reply = self._reply(environ, record)
         except Exception as error:  # noqa: BLE001 - the last place that can answer the client
-            reply = _refusal(error, environ, trace)
-        return _send(reply, environ, trace, start_response)
+            reply = _refusal(error, environ, record)
+        return _send(reply, environ, record, start_response)
 
-    def _reply(self, environ: WSGIEnvironment, trace: Trace) -> S3Reply:
+    def _reply(self, environ: WSGIEnvironment, record: RequestRecord) -> S3Reply:
         asked = route(environ, domain=self._domain)
         operation = OPERATIONS[asked.operation]
-        trace.operation = f"s3:{asked.operation.value}"
+        record.operation = f"s3:{asked.operation.value}"
         if operation.is_transfer:
-            self._admission.admit_transfer(trace)
+            self._admission.admit_transfer(record)
         else:
-            self._admission.admit_work(trace)
+            self._admission.admit_work(record)
         verified = self._verify(environ, asked)
-        trace.user = verified.identity.user_id
-        return operation.handle(S3Request(self._services, environ, asked, verified, trace.client))
+        record.user = verified.identity.user_id
+        return operation.handle(S3Request(self._services, environ, asked, verified, record.client))
 
     def _verify(self, environ: WSGIEnvironment, asked: Route) -> Verified[Identity]:
         now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
@@ -80,11 +80,11 @@ class Gateway:
             raise
 
 
-def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> S3Reply:
+def _refusal(error: Exception, environ: WSGIEnvironment, record: RequestRecord) -> S3Reply:
     told = as_s3_error(error)
-    if told.code is ErrorCode.INTERNAL_ERROR:
-        _LOGGER.error("an operation failed", exc_info=error)
-    elif told.code is ErrorCode.NO_SUCH_VERSION:
+    kind = told.code.code if isinstance(error, S3Error) else kind_of(error)
+    note_error(error, told.code.status, kind)
+    if told.code is ErrorCode.NO_SUCH_VERSION:
         _LOGGER.warning("the bytes of an object are missing: %s", error)
     elif told.code in _BODY_CODES:
         _LOGGER.info("a body was refused: %s: %s", told.code.code, told)
@@ -96,14 +96,14 @@ def _refusal(error: Exception, environ: WSGIEnvironment, trace: Trace) -> S3Repl
     if told.code.status == ErrorCode.SLOW_DOWN.status:
         headers["Retry-After"] = str(RETRY_SECONDS)
     resource = quote(environ["PATH_INFO"], safe="/", encoding="latin-1")
-    body = error_body(told, resource=resource, request_id=trace.request_id)
+    body = error_body(told, resource=resource, request_id=record.request_id)
     return S3Reply(told.code.status, headers, body)
 
 
 def _send(
-    reply: S3Reply, environ: WSGIEnvironment, trace: Trace, start_response: StartResponse
+    reply: S3Reply, environ: WSGIEnvironment, record: RequestRecord, start_response: StartResponse
 ) -> Iterable[bytes]:
-    headers = {"x-amz-request-id": trace.request_id, **reply.headers}
+    headers = {"x-amz-request-id": record.request_id, **reply.headers}
     body = reply.body
     if reply.status in _NO_BODY:
         body = b""

@@ -5,8 +5,8 @@ from typing import Final
 from lakebed import auth, block, kv
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
-from lakebed.errors import LakebedError
 from lakebed.server.http import admission, bodies
+from lakebed.server.http.errors import public_message
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
 # The first line that fits an error counts, so special cases come before their families.
@@ -65,5 +65,5 @@ def as_s3_error(error: Exception) -> S3Error:
         return S3Error(ErrorCode.INVALID_ACCESS_KEY_ID)  # its own text is that of the API
     for kind, code in _CODES:
         if isinstance(error, kind):
-            return S3Error(code, str(error) if isinstance(error, LakebedError) else None)
+            return S3Error(code, public_message(error) or str(error))
     return S3Error(ErrorCode.INTERNAL_ERROR)

@@ -7,11 +7,12 @@ import falcon
 import msgspec
 
 from lakebed.server import ui
-from lakebed.server.api.dispatch import JSON_TYPE
 from lakebed.server.api.models import Error
 from lakebed.server.api.openapi import describe
 from lakebed.server.api.routes import Route
 from lakebed.server.http import metrics
+from lakebed.server.http.errors import JSON_TYPE
+from lakebed.server.http.request import current_record
 
 
 def add_pages(app: Any, routes: Iterable[Route], *, base_path: str) -> None:
@@ -66,5 +67,8 @@ def serialize_error(
     """Answer what Falcon itself refuses (no such path, no such method) like any other error."""
     kind = "no_such_method" if error.status_code == 405 else "no_such_path"  # noqa: PLR2004
     message = f"there is no operation {request.method} {request.path}"
+    record = current_record()
+    if record is not None:
+        record.kind = kind
     response.data = msgspec.json.encode(Error(message=message, kind=kind))
     response.content_type = JSON_TYPE

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from lakebed.catalog.errors import RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.model import ObjectStats as Found
-from lakebed.catalog.nouns import BranchID, CommonPrefix, RepositoryID, resolve_range
+from lakebed.catalog.nouns import BranchID, CommonPrefix, RepositoryID
 from lakebed.server.api.models import (
     KeysQuery,
     ObjectCopyCreation,
@@ -27,7 +27,9 @@ from lakebed.server.http.conditions import (
     etag,
     http_date,
     matches,
+    no_bytes_headers,
     requested_range,
+    select_bytes,
     write_condition,
 )
 from lakebed.server.http.errors import BadRequest, message_of, status_of
@@ -124,29 +126,20 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
     known = request.header("If-None-Match")
     if known is not None and matches(known, found.checksum):
         return Reply(status=304, headers=headers)
-    wanted = requested_range(request.header("Range"))
     try:
-        offset, length = resolve_range(wanted, found.size)
+        selection = select_bytes(requested_range(request.header("Range")), found.size)
     except RangeNotSatisfiable as error:
-        return _unsatisfiable(found, error)
-    status = 200
-    if wanted is not None:
-        status = 206
-        headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{found.size}"
+        return Reply(
+            status=416,
+            body={"message": str(error), "kind": error.kind},
+            headers=no_bytes_headers(found.size),
+        )
     return Reply(
-        status=status,
-        body=objects.read(found, byte_range=wanted),
+        status=selection.status,
+        body=objects.read(found, byte_range=selection.byte_range),
         content_type=found.content_type,
-        content_length=length,
-        headers=headers,
-    )
-
-
-def _unsatisfiable(found: Found, error: RangeNotSatisfiable) -> Reply:
-    return Reply(
-        status=416,
-        body={"message": str(error), "kind": error.kind},
-        headers={"Content-Range": f"bytes */{found.size}"},
+        content_length=selection.length,
+        headers=headers | selection.headers,
     )
 
 
@@ -163,16 +156,13 @@ def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: 
     """Return the headers that a download would have."""
     objects = request.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
-    headers = _headers(found)
-    wanted = requested_range(request.header("Range"))
     try:
-        offset, length = resolve_range(wanted, found.size)
+        selection = select_bytes(requested_range(request.header("Range")), found.size)
     except RangeNotSatisfiable:
-        return Reply(status=416, headers={"Content-Range": f"bytes */{found.size}"})
-    if wanted is not None:
-        headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{found.size}"
-    headers |= {"Content-Length": str(length), "Content-Type": found.content_type}
-    return Reply(status=200 if wanted is None else 206, headers=headers)
+        return Reply(status=416, headers=no_bytes_headers(found.size))
+    headers = _headers(found) | selection.headers
+    headers |= {"Content-Length": str(selection.length), "Content-Type": found.content_type}
+    return Reply(status=selection.status, headers=headers)
 
 
 @routes.add("statObject", "GET", f"{_AT_REF}/stat", fs("ReadObject", _OBJECT))

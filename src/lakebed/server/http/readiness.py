@@ -1,0 +1,128 @@
+"""Whether a server can do its work: its database and its storage answer.
+
+Liveness (``/_health``) asks nothing and says that the process runs. Readiness asks both, and is red
+with 503 while one of them does not answer. What is asked is in `lakebed.server.questions`.
+
+Whatever hangs, the answer comes within `BOUND_SECONDS`. Each question is asked in a thread of its
+own, and by one thread at a time: probes that come while it hangs wait for the same one, so they do
+not pile up.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import falcon
+import msgspec
+
+from lakebed.errors import LakebedError
+from lakebed.server.http.errors import JSON_TYPE, RETRY_SECONDS, note_error
+from lakebed.server.http.request import current_record
+
+BOUND_SECONDS: Final = 1.5
+
+Question = Callable[[], None]
+"""Asks something; raises if there is no answer."""
+
+
+class NotReady(LakebedError):  # noqa: N818 - it says what happened
+    """Something that the server needs does not answer; `names` says what."""
+
+    kind = "not_ready"
+
+    def __init__(self, names: list[str]) -> None:
+        verb = "does" if len(names) == 1 else "do"
+        super().__init__(f"the {' and the '.join(names)} {verb} not answer")
+        self.names = names
+
+
+class Readiness:
+    """Asks all questions at once, in bounded time."""
+
+    def __init__(
+        self, questions: Mapping[str, Question], *, bound_seconds: float = BOUND_SECONDS
+    ) -> None:
+        self._questions = {name: _Shared(name, ask) for name, ask in questions.items()}
+        self._bound_seconds = bound_seconds
+        self.names: Final = list(questions)
+
+    def check(self) -> None:
+        """Ask all questions.
+
+        Raises:
+            NotReady: At least one was not answered in time, or by an error, which is the cause.
+        """
+        until = time.monotonic() + self._bound_seconds
+        asked = {name: question.begin() for name, question in self._questions.items()}
+        failures = {name: each.failure_by(until) for name, each in asked.items()}
+        found = {name: failure for name, failure in failures.items() if failure is not None}
+        if found:
+            raise NotReady(list(found)) from next(iter(found.values()))
+
+
+class _Shared:
+    """A question that one thread asks at a time, for all who want to know."""
+
+    def __init__(self, name: str, ask: Question) -> None:
+        self._name = name
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._current: _Asking | None = None
+
+    def begin(self) -> "_Asking":
+        with self._lock:
+            if self._current is None or self._current.is_over:
+                self._current = _Asking(self._name, self._ask)
+            return self._current
+
+
+class _Asking:
+    def __init__(self, name: str, ask: Question) -> None:
+        self._name = name
+        self._ask = ask
+        self._over = threading.Event()
+        self._failure: Exception | None = None
+        threading.Thread(target=self._run, name=f"readiness-{name}", daemon=True).start()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def failure_by(self, until: float) -> Exception | None:
+        """Wait for the answer until a time; return what went wrong, or None."""
+        if not self._over.wait(max(0.0, until - time.monotonic())):
+            return TimeoutError(f"the {self._name} has not answered yet")
+        return self._failure
+
+    def _run(self) -> None:
+        try:
+            self._ask()
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for it
+            self._failure = error
+        finally:
+            self._over.set()
+
+
+class ReadinessDoor:
+    """Answers ``GET /readiness``, to everyone; it names neither hosts nor drivers."""
+
+    def __init__(self, readiness: Readiness) -> None:
+        self._readiness = readiness
+
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        """Answer 200, or 503 with what does not answer."""
+        record = current_record()
+        if record is not None:
+            record.operation = "readiness"
+        states = dict.fromkeys(self._readiness.names, "ok")
+        try:
+            self._readiness.check()
+        except NotReady as error:
+            note_error(error, 503, error.kind)
+            response.status = falcon.HTTP_SERVICE_UNAVAILABLE
+            response.set_header("Retry-After", str(RETRY_SECONDS))
+            states |= dict.fromkeys(error.names, "does not answer")
+            states |= {"message": str(error), "kind": error.kind}
+        response.data = msgspec.json.encode(states)
+        response.content_type = JSON_TYPE

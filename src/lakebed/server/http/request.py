@@ -1,0 +1,93 @@
+"""What is known of the request that a thread works on.
+
+The `envelope` makes the record of a request and logs the access line at its end. Whoever learns who
+the user is, which operation it is, or what went wrong, notes it in the record. Nothing else of a
+request is kept or logged: not its environment, which holds that of the process, not its headers,
+not its query, where signatures and tokens may be.
+"""
+
+import re
+import secrets
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Final
+
+_SANE_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+
+_record: ContextVar["RequestRecord | None"] = ContextVar("lakebed_request", default=None)
+_under_way: set["RequestRecord"] = set()
+
+
+@dataclass(slots=True, eq=False)
+class RequestRecord:
+    """One request, from its arrival until the last byte of the answer."""
+
+    request_id: str
+    method: str
+    path: str
+    begun: float
+    """By the monotonic clock."""
+    operation: str = ""
+    """The operation of the API, once it is known; metrics are kept by it."""
+    user: str = ""
+    """Who asks, once that is known."""
+    status: int = 0
+    kind: str = ""
+    """The kind of the error that was answered; empty if all went well."""
+    cause: str = ""
+    """What led to an answer of 5xx or 410, without secrets."""
+    bytes_sent: int = 0
+    peer: str = ""
+    """The address of the other end of the connection: the client's, or that of a proxy."""
+    client: str = ""
+    """The address of the client; see `client_address`."""
+    received_at: float = 0.0
+    """When something of the request last came."""
+    is_receiving: bool = False
+    """Whether a thread waits for more of the body right now."""
+    _on_end: list[Callable[[], None]] = field(default_factory=list)
+
+    def at_end(self, action: Callable[[], None]) -> None:
+        """Call something once when the answer is out, or the client is gone."""
+        self._on_end.append(action)
+
+    def end(self) -> None:
+        """Call what `at_end` was given; a second call does nothing."""
+        _under_way.discard(self)
+        while self._on_end:
+            self._on_end.pop()()
+
+
+def current_record() -> RequestRecord | None:
+    """Return the record of the request that this thread works on; None outside of requests."""
+    return _record.get()
+
+
+def records_under_way() -> list[RequestRecord]:
+    """Return the records of all requests that this process works on."""
+    return list(_under_way)
+
+
+def begin_record(
+    method: str, path: str, *, peer: str, client: str, given_id: str | None
+) -> RequestRecord:
+    """Make the record of a request that arrived, and bind it to this thread."""
+    now = time.monotonic()
+    request_id = _request_id(given_id)
+    record = RequestRecord(request_id, method, path, now, peer=peer, client=client, received_at=now)
+    _record.set(record)
+    _under_way.add(record)
+    return record
+
+
+def unbind_record() -> None:
+    """Forget the record of this thread: its request has ended."""
+    _record.set(None)
+
+
+def _request_id(given: str | None) -> str:
+    if given is not None and _SANE_ID.fullmatch(given):
+        return given
+    return secrets.token_hex(8)

@@ -1,0 +1,78 @@
+"""What a server asks its database and its storage to learn whether they answer.
+
+A question costs as little as it can: one key that every store has, and the head of one object that
+is not there. See `lakebed.server.http.readiness`.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Final
+
+from lakebed.block import (
+    Address,
+    BlockError,
+    BlockStore,
+    LocalSettings,
+    Namespace,
+    StorageUnavailable,
+)
+from lakebed.kv import KeyNotFound, Store
+from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
+from lakebed.server.settings import BlockstoreSettings
+
+_NOT_THERE: Final = "lakebed-readiness/not-there"
+
+
+def ask_store(store: Store) -> None:
+    """Read the mark that every store has; one that is missing is an answer too."""
+    try:
+        store.get(METADATA_PARTITION, SCHEMA_KEY)
+    except KeyNotFound:
+        return
+
+
+class StorageQuestion:
+    """Asks the storage for an object that is not there, in a place that it may be asked about."""
+
+    def __init__(
+        self,
+        block: BlockStore,
+        settings: BlockstoreSettings,
+        find_namespace: Callable[[], Namespace | None],
+    ) -> None:
+        """Prepare the question.
+
+        Args:
+            block: The storage.
+            settings: With a prefix for namespaces, if there is one.
+            find_namespace: Returns the namespace of any repository: in a cloud, credentials are
+                often good for some buckets only. None while there is no repository.
+        """
+        self._block = block
+        self._local = settings.block if isinstance(settings.block, LocalSettings) else None
+        self._find_namespace = find_namespace
+        prefix = settings.default_namespace_prefix
+        if prefix is None and block.scheme in {"local", "mem"}:
+            prefix = f"{block.scheme}://"
+        self._address = None if prefix is None else _address_in(prefix)
+
+    def __call__(self) -> None:
+        """Ask; any answer will do, also that the object may not be looked at."""
+        if self._local is not None:
+            self._local.root.stat()  # a folder that is gone looks like an empty storage
+        if self._address is None:
+            namespace = self._find_namespace()
+            if namespace is None:
+                return  # no repository, no prefix: there is no place that could be asked about
+            self._address = namespace.address(_NOT_THERE)
+        try:
+            self._block.head(self._address)
+        except StorageUnavailable:
+            raise
+        except BlockError:
+            if self._local is not None and not os.access(self._local.root, os.W_OK | os.X_OK):
+                raise
+
+
+def _address_in(prefix: str) -> Address:
+    return Address.parse(f"{prefix}{'' if prefix.endswith('/') else '/'}{_NOT_THERE}")
