@@ -43,10 +43,10 @@ Open = Callable[[Store, Runtime], AuthService]
 """Opens the service in a process; a mutant opens a broken one."""
 
 CALM = Faults()
-# Longer than others are patient.
+# Longer than other processes wait.
 STALLS = Faults(stall=0.02, stall_seconds=30.0)
 EVERYTHING = Faults(fail_before=0.01, fail_after=0.02, kill=0.005, stall=0.01, stall_seconds=30.0)
-# As many as it takes: what happens to one happens to twenty.
+# A few are enough: setup treats all of them alike.
 FEW_POLICIES = {"All": (allow("*"),), "FSReadAll": (allow("fs:Read*"),)}
 FEW_GROUPS = {"Admins": ("All",), "Viewers": ("FSReadAll",)}
 BUSY = Faults(stall=0.03, stall_seconds=3.0)
@@ -90,7 +90,7 @@ def set_up_by(auth: AuthService, truth: AuthService, name: str, answers: Answers
         try:
             answers.won.append(auth.setup(user, given))
         except AlreadySetUp:
-            assert truth.is_set_up(), "told that it is set up, and it is not"
+            assert truth.is_set_up(), "a caller was told that it is set up, and it is not"
         except OutcomeUnknown:
             continue
         answers.uncertain -= 1
@@ -120,7 +120,7 @@ def _setup_holds(seed: int, open_service: Open) -> Answers:
     late.start(partial(set_up_by, auth, truth, "late", answers))
     simulation.run()
     assert len(answers.won) <= 1, "two callers won"
-    assert answers.won or answers.uncertain, "nobody won, and everybody knows"
+    assert answers.won or answers.uncertain, "nobody won, though no outcome is unknown"
     check_installation(shared.inner, answers, tidy=weather is not EVERYTHING)
     return answers
 

@@ -59,7 +59,7 @@ class Mortal:
             return apply()  # only writes are counted
         self.calls += 1
         if self.calls > self._at:
-            raise DeathError  # nothing of it runs any more
+            raise DeathError  # the process is dead
         if self.calls < self._at:
             return apply()
         if self._after:
@@ -176,7 +176,7 @@ def assert_nothing_is_inherited(store: Store) -> None:
         for name in [entity.id for entity in entities.list().items]:
             entities.delete(name)
     left = [entry.key for entry in store.scan(AUTH)]
-    assert left == [], "something outlived everyone"
+    assert left == [], "keys are left though all entities are deleted"
     auth.users.create("ann")
     assert not may_read(auth, "ann")
     assert auth.credentials.list("ann").items == ()
@@ -304,7 +304,7 @@ def check_next_setup(inner: Store, victims: list[str]) -> None:
     try:
         won = auth.setup("next", QUICKSTART)
     except AlreadySetUp:
-        # Only the last word of a setup sets the installation up.
+        # Only the last write of a setup sets the installation up.
         assert [user.id for user in auth.users.list().items] == victims[-1:]
         return
     assert [user.id for user in auth.users.list().items] == ["next"]

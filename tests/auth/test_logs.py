@@ -1,15 +1,18 @@
-"""What users and permissions write to the log, and that no secret is in it."""
+"""What users and permissions write to logs and traces, and that no secret is in it."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from lakebed import tracing
 from lakebed.auth import AuthenticationFailed, AuthService, KeyPair, ServerKeys
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.keys import AUTH, SETUP, SETUP_NAME, USERS
 from lakebed.kv import Store
 from lakebed.kv.records import Records
-from tests.auth.kit import Clockwork, allow, service
+from tests.auth.kit import NO_ADDRESS, READ, Clockwork, allow, service
 
 OTHER_KEYS = ServerKeys(encryption=bytes(32), signing=bytes(64))
 MINE = KeyPair(access_key_id="AKIAMINE", secret_access_key="a secret of mine")
@@ -90,6 +93,25 @@ def test_what_others_left_is_logged(store: Store, log: pytest.LogCaptureFixture)
     assert lines(log)[0] == ("warning", "a setup did not finish in 5 seconds: starting over")
     auth.users.create("jane")
     assert lines(log) == [
-        ("warning", "user jane was left half deleted: deleting the rest"),
+        ("warning", "user jane is half deleted: finishing its deletion"),
         ("info", "user jane was created"),
     ]
+
+
+def test_calls_are_spans_of_a_trace(auth: AuthService) -> None:
+    spans: list[str] = []
+
+    @contextmanager
+    def start_span(name: str) -> Iterator[None]:
+        spans.append(name)
+        yield
+
+    auth.setup("admin", MINE)
+    tracing.turn_on(start_span)
+    try:
+        identity = auth.authenticate(MINE.access_key_id, MINE.secret_access_key)
+        auth.authorize(identity, NO_ADDRESS, READ)
+    finally:
+        tracing.turn_off()
+    own = [name for name in spans if name.startswith("auth.")]
+    assert own == ["auth.authenticate", "auth.secret_for", "auth.authorize"]

@@ -67,7 +67,7 @@ def without_faults(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
 fault_plans = st.builds(
     FaultPlan, st.integers(1, 15), st.sampled_from(["lost there", "lost back", "death"])
 )
-# Mostly none: what a machine without a fault leaves in the store is compared to the last key.
+# Mostly none: only without faults can all keys in the store be compared with the model.
 faults = st.integers(0, 9).flatmap(lambda draw: st.none() if draw else fault_plans)
 
 

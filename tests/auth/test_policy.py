@@ -127,7 +127,7 @@ def effects(given_statements: Sequence[Statement], user: str, asked: Permission)
 def test_rules_say_what_a_naive_reading_says(
     given_statements: list[Statement], user: str, asked: Permission
 ) -> None:
-    # Where the user's name is a wildcard, it is nobody's name all the same.
+    # A user whose name looks like a wildcard is not everybody.
     name = "nobody" if user == "*" else user
     expected = effects(given_statements, name, asked) == {Effect.ALLOW}
     policies = [policy(statement) for statement in given_statements]

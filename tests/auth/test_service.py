@@ -87,7 +87,7 @@ def test_a_setup_that_makes_no_sense_does_nothing(
     assert list(store.scan(AUTH)) == []
 
 
-# Who is it?
+# Who makes a request?
 
 
 def test_a_wrong_secret_and_an_unknown_key_are_the_same_error(auth: AuthService) -> None:
@@ -243,7 +243,7 @@ def test_who_is_made_again_inherits_nothing(auth: AuthService) -> None:
     assert [user.id for user in auth.memberships.sources_of("Admins").items] == ["admin"]
     _, reborn = equip(auth, "jane")
     assert not may(auth, reborn, READ)
-    assert not may(auth, identity, READ), "nor who she was before"
+    assert not may(auth, identity, READ), "nor may the user she was before"
 
 
 def test_a_group_and_a_policy_made_again_are_nobodys(auth: AuthService) -> None:
@@ -266,7 +266,7 @@ def test_a_group_and_a_policy_made_again_are_nobodys(auth: AuthService) -> None:
     assert auth.memberships.sources_of("readers").items == ()
 
 
-# May it?
+# May they?
 
 
 def test_a_viewer_reads_and_does_not_write(auth: AuthService) -> None:
@@ -283,6 +283,18 @@ def test_a_viewer_reads_and_does_not_write(auth: AuthService) -> None:
         auth.authorize(jane, NO_ADDRESS, WRITE)
     auth.memberships.remove("jane", "Viewers")
     assert not may(auth, jane, READ)
+
+
+def test_every_permission_that_a_request_needs_must_be_granted(auth: AuthService) -> None:
+    auth.users.create("jane")
+    _, jane = equip(auth, "jane")
+    auth.policies.create("read", [allow("fs:Read*")])
+    auth.user_policies.add("jane", "read")
+    auth.authorize(jane, NO_ADDRESS, READ, READ)
+    for needed in ((READ, WRITE), (WRITE, READ)):
+        with pytest.raises(Denied) as error:
+            auth.authorize(jane, NO_ADDRESS, *needed)
+        assert (error.value.action, error.value.resource) == (WRITE.action, WRITE.resource)
 
 
 def test_a_policy_is_kept_as_it_was_given(auth: AuthService) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.block import Address, InvalidAddress, Namespace
-from lakebed.block.address import Store
+from lakebed.block.address import StoreName
 
 STORES = [
     "local://data",
@@ -112,9 +112,9 @@ def test_a_namespace_is_not_the_parent_of_its_namesakes() -> None:
 
 
 def test_the_parts_of_a_store() -> None:
-    assert Address.parse("s3://b/x").parts == Store("s3", "b", "b")
+    assert Address.parse("s3://b/x").parts == StoreName("s3", "b", "b")
     azure = Namespace.parse("https://acc.blob.core.windows.net/con/x")
-    assert azure.parts == Store("https", "acc.blob.core.windows.net", "con")
+    assert azure.parts == StoreName("https", "acc.blob.core.windows.net", "con")
     assert azure.prefix == "x/"
 
 

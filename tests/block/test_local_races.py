@@ -18,26 +18,12 @@ from lakebed.block import (
     AlreadyExists,
     BlockStore,
     ETag,
-    LocalSettings,
-    Namespace,
     PreconditionFailed,
     UploadNotFound,
-    open_block,
 )
 from lakebed.block.drivers.local.places import Place
 from lakebed.block.drivers.local.tree import Folder, Tree
-
-DATA = Namespace.parse("local://data")
-
-
-def open_local(root: Path) -> BlockStore:
-    """Open a store; two of them know as little of each other as two processes do."""
-    return open_block(LocalSettings(root))
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "root"
+from tests.block.local_storage import DATA, open_local
 
 
 def test_a_folder_that_another_replaced_is_found_again(root: Path) -> None:

@@ -1,5 +1,6 @@
 """Links: an address given out stands for one entry, once, for a while."""
 
+import logging
 from datetime import UTC, datetime
 
 import httpx
@@ -111,11 +112,12 @@ def test_an_object_that_is_not_there_or_not_of_that_size(lake: Lake) -> None:
     assert link(lake, given, size=3).size == 3
 
 
-def test_a_link_expires(lake: Lake) -> None:
+def test_a_link_expires(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     given = give_out(lake)
     lake.clock.ahead_seconds += lake.settings.link_life_seconds
-    with pytest.raises(LinkExpired):
+    with caplog.at_level(logging.INFO, "lakebed.catalog"), pytest.raises(LinkExpired):
         link(lake, given)
+    assert "a link was refused in repository lake: repos/" in caplog.text
     assert not lake.exists(b"a")
 
 

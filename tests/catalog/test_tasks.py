@@ -13,6 +13,7 @@ from lakebed.catalog.settings import CatalogSettings
 from lakebed.catalog.tasks import DUMP_REFS, RESTORE_REFS, TaskID
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import RepositoryID
+from lakebed.errors import LakebedError
 from lakebed.formats import DumpID
 from lakebed.kv import OutcomeUnknown, Version
 from lakebed.kv.records import Records
@@ -59,13 +60,13 @@ def test_a_task_that_fails_says_why(lake: Lake) -> None:
 
 
 def test_what_nobody_expected_is_noted_and_raised(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     waiting: list[Work] = []
     tasks = catalog(lake, waiting).tasks
 
     def break_down(_repository: RepositoryID) -> None:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("by 10.0.0.7")
 
     monkeypatch.setattr(lake.engine, "dump_refs", break_down)
     task_id = tasks.start_dump(REPOSITORY)
@@ -73,7 +74,31 @@ def test_what_nobody_expected_is_noted_and_raised(
         waiting[0]()
     status = tasks.status(REPOSITORY, task_id, DUMP_REFS)
     assert status.done
-    assert status.error == "unexpected: ZeroDivisionError()"
+    assert status.error is not None
+    assert "internal error" in status.error
+    assert (
+        f"task {task_id} (dump_refs) of repository lake failed: error: by 10.0.0.7" in caplog.text
+    )
+
+
+def test_what_is_not_for_strangers_is_in_the_log_only(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class HiddenError(LakebedError):
+        kind = "hidden"
+        public_message = "the database does not answer"
+
+    def break_down(_repository: RepositoryID) -> None:
+        raise HiddenError("no answer from 10.0.0.7")
+
+    monkeypatch.setattr(lake.engine, "dump_refs", break_down)
+    waiting: list[Work] = []
+    tasks = catalog(lake, waiting).tasks
+    task_id = tasks.start_dump(REPOSITORY)
+    waiting[0]()
+    status = tasks.status(REPOSITORY, task_id, DUMP_REFS)
+    assert (status.error, status.error_kind) == ("the database does not answer", "hidden")
+    assert "no answer from 10.0.0.7" in caplog.text
 
 
 def test_a_task_that_runs(lake: Lake) -> None:

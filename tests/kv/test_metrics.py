@@ -1,6 +1,9 @@
+from contextlib import AbstractContextManager, nullcontext
+
 import pytest
 from prometheus_client import REGISTRY
 
+from lakebed import tracing
 from lakebed.kv import ABSENT, KeyNotFound, PredicateFailed, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.metrics import MeteredStore
@@ -48,3 +51,20 @@ def test_errors_are_counted_by_kind_and_a_missing_key_is_none() -> None:
         store.get(b"p", b"missing")
     assert sample("lakebed_kv_errors_total", "set_if", kind="predicate_failed") == failed + 1
     assert sample("lakebed_kv_errors_total", "get", kind="key_not_found") == 0
+
+
+def test_calls_are_spans() -> None:
+    spans: list[str] = []
+
+    def begin(name: str) -> AbstractContextManager[object]:
+        spans.append(name)
+        return nullcontext()
+
+    store: Store = MeteredStore(NamedStore(ThreadRuntime()), ThreadRuntime())
+    tracing.turn_on(begin)
+    try:
+        store.set(b"p", b"k", b"v")
+        list(store.scan(b"p"))
+    finally:
+        tracing.turn_off()
+    assert spans == ["kv.set", "kv.scan_page"]

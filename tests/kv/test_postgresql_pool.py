@@ -89,6 +89,21 @@ def test_an_attempt_that_fails_says_why_and_makes_room() -> None:
             pool.take()
 
 
+def test_without_a_thread_there_is_no_connection_but_the_turn_comes_back(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool = Pool(server.connect, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(StoreUnreachable, match="can't start new thread"):
+            pool.take()
+    server.answers.set()
+    assert cast("object", pool.take()) is server.made[0]
+
+
 def test_after_a_failure_there_is_less_patience(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

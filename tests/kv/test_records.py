@@ -61,7 +61,7 @@ def test_a_scan_stays_within_its_kind_and_prefix(branches: Records[Branch]) -> N
 def test_a_damaged_record_is_named() -> None:
     store = open_store("memory://")
     store.set(PARTITION, b"branches/main", b"\xff\xff\xff")
-    with pytest.raises(CorruptRecord, match=r"b'branches/main' in partition .* hold a Branch"):
+    with pytest.raises(CorruptRecord, match=r"'branches/main' in partition .* hold a Branch"):
         Records(store, BRANCHES, PARTITION).get(b"main")
 
 

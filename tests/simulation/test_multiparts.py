@@ -8,9 +8,10 @@ import pytest
 from google.protobuf.message import Message
 
 from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.keys import copy_of
 from lakebed.catalog.multipart import complete as completions
 from lakebed.catalog.multipart.complete import Completions
-from lakebed.catalog.multipart.records import MultipartRecords, UploadRecord, _copy
+from lakebed.catalog.multipart.records import MultipartRecords, UploadRecord
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
 from lakebed.testing.simulation.explore import first_failure
@@ -94,15 +95,15 @@ def test_decisions_over_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_parts_that_are_joined_as_this_request_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decision of another is taken for one's own."""
-    decided = Completions._decided
+    decide = Completions._decide
 
     def own(self: Completions, *arguments: object) -> UploadRecord:
-        record: UploadRecord = decided(self, *arguments)  # type: ignore[arg-type]
-        mine = _copy(record)
+        record: UploadRecord = decide(self, *arguments)  # type: ignore[arg-type]
+        mine = copy_of(record.message)
         mine.entry.entry.checksum = arguments[2].checksum  # type: ignore[attr-defined]
         return UploadRecord(record.name, mine, record.predicate)
 
-    monkeypatch.setattr(Completions, "_decided", own)
+    monkeypatch.setattr(Completions, "_decide", own)
     assert fails("parts", seeds=600)
 
 

@@ -416,7 +416,7 @@ def test_nothing_is_judged_by_commits_alone(lake: GCLake) -> None:
 
     server = Short(lake.lake)
     job = Job(lake.spark, server, open_storage(server, lake.settings))
-    with pytest.raises(WrongStorage, match="does not tell what is staged"):
+    with pytest.raises(WrongStorage, match="does not say what is staged"):
         job.run(Options())
 
 

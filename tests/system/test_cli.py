@@ -344,7 +344,8 @@ def _act_as(run: CommandLine, user: str, repo: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("{", "is not JSON"), ("{}", "is no policy"), ('"x"', "is no policy")]
+    ("content", "message"),
+    [("{", "is not JSON"), ("{}", "is not a policy"), ('"x"', "is not a policy")],
 )
 def test_a_wrong_policy_document_is_named(
     run: CommandLine, tmp_path: Path, content: str, message: str

@@ -180,7 +180,7 @@ def test_where_files_go(
     for arguments, message in (
         (["upload", "-s", "there", f"{main}/x"], "there is a folder: pass -r"),
         (["upload", "-r", "-s", "a.csv", f"{main}/x"], "a.csv is not a folder: leave -r out"),
-        (["upload", "-s", "-", f"{main}/x/"], "is a folder: say what the object is called"),
+        (["upload", "-s", "-", f"{main}/x/"], "is a folder: add the name of the object"),
         (["download", f"{main}/folder/"], "is a folder: pass -r"),
         (["rm", main], "is not the URI of an object"),
     ):

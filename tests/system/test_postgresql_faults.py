@@ -26,7 +26,7 @@ from lakebed.kv.drivers.postgresql import PostgreSQLStore
 from lakebed.kv.drivers.postgresql.link import LOOK_AFTER_SECONDS, Patience
 from lakebed.kv.registry import compose
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.conformance.kv import in_threads
+from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault, Proxy
 

@@ -10,7 +10,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from lakebed.kv import ABSENT, Store, StoreUnreachable, open_store
-from lakebed.testing.conformance.kv import in_threads
+from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault, Proxy
 

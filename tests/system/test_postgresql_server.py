@@ -31,7 +31,7 @@ from lakebed.kv.drivers.postgresql import PostgreSQLStore, open_driver
 from lakebed.kv.drivers.postgresql.link import Backend, Link, Patience
 from lakebed.kv.drivers.postgresql.pool import POOL_SIZE
 from lakebed.runtime import ThreadRuntime
-from lakebed.testing.conformance.kv import in_threads
+from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 
 LONG = "LAKEBED_TEST_LONG" in os.environ

@@ -1,20 +1,25 @@
 """The commands that start a server or look after one."""
 
+import io
 import json
+import os
 import signal
 import socket
 import stat
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 import httpx
 import pytest
-from typer.testing import CliRunner, Result
 
 from lakebed.auth import AuthenticationFailed
 from lakebed.cli import app
+from lakebed.cli.running import run
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.keys import DROPPED, DROPPED_PARTITION
 from lakebed.engine.model import RepositoryID
@@ -30,16 +35,30 @@ PROGRAM: Final = [sys.executable, "-m", "tests.system.command_line"]
 KEYED: Final = {"LAKEBED_SERVER__AUTH__SECRET_KEY": "a key for tests only"}
 
 
-def invoke(*arguments: str, **environment: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env=environment)
+@dataclass
+class Ended:
+    """How a command ended, and what it printed."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
 
 
-def refused(*arguments: str) -> list[str]:
+def invoke(*arguments: str, **environment: str) -> Ended:
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    with patch.dict(os.environ, environment), redirect_stdout(out), redirect_stderr(err):
+        exit_code = run(app, list(arguments))
+    for stream in (out, err):
+        stream.seek(0)
+    return Ended(exit_code, out.read(), err.read())
+
+
+def refused(*arguments: str, exit_code: int) -> list[str]:
     """What a command that fails has to say."""
     done = subprocess.run(
         [*PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (exit_code, "")
     return done.stderr.splitlines()
 
 
@@ -91,11 +110,13 @@ def test_a_quickstart_prints_what_to_paste_and_keeps_its_key(
 def test_a_busy_port_and_a_folder_that_cannot_be_written_take_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        assert refused("quickstart", "--port", port, "--data-dir", str(tmp_path / "data")) == [
+        arguments = ("quickstart", "--port", port, "--data-dir", str(tmp_path / "data"))
+        assert refused(*arguments, exit_code=1) == [
             f"lakebed: port {port} of 127.0.0.1 is in use: stop what listens there, or use --port"
         ]
     (tmp_path / "file").touch()
-    assert refused("quickstart", "--data-dir", str(tmp_path / "file" / "data")) == [
+    folder = str(tmp_path / "file" / "data")
+    assert refused("quickstart", "--data-dir", folder, exit_code=1) == [
         f"lakebed: cannot write to {tmp_path}/file/data: Not a directory"
     ]
 
@@ -114,7 +135,7 @@ def test_run_takes_flags_over_the_file_and_says_when_it_is_ready(servers: Server
 def test_run_names_every_problem_of_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "lakebed.yaml"
     file.write_text("listen: {prot: 1}\nprocesses: {workers: many}")
-    assert refused("run", "--config", str(file)) == [
+    assert refused("run", "--config", str(file), exit_code=2) == [
         f"lakebed: {file}: there is no setting listen.prot: did you mean listen.port?",
         f"lakebed: processes.workers: expected a whole number, not 'many' (from {file})",
     ]
@@ -127,8 +148,8 @@ def test_the_settings_are_shown_without_their_secrets(tmp_path: Path) -> None:
     assert shown.exit_code == 0
     assert "port: 8123" in shown.stdout
     assert "postgresql://u:********@db/x" in shown.stdout
-    assert "hunter2" not in shown.output
-    assert "a key for tests" not in shown.output
+    assert "hunter2" not in shown.stdout + shown.stderr
+    assert "a key for tests" not in shown.stdout + shown.stderr
     failed = invoke("config", "check")
     assert (failed.exit_code, failed.stdout) == (2, "")
     assert failed.stderr == (
@@ -169,6 +190,14 @@ def test_a_database_that_is_none_takes_one_line() -> None:
     failed = invoke("cleaner", "run", "--database", "nonsense")
     assert failed.exit_code == 2
     assert failed.stderr.count("\n") == 1
+
+
+def test_a_database_that_does_not_answer_is_not_a_wrong_call() -> None:
+    failed = invoke("cleaner", "run", "--database", "postgresql://u:hunter2@127.0.0.1:1/db")
+    assert failed.exit_code == 1
+    assert failed.stderr.count("\n") == 1
+    assert "refused" in failed.stderr
+    assert "hunter2" not in failed.stderr
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])

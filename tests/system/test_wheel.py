@@ -114,6 +114,6 @@ def assert_refused(program: Path, port: int, data: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert f"port {port} of 127.0.0.1 is in use" in line

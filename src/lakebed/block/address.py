@@ -38,7 +38,7 @@ _FORMS: Final = (
 )
 
 
-class Store(NamedTuple):
+class StoreName(NamedTuple):
     """The parts of a store's name."""
 
     scheme: str
@@ -80,7 +80,7 @@ class Address:
         return cls(*_split(url))
 
     @property
-    def parts(self) -> Store:
+    def parts(self) -> StoreName:
         """The parts of the store's name."""
         return split_store(self.store)
 
@@ -123,7 +123,7 @@ class Namespace:
         return cls(store, prefix if prefix.endswith("/") or not prefix else prefix + "/")
 
     @property
-    def parts(self) -> Store:
+    def parts(self) -> StoreName:
         """The parts of the store's name."""
         return split_store(self.store)
 
@@ -168,7 +168,7 @@ class Namespace:
 
 
 @lru_cache(maxsize=1024)
-def split_store(store: str) -> Store:
+def split_store(store: str) -> StoreName:
     """Return the parts of a store's canonical name.
 
     Raises:
@@ -176,14 +176,14 @@ def split_store(store: str) -> Store:
     """
     scheme, _, rest = store.partition("://")
     if scheme in _NAMED_SCHEMES and _NAME.fullmatch(rest):
-        return Store(scheme, rest, rest)
+        return StoreName(scheme, rest, rest)
     host, _, container = rest.partition("/")
     if (
         scheme == AZURE_SCHEME
         and _AZURE_HOST.fullmatch(host)
         and _AZURE_CONTAINER.fullmatch(container)
     ):
-        return Store(scheme, host, container)
+        return StoreName(scheme, host, container)
     raise InvalidAddress(f"{store!r} is not the name of a store: use {_FORMS}, in lower case")
 
 

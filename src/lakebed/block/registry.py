@@ -1,5 +1,6 @@
 """From settings to a storage ready to use: the driver, and the wrapper around it."""
 
+import logging
 from collections.abc import Callable
 from importlib import import_module
 from types import MappingProxyType
@@ -18,6 +19,8 @@ from lakebed.block.store import BlockStore
 from lakebed.block.wrappers.metrics import MeteredBlockStore
 from lakebed.errors import MissingExtraError
 from lakebed.runtime import Runtime, ThreadRuntime
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 OpenDriver = Callable[[BlockSettings, Runtime], BlockStore]
 
@@ -56,4 +59,6 @@ def open_block(settings: BlockSettings, *, runtime: Runtime | None = None) -> Bl
         raise MissingExtraError(f"block storage by {type(settings).__name__}", extra) from error
     runtime = runtime or ThreadRuntime()
     driver = module.rpartition(".")[2]
-    return MeteredBlockStore(open_driver(settings, runtime), driver, runtime)
+    store = MeteredBlockStore(open_driver(settings, runtime), driver, runtime)
+    _LOGGER.debug("opened block storage: %s", settings)
+    return store

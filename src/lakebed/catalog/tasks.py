@@ -38,13 +38,14 @@ RESTORE_REFS: Final = "restore_refs"
 
 _BEATS_A_TIMEOUT: Final = 4
 _TRIES: Final = 5
+_INTERNAL: Final = "internal error: the log of the server has the details under this task's id"
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStatus:
-    """What is known of a task."""
+    """What is known about a task."""
 
     id: TaskID
     kind: str
@@ -160,17 +161,14 @@ class Tasks:
         records = self._records(repository)
         ended = copy_of(begun)
         over = self._runtime.event()
-        unexpected: list[Exception] = []
+        failures: list[Exception] = []
 
         def do() -> None:
             try:
                 ended.result = work()
                 ended.state = pb.TASK_STATE_DONE
-            except LakebedError as error:
-                _note_error(ended, str(error), error.kind)
-            except Exception as error:  # noqa: BLE001 - raised below, when it was noted
-                _note_error(ended, f"unexpected: {error!r}", LakebedError.kind)
-                unexpected.append(error)
+            except Exception as error:  # noqa: BLE001 - noted below, and raised if unexpected
+                failures.append(error)
             over.set()
 
         def beat() -> None:
@@ -182,13 +180,21 @@ class Tasks:
                     records.set(task_id.encode(), alive)
 
         self._runtime.map_parallel(lambda each: each(), [do, beat], limit=2)
+        for error in failures:
+            _note_error(ended, error)
         ended.updated_us = now_us(self._runtime)
         self._note_end(records, task_id, ended)
-        if ended.state == pb.TASK_STATE_FAILED:
-            text = "task %s (%s) of repository %s failed: %s: %s"
-            _LOGGER.warning(text, task_id, ended.kind, repository.id, ended.error_kind, ended.error)
-        if unexpected:
-            raise unexpected[0]
+        for error in failures:
+            _LOGGER.warning(
+                "task %s (%s) of repository %s failed: %s: %s",
+                task_id,
+                ended.kind,
+                repository.id,
+                ended.error_kind,
+                error,
+            )
+            if not isinstance(error, LakebedError):
+                raise error
 
     def _note_end(self, records: Records[pb.Task], task_id: TaskID, ended: pb.Task) -> None:
         for left in reversed(range(_TRIES)):
@@ -210,5 +216,9 @@ class Tasks:
         return Records(self._store, TASKS, repository.partition)
 
 
-def _note_error(task: pb.Task, message: str, kind: str) -> None:
-    task.state, task.error, task.error_kind = pb.TASK_STATE_FAILED, message, kind
+def _note_error(task: pb.Task, error: Exception) -> None:
+    task.state = pb.TASK_STATE_FAILED
+    if isinstance(error, LakebedError):
+        task.error, task.error_kind = error.public_message or str(error), error.kind
+    else:  # its text is for the log: it may name what clients should not see
+        task.error, task.error_kind = _INTERNAL, LakebedError.kind

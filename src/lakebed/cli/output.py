@@ -1,7 +1,7 @@
 """What a command prints: for people, or one JSON document for scripts.
 
 For people, lists are tables on a terminal and lines with tabs in a pipe. What comes from the server
-is shown as it is, but for control characters, which are spelled out: no key moves the cursor.
+is shown as it is, except control characters, which are spelled out: no key moves the cursor.
 With `--json` a list is one array of the server's own objects, written as they arrive.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 Item = Mapping[str, Any]
 Column = tuple[str, Callable[[Item], object]]
-"""A title, and what of an item stands below it."""
+"""A title, and the function from an item to the text below the title."""
 
 
 class Output:
@@ -50,7 +50,7 @@ class Output:
             print(f"{_title(name):<{width + 1}} {_shown(name, value)}".rstrip())
 
     def done(self, sentence: str, item: Item | None = None) -> None:
-        """Say what was done; to a script, what there is now."""
+        """Print a sentence about what was done; with `--json`, the item."""
         if self.as_json:
             _print_json(item if item is not None else {})
         else:
@@ -58,12 +58,12 @@ class Output:
 
 
 def warn(line: str) -> None:
-    """Say something beside the results."""
+    """Print a line on stderr."""
     print(printable(line), file=sys.stderr)
 
 
 def printable(value: object) -> str:
-    """A value as text that moves no cursor and ends no line."""
+    """A value as text without control characters."""
     text = "" if value is None else str(value)
     if text.isprintable():
         return text
@@ -74,7 +74,7 @@ def printable(value: object) -> str:
 
 
 def moment(seconds: object) -> str:
-    """A time stamp of the API, in the time zone of whoever reads it."""
+    """A time stamp of the API, in the local time zone."""
     if not isinstance(seconds, int):
         return ""
     try:

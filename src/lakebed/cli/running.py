@@ -15,7 +15,7 @@ from lakebed.errors import LakebedError
 
 
 def run(app: typer.Typer, arguments: list[str]) -> int:
-    """Run a command and say what went wrong, if anything did.
+    """Run a command, and print why it failed, if it did.
 
     Returns:
         The exit code: 0, 1 for a failure, 2 for a wrong call, 130 when interrupted.

@@ -1,7 +1,7 @@
 """What every client command gets: a client of the server, and a place to print.
 
 A command is a function that takes a `Session` first, registered with `client_command`. That gives
-it `--json`, `--endpoint` and `--config`, which may also stand before the command's name.
+it `--json`, `--endpoint` and `--config`, which may also come before the command's name.
 """
 
 import inspect
@@ -53,7 +53,7 @@ class Session:
         """Ask before something that cannot be undone; a script is not asked.
 
         Raises:
-            CommandError: The answer is no.
+            CommandError: The user does not want to.
         """
         if yes or self.options.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
             return
@@ -77,7 +77,7 @@ def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]
 
 
 def _with_session(function: Callable[..., None]) -> Callable[..., None]:
-    """A function with the common options in place of the session."""
+    """Return a function that takes the common options instead of a session."""
 
     @wraps(function)
     def run(

@@ -1,6 +1,6 @@
 """Names of repositories, refs and objects, as `lakefs://<repository>/<ref>/<path>`.
 
-A path is taken as it stands: nothing in it is decoded, and `//` or a leading `/` is part of the
+A path is taken as it is: nothing in it is decoded, and `//` or a leading `/` is part of the
 key. So every key can be written, and what `fs ls` prints can be pasted.
 """
 
@@ -65,7 +65,7 @@ def parse_repository(text: str) -> RepositoryUri:
     """Read `lakefs://<repository>`.
 
     Raises:
-        Misuse: It is something else.
+        Misuse: The text is not such a URI.
     """
     parts = _parts(text, "the URI of a repository", _REPOSITORY_EXAMPLE)
     if len(parts) > 1 and parts[1:] != [""]:
@@ -77,7 +77,7 @@ def parse_ref(text: str) -> RefUri:
     """Read `lakefs://<repository>/<ref>`.
 
     Raises:
-        Misuse: It is something else.
+        Misuse: The text is not such a URI.
     """
     parts = _parts(text, "the URI of a branch, tag or commit", _REF_EXAMPLE)
     if len(parts) == 1 or not parts[1] or parts[2:] not in ([], [""]):
@@ -89,7 +89,7 @@ def parse_path(text: str) -> PathUri:
     """Read `lakefs://<repository>/<ref>/<path>`, where the path may be empty.
 
     Raises:
-        Misuse: It is something else.
+        Misuse: The text is not such a URI.
     """
     parts = _parts(text, "the URI of an object or prefix", _PATH_EXAMPLE)
     if len(parts) == 1 or not parts[1]:
@@ -101,7 +101,7 @@ def parse_object(text: str) -> PathUri:
     """Read `lakefs://<repository>/<ref>/<path>`, where the path names an object.
 
     Raises:
-        Misuse: It is something else.
+        Misuse: The text is not such a URI.
     """
     uri = parse_path(text)
     if not uri.path:
@@ -110,10 +110,10 @@ def parse_object(text: str) -> PathUri:
 
 
 def same_repository(one: RefUri, other: RefUri) -> str:
-    """The repository that both are in.
+    """Return the repository that both are in.
 
     Raises:
-        Misuse: They are in different ones.
+        Misuse: They are in different repositories.
     """
     if one.repository != other.repository:
         raise Misuse(f"{one} and {other} are in different repositories, expected the same one")
@@ -121,7 +121,7 @@ def same_repository(one: RefUri, other: RefUri) -> str:
 
 
 def _parts(text: str, expected: str, example: str) -> list[str]:
-    """Repository, ref and path, as far as they were given; the first is never empty."""
+    """Return the repository, and the ref and the path if they were given."""
     scheme = next((scheme for scheme in _SCHEMES if text.startswith(scheme)), None)
     if scheme is None or not _is_text(text):
         raise _mistake(text, expected, example)
@@ -132,7 +132,7 @@ def _parts(text: str, expected: str, example: str) -> list[str]:
 
 
 def _is_text(text: str) -> bool:
-    """Whether it can be sent: bytes of another encoding reach us as lone surrogates."""
+    """Whether a server can be sent this: bytes that are not UTF-8 arrive as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

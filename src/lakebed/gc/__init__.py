@@ -1,9 +1,9 @@
 """Garbage collection on Spark: finds and deletes objects that nothing refers to.
 
-`rules` says what garbage is, in plain Python; `frames` says the same on Spark. `job` makes a run:
-`sources` are the frames that it reads (`reading`, `listing`), `judging` and `sweep` what it does,
-`parts` what it writes. It asks the server to prepare (`server`) and opens the storage itself
-(`storage`). Executors import no more than they need.
+`rules` defines garbage in plain Python; `frames` does the same on Spark. `job` makes a run: it asks
+the server to prepare (`server`), opens the storage (`storage`), reads what the run before left
+(`state`), judges every object (`judging`, on the frames of `sources`) and writes a `report`. What
+runs on the executors of Spark is in `executors`; they import no more than they need.
 """
 
 from collections.abc import Callable
@@ -38,11 +38,12 @@ def run(
         storage: How to open the storage of the repository, here and in the executors; None: as the
             server and the environment say, see `lakebed.gc.storage.block_settings`.
         options: What to do; see `lakebed.gc.job.Options`.
-        master: The Spark to run on; None: as ``spark-submit`` was told, else this machine.
-        say: Told what is going on.
+        master: The Spark to run on; None: as ``spark-submit`` says, else this machine.
+        say: Called with a line about each step.
 
     Raises:
         GCError: The run ended early; see `lakebed.gc.errors`.
+        ClientError: The server refused, or did not answer.
         LakebedError: The storage failed, or a file is damaged.
         MissingExtraError: PySpark is not installed.
     """

@@ -1,4 +1,4 @@
-"""Can garbage collection do its work here? Without touching anything of the user's."""
+"""Checks whether garbage collection could work here; it touches nothing of the user's."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Finding:
 
 
 def examine(server: Server, storage: Storage, runtime: Runtime) -> Iterator[Finding]:
-    """Yield what each check found; a failure does not end the examination."""
+    """Yield what each check found; all are made, also after a failure."""
     yield _attempt("server", lambda: _ask(server))
     yield _attempt("list", lambda: _list(storage))
     yield _attempt("read", lambda: _read(storage))
@@ -40,13 +40,13 @@ def _attempt(check: str, attempt: Callable[[], str]) -> Finding:
 
 
 def _ask(server: Server) -> str:
-    return f"it spares objects younger than {server.min_age_seconds()} seconds"
+    return f"it keeps objects younger than {server.min_age_seconds()} seconds"
 
 
 def _list(storage: Storage) -> str:
     parent = storage.namespace.folder(branches_folder(storage.repository_uid))
     name = next(storage.block.list_folders(parent), None)
-    return "no objects yet" if name is None else f"objects of the branch {name}, among others"
+    return "no objects yet" if name is None else f"objects of branch {name} and perhaps others"
 
 
 def _read(storage: Storage) -> str:

@@ -9,7 +9,7 @@
         .load("lakefs://my-repo/main/some/prefix/")
     )
 
-It shows what is committed at the ref, one Spark partition for each range; ranges that hold no key
+It shows what is committed at the ref, with one Spark partition for each range. Ranges without a key
 with the prefix are not read.
 """
 
@@ -59,7 +59,7 @@ class LakebedDataSource(DataSource):
         return _COLUMNS
 
     def reader(self, schema: Any) -> "LakebedReader":  # noqa: ARG002 - it is ours
-        """Return what reads the objects."""
+        """Return the reader."""
         return LakebedReader(dict(self.options))
 
 
@@ -76,12 +76,14 @@ class LakebedReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         match = _URI.fullmatch(options.get("path", ""))
         if match is None:
-            raise InvalidOption(f"{options.get('path')!r} is not lakefs://repository/ref/prefix")
+            raise InvalidOption(
+                f"{options.get('path')!r} is not a path, expected lakefs://repository/ref/prefix"
+            )
         repository, self._ref, prefix = match.groups()
         self._prefix = prefix.encode()
         missing = [name for name in _NEEDED if name not in options]
         if missing:
-            raise InvalidOption(f"the data source lacks the option {missing[0]}")
+            raise InvalidOption(f"the option {missing[0]} of the data source is missing")
         server = Server(
             options["endpoint"],
             repository,

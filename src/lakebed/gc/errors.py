@@ -1,13 +1,13 @@
-"""Why a run of garbage collection ended early. Nothing live was deleted in any of these cases.
+"""Why a run of garbage collection ended early. In none of these cases was a live object deleted.
 
 LakebedError
 └── GCError
     ├── TooMuchGarbage      more would go than the operator allowed
     ├── NotTheOwner         the repository was deleted, or made again
-    ├── WrongStorage        what was opened is not the storage of the server
-    ├── Overtaken           another run was faster
-    ├── NotQuiet            somebody writes to a repository that was said to be quiet
-    ├── InvalidOption       the run was asked for what cannot be        (also a ValueError)
+    ├── WrongStorage        the storage that was opened is not the server's
+    ├── Overtaken           another run ended first
+    ├── NotQuiet            somebody writes to a repository that should be quiet
+    ├── InvalidOption       an option of the run is wrong               (also a ValueError)
     └── ExecutorFailed      an executor failed; the message is its own
 
 The server's refusals, and its silence, are `lakebed.client.errors.ClientError`.
@@ -35,7 +35,7 @@ class TooMuchGarbage(GCError):
     def __init__(self, due: int, known: int, max_share: float) -> None:
         super().__init__(
             f"{due} of {known} objects would be deleted, more than the allowed share of"
-            f" {max_share:g}: look at the report, and allow more if it is right"
+            f" {max_share:g}: look at the report, and allow a larger share if it is right"
         )
         self.due = due
         self.known = known
@@ -48,31 +48,31 @@ class NotTheOwner(GCError):
 
     def __init__(self, namespace: str, expected: str, found: str) -> None:
         super().__init__(
-            f"{namespace} belongs to the repository with the unique id {found} now, not to"
+            f"{namespace} now belongs to the repository with the unique id {found}, not to"
             f" {expected}: the repository was deleted and made again"
         )
 
 
 class WrongStorage(GCError):
-    """What was opened is not the storage that the server writes to."""
+    """The storage that was opened is not the one that the server writes to."""
 
     kind = "wrong_storage"
 
 
 class Overtaken(GCError):
-    """Another run of the same repository ended in between; what this one found is out of date."""
+    """Another run of the same repository ended first; what this one found is out of date."""
 
     kind = "overtaken"
 
 
 class NotQuiet(GCError):
-    """Somebody writes to a repository that was said to be quiet; nothing was deleted."""
+    """Somebody writes to a repository that should be quiet; nothing was deleted."""
 
     kind = "not_quiet"
 
 
 class InvalidOption(GCError, ValueError):
-    """The run was asked for something that cannot be."""
+    """An option of the run is wrong."""
 
     kind = "invalid_option"
 

@@ -1,8 +1,8 @@
-"""What garbage is, on Spark: functions from frames to frames, and nothing else.
+"""What garbage is, on Spark: functions from frames to frames.
 
-They mean what `lakebed.gc.rules` says, function by function. All of it is one shuffle by path: what
-was looked at, what commits name, what staging and uploads name and what earlier runs found are put
-together and grouped, so that nothing needs to be unique beforehand or to fit into memory.
+They mean the same as the functions of `lakebed.gc.rules`. All of it is one shuffle by path:
+objects, and what commits, staging, uploads and earlier runs know of them, are put together and
+grouped. So nothing needs to be unique beforehand or to fit into memory.
 """
 
 from typing import Final
@@ -47,9 +47,9 @@ _FACTS: Final = ("size", "born_us", "made_us", "committed", "held", "found_us")
 
 
 def unknown(found: DataFrame, known: DataFrame, key: str) -> DataFrame:
-    """Return what is found and not known yet."""
-    # By sorting: Spark takes what comes from a few files to be small, and would have the driver
-    # hand all of it to every executor.
+    """Return the rows of `found` whose key is not in `known`."""
+    # By sorting: Spark believes that what comes from a few files is small, and would send all of it
+    # to every executor.
     return found.join(known.select(key).hint("merge"), key, "left_anti")
 
 
@@ -109,7 +109,7 @@ def judge(
 
 def _made_us() -> Column:
     """When the partition of an object's path was made; see `lakebed.formats.object_paths`."""
-    digits = 13  # after those that are the same for all times, which would not fit into a number
+    digits = 13  # the three before them are the same for all times, and would not fit into a number
     counted_down = f.conv(f.substring("path", MADE_FROM + 3, digits), 16, 10).cast(LongType())
     return f.lit((1 << 4 * digits) - 1) - counted_down
 

@@ -1,16 +1,17 @@
 """A run of garbage collection, from the server's preparation to the report.
 
-Only this module owns a Spark session. Its steps:
+Its steps:
 
 1. Read what the run before left, then let the server prepare.
 2. Judge every object (`lakebed.gc.judging`).
 3. Unless it is a dry run: delete what is due, with a result for each object.
-4. Replace the state. A run that dies before has deleted garbage, and nothing else has happened.
-5. Remove the files of runs that are long past (`lakebed.gc.report.prune`).
+4. Replace the state. A run that dies before this step has deleted garbage and changed nothing else.
+5. Remove the files of old runs (`lakebed.gc.report.prune`).
 
-What is in the driver's memory grows with the number of files, not with objects.
+The driver's memory grows with the number of files, not of objects.
 """
 
+import logging
 import math
 from collections.abc import Callable
 from contextlib import suppress
@@ -43,8 +44,10 @@ from lakebed.gc.spark import explained
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 MAX_SHARE: Final = 0.5
-"""How large a share of all objects a run deletes, unless it is told otherwise."""
+"""The largest share of all objects that a run deletes by default."""
 
 _NEVER_US: Final = 1 << 62
 
@@ -89,7 +92,7 @@ class Job:
         """
         _check(options)
         saved = SavedState.read(self._storage)
-        self._say("The server writes down what is in use.")
+        self._note("The server writes down what is in use.")
         manifest = self._prepare()
         look = _look(manifest, options)
         optimized = not options.clean and rules.may_optimize(
@@ -105,11 +108,18 @@ class Job:
             optimized=optimized,
             quiet=options.assume_quiet,
         )
-        self._say("Reading commits and listing objects.")
+        _LOGGER.info(
+            "run %s of %s begins, %s%s",
+            manifest.run.run_id,
+            manifest.run.repository,
+            "optimized" if optimized else "clean",
+            ", dry" if options.dry_run else "",
+        )
+        self._note("Reading commits and listing objects.")
         with explained():
             findings = judging.run()
         summary = _summary(manifest, look, options, findings, optimized=optimized)
-        self._say(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
+        self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
         if not options.dry_run:
             summary = self._act(saved, manifest, judging, findings, summary, options)
         self._storage.block.put(
@@ -124,9 +134,15 @@ class Job:
             count = prune(self._storage, run_id)
         except LakebedError as error:
             # The run has done its work; the next one tries this again.
+            _LOGGER.warning("the files of old runs could not be removed: %s", error)
             self._say(f"The files of old runs could not be removed: {error}")
         else:
-            self._say(f"The files of {count} old runs were removed.")
+            self._note(f"The files of {count} old runs were removed.")
+
+    def _note(self, line: str) -> None:
+        """Report a step of the run."""
+        _LOGGER.info("%s: %s", self._storage.namespace, line)
+        self._say(line)
 
     def _act(
         self,
@@ -171,13 +187,13 @@ class Job:
             data = self._storage.block.read(address)
         except ObjectNotFound as error:
             raise WrongStorage(
-                f"the server has written {address}, and it is not here: this is not the storage"
-                " that it writes to"
+                f"the server has written {address}, but it is not here: this is not the storage"
+                " that the server writes to"
             ) from error
         manifest = decode_gc_manifest(data, run_id, file=str(address))
         if not manifest.run.with_uploads:
             raise WrongStorage(
-                f"{address} does not tell what is staged: nothing can be judged by it"
+                f"{address} does not say what is staged: nothing can be judged by it"
             )
         return manifest
 
@@ -202,7 +218,7 @@ class Job:
             success=failures == 0,
             swept=of_kind(files, GCResultKind.SWEPT),
         )
-        self._say(f"{summary.deleted} objects were deleted, {failures} could not be.")
+        self._note(f"{summary.deleted} objects were deleted, {failures} could not be.")
         return summary, failed
 
     def _in_closed(
@@ -214,7 +230,7 @@ class Job:
         left = self._sources.results(run_id, failed, GCResultKind.OBJECTS)
         return left.where(f.col("made_us") < closed_before_us).count()
 
-    # A repository that nobody writes to
+    # Checks of a repository that nobody should write to
 
     def _check_nothing_open(self, manifest: GCManifest) -> None:
         uploads = self._sources.uploads(manifest)
@@ -229,13 +245,13 @@ class Job:
         again = self._prepare()
         with explained():
             is_same = _contents(again) == _contents(manifest) or self._is_same(again, manifest)
-        with suppress(BlockError):  # else it stays for a while, as a run that was not finished
+        with suppress(BlockError):  # what is left is removed with the old runs
             remove_files(self._storage, again.run.run_id)
         if not is_same:
             raise NotQuiet("somebody writes to the repository: nothing was deleted")
 
     def _is_same(self, one: GCManifest, other: GCManifest) -> bool:
-        """Whether two preparations tell the same: time decides how it is cut into files."""
+        """Whether two preparations have the same content, however it is cut into files."""
         for read in (self._sources.held, self._sources.commits):
             mine, others = read(one), read(other)
             if not (mine.exceptAll(others).isEmpty() and others.exceptAll(mine).isEmpty()):
@@ -250,18 +266,18 @@ def _contents(manifest: GCManifest) -> list[tuple[str, int, str]]:
 def _check(options: Options) -> None:
     # Written so that NaN is refused too: every comparison with it is false.
     if not options.max_share >= 0:
-        raise InvalidOption(f"the allowed share must be at least 0, and is {options.max_share:g}")
+        raise InvalidOption(f"the allowed share is {options.max_share:g}, expected at least 0")
     if options.min_age_seconds is not None and not 0 <= options.min_age_seconds < math.inf:
         raise InvalidOption(
-            f"the least age must be a number of seconds, and is {options.min_age_seconds:g}"
+            f"the least age is {options.min_age_seconds:g}, expected a number of seconds"
         )
 
 
 def _look(manifest: GCManifest, options: Options) -> Look:
-    """Return the times that a run goes by.
+    """Return the times of a run.
 
     Raises:
-        InvalidOption: Younger objects were asked for than the server allows.
+        InvalidOption: The least age is less than the server allows.
     """
     run = manifest.run
     cutoff_us = run.cutoff_us
@@ -269,7 +285,7 @@ def _look(manifest: GCManifest, options: Options) -> Look:
         cutoff_us = run.began_us - int(options.min_age_seconds * 1e6)
         if cutoff_us > run.cutoff_us:
             least = (run.began_us - run.cutoff_us) / 1e6
-            raise InvalidOption(f"the server allows a least age of {least:g} seconds, and not less")
+            raise InvalidOption(f"the server allows a least age of {least:g} seconds, not less")
     return Look(
         began_us=run.began_us,
         ended_us=manifest.ended_us,

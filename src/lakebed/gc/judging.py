@@ -34,10 +34,10 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What the judging came to."""
+    """The result of judging."""
 
     objects: tuple[GCResultFile, ...]
-    """What the next run must know, but for what cannot be deleted."""
+    """What the next run must know; objects that cannot be deleted come on top."""
     due: tuple[GCResultFile, ...]
     """What this run deletes."""
     ranges: tuple[GCResultFile, ...]
@@ -85,7 +85,7 @@ class Judging:
         manifest: What the server prepared.
         state: What the run before left.
         look: The times of this run.
-        optimized: Whether to go by the state, and not read and list what it knows.
+        optimized: Whether to use the state, and not read and list again what it knows.
         quiet: Whether candidates are due at once.
     """
 
@@ -107,8 +107,8 @@ class Judging:
         self._look = look
         self._entries = sources.counter()
         self._quiet = quiet
-        # What an optimized run finds closed stays closed, also when the server's times were made
-        # longer: the run does not list it.
+        # Closed partitions stay closed for an optimized run, also when the server's times were made
+        # longer: the run does not list them.
         known_closed_us = self._known.closed_before_us if self._known is not None else 0
         self.closed_before_us = max(look.closed_before_us, known_closed_us)
 
@@ -179,7 +179,7 @@ class Judging:
                 "is_remembered": frames.is_remembered(self.closed_before_us),
                 "stage": self._stage(),
             }
-        ).where(~is_unseen | f.col("is_remembered"))  # new ranges name much that is long known
+        ).where(~is_unseen | f.col("is_remembered"))  # new ranges name many old objects
         transform = write_judged(self._sources.storage, self._run_id)
         return labelled.mapInArrow(transform, FILE_OR_TOTAL)
 

@@ -38,11 +38,11 @@ class Summary:
     assume_quiet: bool
     began_us: int
     cutoff_us: int
-    """What came to be later was left alone."""
+    """Objects that are younger were left alone."""
     looked_at: int
     """How many objects were judged."""
     listed: int
-    """How many of them the storage listed; the others are remembered from runs before."""
+    """How many of them the storage listed; earlier runs remembered the others."""
     ranges_read: int
     rows_read: int
     """Entries of those ranges, what the server prepared, and what the run before left."""
@@ -50,22 +50,22 @@ class Summary:
     held: int
     young: int
     waiting: int
-    """Candidates that a later run deletes, if they are garbage then."""
+    """Candidates that a later run deletes, if they are still garbage then."""
     waiting_bytes: int
     next_us: int
-    """A run that begins from then on deletes them."""
+    """Runs that begin after this time delete them."""
     due: int
     """Candidates whose time had come."""
     due_bytes: int
     deleted: int
     deleted_bytes: int
     failed: int
-    """Objects that the storage would not delete; they stay candidates."""
+    """Objects that could not be deleted; they stay candidates."""
     success: bool
     counts: tuple[GCResultFile, ...] = ()
     """The figures by branch."""
     swept: tuple[GCResultFile, ...] = ()
-    """The report: what became of each object that was to be deleted."""
+    """What became of each object that was to be deleted."""
 
     def encode(self) -> bytes:
         """Return the file of the summary."""
@@ -73,7 +73,7 @@ class Summary:
 
 
 def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
-    """Return the figures of a run; None if it did not get so far."""
+    """Return the figures of a run; None if it did not finish."""
     try:
         data = storage.block.read(storage.file(run_id, SUMMARY_NAME))
     except ObjectNotFound:
@@ -90,7 +90,7 @@ def run_ids(storage: Storage) -> Iterator[GCRunID]:
 
 
 def counts_by_branch(storage: Storage, summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return how many objects of each branch a run found to be what, by branch."""
+    """Return how many objects of each verdict a run found, by branch."""
     run_id = GCRunID(summary["run_id"])
     tables = [GC_RESULT_SCHEMAS[GCResultKind.COUNTS].empty_table()]
     for file in summary["counts"]:
@@ -105,14 +105,14 @@ def counts_by_branch(storage: Storage, summary: dict[str, Any]) -> list[dict[str
 def prune(storage: Storage, latest: GCRunID) -> int:
     """Remove the files of runs that began long before the latest one; return how many runs.
 
-    The latest run is the one that the state names; what it goes by is in its own folder.
+    The state names the latest run, and all files that the state names are in that run's folder.
 
     Raises:
-        NotTheOwner: The namespace belongs to another repository by now.
+        NotTheOwner: The namespace now belongs to another repository.
         BlockError: The storage refused or failed.
     """
     storage.check_owner()
-    # Ids of runs begin with the time. What is no run's is left alone.
+    # Ids of runs begin with the time. Folders with other names are left alone.
     first_kept = f"{int(latest[:_TIME_DIGITS], 16) - KEPT_US:016x}"
     old = [each for each in run_ids(storage) if _RUN_ID.fullmatch(each) and each < first_kept]
     for run_id in old:

@@ -1,20 +1,21 @@
-"""What garbage is, in plain Python: the meaning of `lakebed.gc.frames`, which does it on Spark.
+"""What garbage is, in plain Python; `lakebed.gc.frames` does the same on Spark.
 
-**Two looks.** A run takes a look at the repository: the server *prepares*, that is, tells what is
-staged, open or committed, and the job finds in the storage what is not among it. Such an object is
-a *candidate*. It is deleted by a later run whose preparation began at least the gap after the one
-that found it had ended, if every look from then on agreed.
+**Two looks.** A run takes a look at the repository: the server *prepares*, that is, it writes down
+what is staged, open or committed, and the job finds objects in the storage that nothing of this
+names. Such an object is a *candidate*. A later run deletes it, if its preparation began at least
+the gap after the end of the preparation that found the candidate, and if every look since agreed.
 
-**Why that is safe.** An object that is old enough to be a candidate is too old to be staged, for
-writers look at its age. So whoever names it named it before the first look began, and things only
-move in the direction in which a preparation reads: from open uploads to staging to commit records.
-What can hide an object from one look is a commit under way that has read an entry which was then
-overwritten. Its commit record is there before the second look begins, or it reads again.
+**Why that is safe.** An object that is old enough to be a candidate is too old to be staged, since
+writers check its age. So everything that names it did so before the first look began, and names
+only move in the direction in which a preparation reads: from open uploads to staging to commit
+records. Only one thing can hide an object from a look: a commit under way that has read an entry
+which was then overwritten. Its commit record exists before the second look begins, or it reads
+again.
 
-**Optimized runs.** A run saves what it found out as `State`, so that the next one need not read all
-commits and list all objects again. Partitions that can get no more objects are *closed*; of them
-only those objects are remembered that may still become garbage. For the same history both kinds of
-runs find the same candidates and delete the same objects.
+**Optimized runs.** A run saves what it found as `State`, so that the next one need not read all
+commits and list all objects again. Partitions that can get no more objects are *closed*; of these,
+only objects that may still become garbage are remembered. For the same history both kinds of runs
+find the same candidates and delete the same objects.
 
 Times are microseconds since 1970 by the server's clock.
 """
@@ -38,7 +39,7 @@ class Verdict(StrEnum):
     """What a look found an object to be."""
 
     COMMITTED = "committed"
-    """A commit record names it: it stays, for good."""
+    """A commit record names it: it stays for ever."""
 
     HELD = "held"
     """Only staging, a link or an upload names it: it may become garbage."""
@@ -50,8 +51,8 @@ class Verdict(StrEnum):
     """Garbage, unless a later look disagrees."""
 
     UNSEEN = "unseen"
-    """A commit record names it, and no listing showed it. It may yet turn up: listings can be
-    behind, and what was lost may be brought back. Then it stays."""
+    """A commit record names it, but no listing showed it. It may appear later: listings can be
+    behind, and lost objects may be brought back. Then it stays."""
 
 
 COMMIT_NAMED: Final = frozenset({Verdict.COMMITTED, Verdict.UNSEEN})
@@ -65,7 +66,7 @@ class Look:
     began_us: int
     ended_us: int
     cutoff_us: int
-    """What came to be later is young."""
+    """Objects that are written later are young."""
     closed_before_us: int
     """Partitions made earlier can get no more objects."""
     gap_us: int
@@ -78,7 +79,7 @@ class StoredObject:
     path: str
     size: int
     born_us: int
-    """The later of when it was issued and when it was written: it is no older than that."""
+    """When it was issued or written, whichever is later."""
     made_us: int
     """When its partition was made."""
 
@@ -129,7 +130,7 @@ def canonical_path(address: str, address_type: AddressType, namespace: Namespace
 
 
 def stored_object(path: str, *, size: int, mtime_us: int) -> StoredObject | None:
-    """Return an object of a listing; None if it is none that garbage collection may touch."""
+    """Return an object of a listing; None if garbage collection must not touch it."""
     parts = ObjectPath.parse(path)
     if parts is None:
         return None
@@ -172,12 +173,12 @@ def may_optimize(
 
 
 def is_closed(stored: StoredObject, state: State) -> bool:
-    """Whether the run that left a state has seen all that the object's partition will ever hold."""
+    """Whether the object's partition could get no more objects when the state was left."""
     return stored.made_us < state.closed_before_us
 
 
 def due(judged: Iterable[Judged], look: Look) -> list[Judged]:
-    """Return the candidates that this run deletes: those that an earlier one found, long ago."""
+    """Return the candidates that this run deletes: an earlier run found them long enough ago."""
     return [
         one
         for one in judged
@@ -186,7 +187,7 @@ def due(judged: Iterable[Judged], look: Look) -> list[Judged]:
 
 
 def check_share(due_count: int, known_count: int, *, max_share: float) -> None:
-    """Stop a run that would delete a suspiciously large part of a repository.
+    """Stop a run that would delete too large a part of a repository.
 
     Raises:
         TooMuchGarbage: It would; nothing was deleted.
@@ -220,7 +221,7 @@ def judge(
     state: State | None,
     look: Look,
 ) -> Iterator[Judged]:
-    """Iterate over objects with what they are found to be, and over what was looked for in vain.
+    """Iterate over objects with their verdicts, and over committed ones that no listing showed.
 
     Args:
         looked: The objects.
@@ -247,9 +248,9 @@ def judge(
 
 
 def _found_us(stored: StoredObject, state: State | None, look: Look) -> int:
-    """Return when a candidate was found; now, if it was never, or later than now.
+    """Return when a candidate was first found; now, if it is new.
 
-    (Then the clock was ahead. Nobody knows how long ago that was.)
+    Also now if that time is in the future: the clock was ahead, and how long ago is not known.
     """
     before = state.objects.get(stored.path) if state is not None else None
     if before is None or before.found_us is None:
@@ -273,8 +274,8 @@ def next_state(
         deleted: The paths that it has deleted.
         repository_uids: Whose objects it looked at.
         commits: The commit records that it knows of.
-        state: What it went by, if it is an optimized run: what is closed stays closed, also when
-            the server's times were made longer.
+        state: Of an optimized run, the state that it used: closed partitions stay closed, also
+            when the server's times were made longer.
         look: Its times.
     """
     closed_before_us = max(look.closed_before_us, state.closed_before_us if state else 0)
@@ -294,11 +295,11 @@ def next_state(
 
 
 def remembered(judged: Judged, state: State) -> bool:
-    """Whether a state must tell the next run of an object.
+    """Whether the next run must know of an object.
 
-    Of open partitions, which are listed again: what commits name, seen or not, since those commits
-    are not read again, and when candidates were found. Of closed ones, which are not: all but what
-    commits name, since that stays.
+    Open partitions are listed again, but known commits are not read again: so what commits name is
+    remembered, listed or not, and when candidates were found. Closed partitions are not listed
+    again: so all is remembered except what commits name, since that stays.
     """
     if judged.verdict is Verdict.CANDIDATE:
         return True

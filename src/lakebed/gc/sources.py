@@ -38,7 +38,7 @@ _RESULT_COLUMNS: Final[dict[GCResultKind, StructType | str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Makes frames; nothing is read before a frame is used."""
+    """Makes frames; files are read when a frame is used."""
 
     spark: SparkSession
     storage: Storage
@@ -77,7 +77,7 @@ class Sources:
         return self._mapped(metaranges, transform, "range_id string").distinct()
 
     def named_by_ranges(self, ranges: DataFrame, entries: Accumulator[int]) -> DataFrame:
-        """What the entries of ranges name, as `frames.PATHS`; those that were read are counted."""
+        """What the entries of ranges name, as `frames.PATHS`; `entries` counts those read."""
         transform = read_paths_of(self.storage, entries.add)
         return self._mapped(ranges, transform, frames.PATHS)
 
@@ -100,8 +100,8 @@ class Sources:
     def _by_folder(self, folders: DataFrame) -> DataFrame:
         """Spread folders over all executors.
 
-        Each has its own place, whatever else is listed: where Spark lists again, because it has
-        lost an executor, none moves to a task that is done already.
+        The task of a folder depends on its name alone: where Spark lists again, because it has lost
+        an executor, no folder moves to a task that has already ended.
         """
         return folders.repartition(self.width, "folder")
 

@@ -1,6 +1,8 @@
 """Reading and replacing the state of a repository's garbage collection."""
 
+import logging
 from dataclasses import dataclass
+from typing import Final
 
 from lakebed.block import AlreadyExists, ETag, ObjectNotFound, PreconditionFailed
 from lakebed.formats.gc_state import GCState, decode_state, encode_state
@@ -8,12 +10,14 @@ from lakebed.formats.layout import state_path
 from lakebed.gc.errors import Overtaken
 from lakebed.gc.storage import Storage
 
-_OVERTAKEN = "another run ended meanwhile: begin again, and let one run at a time"
+_LOGGER: Final = logging.getLogger(__name__)
+
+_OVERTAKEN: Final = "another run ended first: start again, and make one run at a time"
 
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """The state that a run begins with, and what tells it from any other."""
+    """The state that a run begins with, and its ETag."""
 
     storage: Storage
     state: GCState | None
@@ -29,7 +33,7 @@ class SavedState:
         """
         address = storage.namespace.address(state_path(storage.repository_uid))
         try:
-            # In this order: where it changes in between, replacing it will fail.
+            # In this order: if the state changes in between, replacing it will fail.
             etag = storage.block.head(address).etag
             data = storage.block.read(address)
         except ObjectNotFound:
@@ -37,10 +41,10 @@ class SavedState:
         return cls(storage, decode_state(data, file=str(address)), etag)
 
     def check_latest(self) -> None:
-        """Make sure that no other run ended meanwhile.
+        """Make sure that no other run has ended since.
 
         Raises:
-            Overtaken: One did; every look since a candidate was found must agree.
+            Overtaken: One has, and its look may disagree with the candidates of this run.
         """
         if SavedState.read(self.storage).etag != self.etag:
             raise Overtaken(_OVERTAKEN)
@@ -49,7 +53,7 @@ class SavedState:
         """Leave a state to the next run.
 
         Raises:
-            Overtaken: Another run did so first.
+            Overtaken: Another run has left one first.
         """
         address = self.storage.namespace.address(state_path(self.storage.repository_uid))
         data = encode_state(state)
@@ -60,3 +64,4 @@ class SavedState:
                 self.storage.block.replace(address, data, self.etag)
         except (AlreadyExists, PreconditionFailed) as error:
             raise Overtaken(_OVERTAKEN) from error
+        _LOGGER.debug("run %s left its state at %s", state.run_id, address)

@@ -39,7 +39,7 @@ class Storage:
         return _opened(self.settings)
 
     def file(self, run_id: GCRunID, name: str) -> Address:
-        """Where a file of a run lies."""
+        """The address of a file of a run."""
         return self.namespace.address(gc_path(self.repository_uid, run_id, name))
 
     def check_owner(self) -> None:
@@ -56,14 +56,14 @@ class Storage:
 
 
 def open_storage(server: Server, settings: BlockSettings | None = None) -> Storage:
-    """Return the storage of the server's repository, proven to be the one that it writes to.
+    """Return the storage of a repository, proven to be the one that the server writes to.
 
     Args:
-        server: It leaves a mark in its storage.
-        settings: How to open that; None: as the server and the environment say.
+        server: It leaves a mark in its storage, which must be found here.
+        settings: How to open the storage; None: as the server and the environment say.
 
     Raises:
-        WrongStorage: The settings lead elsewhere, perhaps to a copy.
+        WrongStorage: The settings lead to another storage, perhaps a copy.
         InvalidOption: It cannot be opened from here.
         NotTheOwner: The repository was just deleted and made again.
         ClientError: The server refused, or did not answer.
@@ -88,11 +88,11 @@ def block_settings(
 ) -> BlockSettings:
     """Return how to open the storage of a namespace.
 
-    Credentials of clouds are found as the vendors' tools find them, on every machine that takes
-    part. For S3, the region and the endpoint are taken from the variables that those tools know.
+    Every machine finds the credentials of a cloud as the vendor's tools do. For S3, the region and
+    the endpoint are taken from the variables of those tools.
 
     Raises:
-        InvalidOption: Nobody said where the files of a local storage are.
+        InvalidOption: The folder of a local storage is not known.
     """
     scheme = namespace.parts.scheme
     if scheme == "local":
@@ -111,13 +111,13 @@ def block_settings(
     if scheme == "https":
         return AzureSettings(account=namespace.parts.host.partition(".")[0])
     raise InvalidOption(
-        f"{namespace} is in the memory of the server, where nothing can be collected"
+        f"{namespace} is in the memory of the server: garbage cannot be collected there"
     )
 
 
 def _found(storage: Storage, address: Address) -> bytes | None:
     if isinstance(storage.settings, LocalSettings):
-        # By hand: opening a folder that is no storage yet would make it one.
+        # Not through the driver: opening a folder that is not a storage would make it one.
         file = storage.settings.root / str(address).removeprefix("local://")
         try:
             return file.read_bytes()

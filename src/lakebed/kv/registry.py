@@ -1,5 +1,6 @@
 """From a URL to a store ready to use: the driver by its scheme, and the wrappers around it."""
 
+import logging
 from collections.abc import Callable
 from importlib import import_module
 from types import MappingProxyType
@@ -12,6 +13,8 @@ from lakebed.kv.store import Store
 from lakebed.kv.wrappers.metrics import MeteredStore
 from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import Runtime, ThreadRuntime
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 OpenDriver = Callable[[str, Runtime], Store]
 
@@ -49,6 +52,7 @@ def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
     except BaseException:
         store.close()
         raise
+    _LOGGER.debug("opened a key-value store: %s", store.name)
     return store
 
 

@@ -1,5 +1,6 @@
 """The version of what is written into a store, kept in the store."""
 
+import logging
 from typing import Final
 
 from lakebed.errors import quoted
@@ -15,6 +16,8 @@ from lakebed.kv.store import ABSENT, Store
 SCHEMA_VERSION: Final = 1
 METADATA_PARTITION: Final = b"kv_metadata"
 SCHEMA_KEY: Final = b"schema_version"
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 def check_schema(store: Store) -> None:
@@ -42,6 +45,7 @@ def _mark_new(store: Store) -> bytes:
     failure: OutcomeUnknown | None = None
     try:
         store.set_if(METADATA_PARTITION, SCHEMA_KEY, b"%d" % SCHEMA_VERSION, ABSENT)
+        _LOGGER.info("marked a new store with schema version %d", SCHEMA_VERSION)
     except PredicateFailed:
         pass  # someone else marked it first, perhaps with another version
     except OutcomeUnknown as error:

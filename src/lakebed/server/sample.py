@@ -1,4 +1,4 @@
-"""Data to try things with: a table of lakes, some commits, a branch, a tag."""
+"""Sample data: a table of lakes, some commits, a branch, a tag."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What the doors call: the parts of one server process, put together in `lakebed.server.app`."""
+"""What the doors call: the parts of one server process, which `lakebed.server.app` opens."""
 
 from dataclasses import dataclass
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.auth import KeyPair
-from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.server.s3.errors import ErrorCode
 from lakebed.server.s3.metadata import metadata_headers
@@ -74,7 +74,7 @@ def test_errors_that_a_request_can_cause_have_a_code() -> None:
 def test_an_unexpected_error_is_answered_without_its_details(
     gate: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_call: S3Request) -> S3Reply:
+    def fail(_request: S3Request) -> S3Reply:
         raise RuntimeError("the secret is hunter2")
 
     broken = {**OPERATIONS, Operation.LIST_BUCKETS: Handler(fail)}
@@ -95,15 +95,16 @@ def test_a_refused_signature_is_logged_without_the_signature(
         assert gate.ask("GET", "/", pair=unknown).code == "InvalidAccessKeyId"
         expired = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=" + "5" * 64
         assert gate.ask("GET", f"/?{expired}", pair=None).status == 400
-    here = [record for record in caplog.records if record.name.startswith("lakebed.server.s3")]
-    reasons = [record.getMessage() for record in here]
+    ours = [each for each in caplog.records if each.name == "lakebed.server.s3.gateway"]
+    reasons = [record.getMessage() for record in ours]
     assert [reason.split(": ")[1] for reason in reasons] == [
         "SignatureDoesNotMatch",
         "InvalidAccessKeyId",
         "AuthorizationQueryParametersError",
     ]
-    for secret in (ADMIN.access_key_id, "AKIAUNKNOWN", "wrong-secret", "5" * 64):
-        assert secret not in caplog.text
+    for secret in (wrong.access_key_id, unknown.access_key_id, "wrong-secret", "5" * 64):
+        assert not any(secret in reason for reason in reasons)
+    assert "wrong-secret" not in caplog.text
 
 
 def test_a_broken_body_is_logged(gate: Door, caplog: pytest.LogCaptureFixture) -> None:

@@ -31,6 +31,7 @@ from lakebed.auth.entities.keys import AUTH, behind
 from lakebed.auth.entities.names import check_name, is_name
 from lakebed.auth.errors import AlreadyExists, AuthNotFound, AuthTooManyTries
 from lakebed.auth.model import Page
+from lakebed.errors import quoted
 from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, CorruptRecord, Item, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Kind, Record, Records
@@ -117,7 +118,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
                 self._take_over(name, record)
                 raise self.missing(name)
             with suppress(PredicateFailed):
-                self._mark(record)
+                self._delete(record)
                 _LOGGER.info("%s %s was deleted", self.noun, name)
                 return
         raise AuthTooManyTries(f"deleting {self.noun} {name}", TRIES)
@@ -131,7 +132,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         record = self._find(name)
         if record is not None and record.message.unique_id == unique_id:
             with suppress(PredicateFailed):  # it was changed: another one has the name, or none
-                self._mark(record)
+                self._delete(record)
 
     def live(self, name: str) -> Record[MessageT]:
         """Return the record of an entity.
@@ -194,8 +195,9 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         try:
             message.ParseFromString(entry.value)
         except DecodeError as error:
-            key = entry.key.decode(errors="backslashreplace")
-            raise CorruptRecord(f"key '{key}' does not hold a {self.noun}: {error}") from error
+            raise CorruptRecord(
+                f"key {quoted(entry.key)} does not hold a {self.noun}: {error}"
+            ) from error
         return message
 
     def _now_us(self) -> int:
@@ -205,7 +207,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         """Return the record, also one that is being deleted; None for what cannot be a name."""
         return self._records.find(name.encode()) if is_name(name) else None
 
-    def _mark(self, record: Record[MessageT]) -> None:
+    def _delete(self, record: Record[MessageT]) -> None:
         """Delete an entity: all three steps.
 
         Raises:
@@ -220,7 +222,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
 
     def _take_over(self, name: str, marked: Record[MessageT]) -> None:
         """Finish a deletion that another process began."""
-        _LOGGER.warning("%s %s was left half deleted: deleting the rest", self.noun, name)
+        _LOGGER.warning("%s %s is half deleted: finishing its deletion", self.noun, name)
         self._finish(name, marked)
 
     def _finish(self, name: str, marked: Record[MessageT]) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from obstore.store import GCSStore
 
-from lakebed.block.address import Address, Namespace, Store
+from lakebed.block.address import Address, Namespace, StoreName
 from lakebed.block.drivers.cloud.errors import Place, explained
 from lakebed.block.drivers.cloud.store import CloudBlockStore, client_options
 from lakebed.block.errors import InvalidAddress, NotSupported, ObjectNotFound
@@ -136,7 +136,7 @@ class GCSBlockStore(CloudBlockStore):
     def _version(self, etag: ETag) -> "UpdateVersion":
         return {"version": etag}
 
-    def _connect(self, store: Store, retries: "RetryConfig") -> GCSStore:
+    def _connect(self, store: StoreName, retries: "RetryConfig") -> GCSStore:
         config: GCSConfig = {}
         if self._settings.service_account_file is not None:
             config["service_account"] = str(self._settings.service_account_file)

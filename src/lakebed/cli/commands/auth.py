@@ -306,7 +306,7 @@ def _read_statements(document: Path) -> list[Any]:
 
 @client_command(policies, "delete")
 def delete_policy(session: Session, *, policy: PolicyIdOption, yes: YesOption = False) -> None:
-    """Delete a policy, and take it away from whoever has it."""
+    """Delete a policy, and detach it from all users and groups."""
     session.confirm(f"Delete the policy {policy}?", yes=yes)
     session.client.call("DELETE", "auth", "policies", policy)
     session.output.done(f"Deleted the policy {policy}")

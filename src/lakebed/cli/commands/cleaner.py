@@ -33,10 +33,10 @@ def run(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Make a pass over the database, and say what was found and done.
+    """Make a pass over the database, and print what was found and done.
 
-    A server does this every minute. What was dropped must be seen to be so for the grace period
-    before it is removed, by one and the same process: that takes a server, or --wait.
+    A server does this every minute. One process must see that something is dropped for the whole
+    grace period before it removes it: that needs a server, or --wait.
     """
     from lakebed.engine.cleaner.cleaner import Cleaner  # noqa: PLC0415 - it is slow to import
     from lakebed.kv import open_store  # noqa: PLC0415 - it is slow to import
@@ -107,4 +107,4 @@ def _report(counts: "CleanerCounts", until: datetime | None, *, as_json: bool) -
             " runs, or for this command with --wait."
         )
     elif waiting(counts):
-        console.print(f"{waiting(counts)} came up meanwhile, and have to wait for another run.")
+        console.print(f"{waiting(counts)} were found since, and have to wait for another run.")

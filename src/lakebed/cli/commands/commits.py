@@ -93,10 +93,10 @@ def log(
 
 
 def _parse_time(text: str | None) -> str | None:
-    """A time as the API wants it; without a zone it is meant where the reader is.
+    """Return a time as the API wants it; without a zone it is local time.
 
     Raises:
-        Misuse: It is no time.
+        Misuse: It is not a time.
     """
     if text is None:
         return None
@@ -108,7 +108,7 @@ def _parse_time(text: str | None) -> str | None:
 
 @client_command(show_app, "commit")
 def show_commit(session: Session, ref: RefArgument) -> None:
-    """Show the commit that a ref stands for.
+    """Show the commit at a ref.
 
     lakebed show commit lakefs://my-repo/main~1
     """
@@ -147,7 +147,7 @@ def cherry_pick(
 
 
 def _commit_at(client: Client, uri: RefUri) -> dict[str, Any]:
-    """The commit that a ref stands for.
+    """Return the commit at a ref.
 
     Raises:
         CommandError: There is none, as on a branch of a bare repository.

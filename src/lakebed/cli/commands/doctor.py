@@ -20,7 +20,7 @@ doctor_app = new_app()
 
 _UNAUTHORIZED: Final = 401
 _SKEW_SECONDS_MAX: Final = 60.0
-"""S3 clients are refused from a quarter of an hour on; well before that, something is wrong."""
+"""S3 requests are refused if the clocks are 15 minutes apart; warn long before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Finding:
     ok: bool
     found: str
     advice: str = ""
-    """What to do, where it is not well."""
+    """What to do if it failed."""
 
 
 @client_command(identity_app, "identity")
@@ -116,11 +116,11 @@ def _versions(session: Session) -> Finding:
 
 
 def _clock(session: Session, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Finding:
-    told = session.client.exchange("GET", "healthcheck").headers.get("Date", "")
+    date = session.client.exchange("GET", "healthcheck").headers.get("Date", "")
     try:
-        skew = (now() - parsedate_to_datetime(told)).total_seconds()
+        skew = (now() - parsedate_to_datetime(date)).total_seconds()
     except ValueError:
-        return Finding("clock", ok=True, found="the server does not tell the time")
+        return Finding("clock", ok=True, found="the server does not send its time")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the server"
     if abs(skew) > _SKEW_SECONDS_MAX:
         advice = "set this computer's clock: signed requests are refused when it is off"

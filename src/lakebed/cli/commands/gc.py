@@ -52,7 +52,7 @@ def run(
     ] = False,
     min_age: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Spare what is younger.", show_default="the server's"),
+        typer.Option(metavar="SECONDS", help="Keep younger objects.", show_default="the server's"),
     ] = None,
     max_share: Annotated[
         float, typer.Option(help="Stop if a larger share of all objects would be deleted.")

@@ -108,10 +108,10 @@ def merge(
 
 
 def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> None:
-    """Name what stands in the way of a merge, if it is objects.
+    """Name the objects that both sides changed, if any.
 
     Raises:
-        CommandError: It is.
+        CommandError: There are some.
     """
     changes = _compare(session.client, source.repository, destination.ref, source.ref)
     conflicts = (change for change in changes if change["type"] == "conflict")

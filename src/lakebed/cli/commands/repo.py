@@ -17,7 +17,7 @@ app.add_typer(metadata, name="metadata")
 
 NamespaceArgument = Annotated[
     str,
-    typer.Argument(metavar="NAMESPACE", help="Where its data lies: local://my-repo, s3://bucket/a"),
+    typer.Argument(metavar="NAMESPACE", help="Where its data is: local://my-repo, s3://bucket/a"),
 ]
 DefaultBranchOption = Annotated[
     str, typer.Option("--default-branch", "-d", help="The branch it begins with.")

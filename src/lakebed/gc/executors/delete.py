@@ -1,5 +1,6 @@
-"""Deleting, in executors: few at a time, patiently, and with a result for every object."""
+"""Deleting in executors: a few objects at a time, with retries, and with a result for each."""
 
+import logging
 from functools import partial
 from typing import Final
 
@@ -14,8 +15,10 @@ from lakebed.gc.executors.write import PartWriter
 from lakebed.gc.storage import Storage
 from lakebed.runtime import Runtime, ThreadRuntime
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 BATCH: Final = 1000
-"""Whose the namespace is, is asked before every so many deletes."""
+"""The owner of the namespace is checked before every so many deletes."""
 
 _AT_ONCE: Final = 16
 _TRIES: Final = 4
@@ -42,6 +45,7 @@ def delete_due(storage: Storage, run_id: GCRunID) -> Transform:
                     some.column("path").to_pylist(),
                     limit=_AT_ONCE,
                 )
+                _log_failures(errors)
                 swept = some.append_column("error", pa.array(errors, pa.string()))
                 yield from results.add(swept)
                 yield from failed.add(swept.filter(pc.not_equal(swept.column("error"), "")))
@@ -51,8 +55,19 @@ def delete_due(storage: Storage, run_id: GCRunID) -> Transform:
     return delete
 
 
+def _log_failures(errors: list[str]) -> None:
+    failures = [error for error in errors if error]
+    if failures:
+        _LOGGER.warning(
+            "%d of %d objects could not be deleted, the first one: %s",
+            len(failures),
+            len(errors),
+            failures[0],
+        )
+
+
 def delete_object(block: BlockStore, namespace: Namespace, runtime: Runtime, path: str) -> str:
-    """Delete one object; return why it could not be, or nothing. What is gone is deleted."""
+    """Delete one object; return why that failed, or an empty text. A missing object is deleted."""
     for attempt in range(_TRIES):
         try:
             block.delete(namespace.address(path))

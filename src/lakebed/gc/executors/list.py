@@ -1,8 +1,7 @@
 """Listing the objects of a repository in executors: branches, their partitions, their objects.
 
-Branches are found in the storage and not asked of the server, so that those which were deleted are
-found too. Partitions sort newest first: an optimized run reads those of a branch up to the first
-that is closed, and no further.
+Branches are listed in the storage, not asked for, so that deleted branches are found too.
+Partitions sort newest first: an optimized run reads those of a branch up to the first closed one.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
-"""Reading files in executors: what is named, as paths.
+"""Reading files in executors: the paths that they name.
 
-Each function here returns one for `DataFrame.mapInArrow`: from rows that name files to what they
-hold. The storage is read by Lakebed's own drivers, so Spark needs no connectors.
+Each function here returns a function for `DataFrame.mapInArrow`, from rows that name files to the
+content of the files. Lakebed's own drivers read the storage, so Spark needs no connectors.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -95,7 +95,7 @@ def read_ranges_of(storage: Storage) -> Transform:
 
 
 def read_paths_of(storage: Storage, count: Callable[[int], None]) -> Transform:
-    """From ids of ranges to the paths that their entries name; `count` is told how many it read."""
+    """From ids of ranges to the paths that their entries name; `count` gets their number."""
 
     def read(batches: Batches) -> Batches:
         for row in rows(batches):
@@ -130,17 +130,17 @@ def relative(addresses: pa.ChunkedArray, namespace: Namespace) -> pa.ChunkedArra
 
 
 def _as_batches(paths: pa.ChunkedArray) -> Batches:
-    """Yield paths in batches, but those of imported objects, which nobody lists."""
+    """Yield paths in batches, without those of imported objects, which are never listed."""
     own = paths.filter(pc.starts_with(paths, REPOSITORIES))
     yield from pa.table([own], schema=_PATHS).to_batches(max_chunksize=_ROWS_MAX)
 
 
 def texts(name: str, values: Sequence[str]) -> pa.RecordBatch:
-    """Return a batch of one column; also where it is empty, its type is known."""
+    """Return a batch of one column of texts, perhaps empty."""
     return pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=[name])
 
 
 def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    """Iterate over rows; there is one for each file or folder, not for each object."""
+    """Iterate over rows in plain Python: there is one for each file or folder, not each object."""
     for batch in batches:
         yield from batch.to_pylist()

@@ -112,7 +112,7 @@ class _Tries:
         if isinstance(error, StoreFull):
             return 0.0  # waiting does not make room
         if isinstance(error, StoreUnreachable):
-            return min(self._begun + UNREACHABLE_SECONDS, self._give_up_at) - now
+            return self._begun + UNREACHABLE_SECONDS - now
         return self._give_up_at - now
 
 

@@ -1,4 +1,4 @@
-"""From a request to a handler and back: who asks, may they, what do they ask, what is answered."""
+"""From a request to a handler and back: who asks, whether they may, what they ask, the answer."""
 
 from collections.abc import Callable
 from typing import Any, Final, get_origin
@@ -26,7 +26,7 @@ Responder = Callable[..., None]
 
 
 def responder(route: Route, services: Services, admission: Admission) -> Responder:
-    """Return what Falcon calls for an operation."""
+    """Return the function that Falcon calls for an operation."""
     bind = _binder(route)
     admit = admission.admit_transfer if route.transfer else admission.admit_work
 
@@ -45,7 +45,7 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
                 context = Context(source_ip=record.client)
                 services.auth.authorize(identity, context, *permissions(route, parts, given))
             _answer(route, response, route.handler(**given))
-        except Exception as error:  # noqa: BLE001 - the last place that can tell the client
+        except Exception as error:  # noqa: BLE001 - the last place that can answer
             answer_error(error, route.operation, response)
             if not pass_over(request.env):
                 response.set_header("Connection", "close")
@@ -53,7 +53,7 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
     return respond
 
 
-# May they
+# Whether they may
 
 
 def permissions(
@@ -64,7 +64,7 @@ def permissions(
     fields = {**parts, "query": given.get("query"), "body": given.get("body")}
     found: list[Permission] = []
     for need in route.needs:
-        # Of no values at all, too, something must be allowed: else the answer tells what is there.
+        # Even an empty list needs a permission: else the answer shows what is there.
         values = [""] if need.each is None else getattr(fields["body"], need.each) or [""]
         found += [
             Permission(need.action, need.resource.format(**fields, each=value)) for value in values
@@ -76,7 +76,7 @@ def permissions(
 
 
 def _binder(route: Route) -> Callable[[ApiRequest, dict[str, str]], dict[str, Any]]:
-    """Return what takes a handler's arguments out of a request."""
+    """Return the function that reads a handler's arguments from a request."""
     lists = _list_fields(route.query)
     decode = None if route.body is None else msgspec.json.Decoder(route.body).decode
 

@@ -16,9 +16,9 @@ PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 1000
 
 Seconds = Annotated[int, Meta(ge=-62_135_596_800, le=253_402_300_799)]
-"""Since 1970, within the years 1 to 9999: what times can be told of."""
+"""Since 1970, within the years 1 to 9999, which Python can show."""
 Size = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-"""In bytes, as storages count them."""
+"""In bytes."""
 
 
 class Wire(Struct, kw_only=True, omit_defaults=True):
@@ -81,7 +81,7 @@ class Page(Struct, Generic[WireT], kw_only=True):
 
 
 def page_of(items: list[WireT], *, has_more: bool, last: str) -> Page[WireT]:
-    """A page, given the name of its last item."""
+    """Return a page, given the name of its last item."""
     return Page(
         pagination=Pagination(
             has_more=has_more, next_offset=last if has_more else "", results=len(items)
@@ -97,7 +97,7 @@ def first_page(
     wire: Callable[[ItemT], WireT],
     name: Callable[[ItemT], str],
 ) -> Page[WireT]:
-    """The page that the first of some things make."""
+    """Return the page that the first of the items found make."""
     window = list(islice(found, query.limit + 1))
     shown = window[: query.limit]
     return page_of(
@@ -141,7 +141,7 @@ class BranchProtectionRule(Wire):
 
 
 class RefsDump(Wire):
-    """Names a dump: the three fields are one and the same, since clients send them all back."""
+    """Names a dump: all three fields hold its id, since clients send them all back."""
 
     commits_meta_range_id: str
     tags_meta_range_id: str

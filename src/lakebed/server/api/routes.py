@@ -20,7 +20,7 @@ _NOT_IN_PATH: Final = frozenset({"request", "query", "body"})
 
 
 class Access(Enum):
-    """Who may call an operation that needs no permission on anything."""
+    """Who may call an operation that needs no permission."""
 
     ANYONE = "anyone"
     SIGNED_IN = "signed in"
@@ -60,7 +60,7 @@ class Reply:
     """Bytes, text, an iterator over bytes, or a value to answer as JSON."""
     content_type: str | None = None
     content_length: int | None = None
-    """Of an iterator; others have no need for it."""
+    """Of an iterator only."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -91,9 +91,9 @@ class Route:
     media: str | None = None
     """The type of an answer that is not JSON."""
     headers: tuple[str, ...] = ()
-    """Headers that it looks at."""
+    """The headers that it reads."""
     statuses: tuple[int, ...] = ()
-    """Other statuses that it answers with."""
+    """Other statuses that it may answer."""
 
     @property
     def parameters(self) -> list[str]:
@@ -133,7 +133,7 @@ class Routes:
     ) -> Callable[[HandlerT], HandlerT]:
         """Make a function the handler of an operation.
 
-        A handler that returns a `Reply` does not say what is in it: `answer` or `media` does.
+        If the handler returns a `Reply`, `answer` or `media` says what is in it.
         """
 
         def register(handler: HandlerT) -> HandlerT:

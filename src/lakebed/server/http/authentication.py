@@ -10,14 +10,14 @@ from lakebed.auth import AuthenticationFailed, Identity
 from lakebed.server.services import Services
 
 COOKIE: Final = "internal_auth_session"
-"""Where a login leaves its token; the name is what clients know."""
+"""The cookie in which a login leaves its token; clients know this name."""
 
 
 def authenticate(services: Services, request: falcon.Request) -> Identity:
-    """Return who makes a request: by bearer token, key pair, or the cookie of a login.
+    """Return who makes a request, by a bearer token, a key pair or the cookie of a login.
 
     Raises:
-        AuthenticationFailed: Nobody that is known.
+        AuthenticationFailed: The request proves no user.
     """
     header = request.get_header("Authorization")
     if header is None:

@@ -1,14 +1,34 @@
-"""Headers about an object: its ETag, its time, and the conditions and ranges of a request."""
+"""Headers about an object: its ETag and time, conditions on it, and ranges of its bytes."""
 
 import re
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache
-from typing import Final
+from http import HTTPStatus
+from typing import Final, NamedTuple
 
-from lakebed.catalog.nouns import Between, ByteRange, Condition, Entry, FromOffset, Suffix
+from lakebed.catalog.nouns import (
+    Between,
+    ByteRange,
+    Condition,
+    Entry,
+    FromOffset,
+    Suffix,
+    resolve_range,
+)
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
+
+
+class Selection(NamedTuple):
+    """The bytes of an object that an answer holds."""
+
+    byte_range: ByteRange | None
+    """None: all of them."""
+    length: int
+    status: HTTPStatus
+    headers: dict[str, str]
+    """``Content-Range``, if the answer does not hold all of them."""
 
 
 def etag(checksum: str) -> str:
@@ -17,7 +37,7 @@ def etag(checksum: str) -> str:
 
 
 def http_date(time: datetime) -> str:
-    """Return a time in the form of headers, to the second."""
+    """Return a time as headers show it, to the second."""
     return _http_date(int(time.timestamp()))
 
 
@@ -27,7 +47,7 @@ def _http_date(seconds: int) -> str:
 
 
 def matches(header: str, checksum: str) -> bool:
-    """Whether a list of ETags, or ``*``, names an object that is there."""
+    """Whether a list of ETags, or ``*``, names an object with this checksum."""
     marks = [mark.strip().removeprefix("W/").strip('"') for mark in header.split(",")]
     return "*" in marks or checksum in marks
 
@@ -60,3 +80,21 @@ def requested_range(header: str | None) -> ByteRange | None:
     if first:
         return FromOffset(int(first))
     return Suffix(int(last)) if last and int(last) else None
+
+
+def select_bytes(byte_range: ByteRange | None, size: int) -> Selection:
+    """Return what an answer holds if a range is asked for of an object of `size` bytes.
+
+    Raises:
+        RangeNotSatisfiable: The object has no byte of the range; see `no_bytes_headers`.
+    """
+    if byte_range is None:
+        return Selection(None, size, HTTPStatus.OK, {})
+    offset, length = resolve_range(byte_range, size)
+    headers = {"Content-Range": f"bytes {offset}-{offset + length - 1}/{size}"}
+    return Selection(byte_range, length, HTTPStatus.PARTIAL_CONTENT, headers)
+
+
+def no_bytes_headers(size: int) -> dict[str, str]:
+    """Return the headers of the answer if an object of `size` bytes has no byte of a range."""
+    return {"Content-Range": f"bytes */{size}"}

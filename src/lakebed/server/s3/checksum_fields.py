@@ -63,13 +63,13 @@ def upload_elements(scheme: Scheme | None) -> list[Markup]:
     ]
 
 
-def requested_scheme(call: S3Request) -> Scheme | None:
+def requested_scheme(request: S3Request) -> Scheme | None:
     """Return how the checksum of an object in parts is to be made; None: it is to have none.
 
     Raises:
         S3Error: `INVALID_REQUEST`: the algorithm is unknown, or has no checksums of this type.
     """
-    name, asked = call.header(ALGORITHM_HEADER), requested_type(call)
+    name, asked = request.header(ALGORITHM_HEADER), requested_type(request)
     if name is None and asked is None:
         return None
     algorithm = (name or "").lower()
@@ -85,13 +85,13 @@ def requested_scheme(call: S3Request) -> Scheme | None:
     )
 
 
-def requested_type(call: S3Request) -> ChecksumType | None:
+def requested_type(request: S3Request) -> ChecksumType | None:
     """Return the type of checksum that a request names; None: it names none.
 
     Raises:
         S3Error: `INVALID_REQUEST`: the type is unknown.
     """
-    name = call.header(TYPE_HEADER)
+    name = request.header(TYPE_HEADER)
     if name is None:
         return None
     try:
@@ -103,13 +103,13 @@ def requested_type(call: S3Request) -> ChecksumType | None:
         ) from None
 
 
-def requested_checksum(call: S3Request) -> Checksum | None:
+def requested_checksum(request: S3Request) -> Checksum | None:
     """Return the checksum of the whole object that a request names; None: it names none.
 
     Raises:
         S3Error: `INVALID_REQUEST`: it names several, or a value that is not a checksum.
     """
-    given = checksum_values(call.environ)
+    given = checksum_values(request.environ)
     if len(given) > 1:
         raise S3Error(ErrorCode.INVALID_REQUEST, "send one x-amz-checksum- header, not several")
     for name, value in given.items():

@@ -18,13 +18,13 @@ class CopySource(NamedTuple):
     path: bytes
 
 
-def copy_source(call: S3Request) -> CopySource:
+def copy_source(request: S3Request) -> CopySource:
     """Return which object a request asks to copy.
 
     Raises:
         S3Error: The header does not name an object.
     """
-    header, _, version = (call.header("x-amz-copy-source") or "").partition("?")
+    header, _, version = (request.header("x-amz-copy-source") or "").partition("?")
     if version.removeprefix("versionId=") not in {"", "null"}:
         raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_VERSION_IDS)
     try:
@@ -41,24 +41,24 @@ def copy_source(call: S3Request) -> CopySource:
     return CopySource(RepositoryID(bucket), ref, path)
 
 
-def source_condition(call: S3Request) -> Condition:
+def source_condition(request: S3Request) -> Condition:
     """Return the condition that a request sets on the object to copy."""
 
     def holds(found: Entry | None) -> bool:
-        return found is not None and _holds(call, found)
+        return found is not None and _holds(request, found)
 
     return holds
 
 
-def check_source(call: S3Request, stats: ObjectStats) -> None:
+def check_source(request: S3Request, stats: ObjectStats) -> None:
     """Refuse to copy from an object that does not meet the conditions of the request.
 
     Raises:
         S3Error: `PRECONDITION_FAILED`.
     """
-    if not _holds(call, stats):
+    if not _holds(request, stats):
         raise S3Error(ErrorCode.PRECONDITION_FAILED)
 
 
-def _holds(call: S3Request, found: ObjectStats | Entry) -> bool:
-    return judge(found, lambda name: call.header(f"x-amz-copy-source-{name}")) is Verdict.GO_ON
+def _holds(request: S3Request, found: ObjectStats | Entry) -> bool:
+    return judge(found, lambda name: request.header(f"x-amz-copy-source-{name}")) is Verdict.GO_ON

@@ -36,13 +36,13 @@ class ListingQuery:
         return content
 
 
-def read_listing_query(call: S3Request, amount_parameter: str, amount_max: int) -> ListingQuery:
+def read_listing_query(request: S3Request, amount_parameter: str, amount_max: int) -> ListingQuery:
     """Return what a request for a list asks for.
 
     Raises:
         S3Error: `INVALID_ARGUMENT`: a parameter is not one of the values that it can have.
     """
-    query = call.route.query
+    query = request.route.query
     encoding = query.get("encoding-type")
     if encoding not in {None, "url"}:
         raise S3Error(
@@ -51,6 +51,6 @@ def read_listing_query(call: S3Request, amount_parameter: str, amount_max: int) 
     return ListingQuery(
         prefix=query.get("prefix", ""),
         delimiter=query.get("delimiter", ""),
-        amount=call.amount(amount_parameter, amount_max),
+        amount=request.amount(amount_parameter, amount_max),
         is_encoded=encoding == "url",
     )

@@ -27,23 +27,23 @@ _CHUNKED: Final = "aws-chunked"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
-def metadata_of(call: S3Request) -> dict[str, str]:
+def metadata_of(request: S3Request) -> dict[str, str]:
     """Return the metadata that comes with a request: the user's own, and headers that are kept.
 
     Raises:
         S3Error: `METADATA_TOO_LARGE`.
     """
-    return _user_metadata(call) | for_headers(_kept_headers(call))
+    return _user_metadata(request) | for_headers(_kept_headers(request))
 
 
-def _user_metadata(call: S3Request) -> dict[str, str]:
-    found = {name: _text(value) for name, value in call.headers(_HEADER_PREFIX)}
+def _user_metadata(request: S3Request) -> dict[str, str]:
+    found = {name: _text(value) for name, value in request.headers(_HEADER_PREFIX)}
     _check_size(sum(len(name) + len(value.encode()) for name, value in found.items()))
     return {_KEPT_PREFIX + name: value for name, value in found.items()}
 
 
-def _kept_headers(call: S3Request) -> dict[str, str]:
-    found = {name: _text(value) for name in HEADERS if (value := call.header(name))}
+def _kept_headers(request: S3Request) -> dict[str, str]:
+    found = {name: _text(value) for name in HEADERS if (value := request.header(name))}
     encoding = found.pop("Content-Encoding", "")
     # aws-chunked is how the body was sent, not how the object is encoded.
     codings = [coding.strip() for coding in encoding.split(",")]

@@ -82,8 +82,8 @@ class StoreMachine(RuleBasedStateMachine):
         """Write many."""
         self.store.set_many(self.partition, items)
         for key, value in items:
-            entry = self.store.get(self.partition, key)
-            self.model[key] = (value, entry.predicate)
+            item = self.store.get(self.partition, key)
+            self.model[key] = (value, item.predicate)
 
     @rule()
     def drop(self) -> None:
@@ -94,12 +94,12 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(keys=st.lists(_keys, max_size=5))
     def get(self, keys: list[bytes]) -> None:
         """Read, one by one and together."""
-        for key, entry in zip(
+        for key, item in zip(
             keys, self.store.get_many([(self.partition, key) for key in keys]), strict=True
         ):
-            assert (entry and (entry.value, entry.predicate)) == self.model.get(key)
+            assert (item and (item.value, item.predicate)) == self.model.get(key)
             if key in self.model:
-                assert self.store.get(self.partition, key) == entry
+                assert self.store.get(self.partition, key) == item
             else:
                 with pytest.raises(KeyNotFound):
                     self.store.get(self.partition, key)

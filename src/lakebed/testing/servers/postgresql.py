@@ -21,6 +21,8 @@ from urllib.parse import quote
 
 import psycopg
 
+from lakebed.testing.servers import ServerMissingError
+
 START_SECONDS: Final = 30.0
 PORT: Final = 5432  # names the socket; nothing listens on the network
 
@@ -32,10 +34,6 @@ _SETTINGS: Final = {
     "autovacuum": "off",
 }
 _FAST: Final = {"fsync": "off", "full_page_writes": "off"}
-
-
-class ServerMissingError(RuntimeError):
-    """A server that a test needs is not installed, or does not start here."""
 
 
 class PostgreSQLServer:

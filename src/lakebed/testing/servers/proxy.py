@@ -17,7 +17,7 @@ PATIENCE_SECONDS: Final = 20.0
 
 
 class Fault(Enum):
-    """What befalls a connection."""
+    """What happens to a connection."""
 
     NONE = auto()
     CUT = auto()
@@ -116,7 +116,7 @@ class _Wire:
                 if fault is Fault.CUT_ON_REPLY:
                     return self.cut()
                 if fault is not Fault.SWALLOW_REPLIES:
-                    # The client may be gone; the server must not notice by our fault.
+                    # If the client is gone, the server must not notice it from us.
                     with suppress(OSError):
                         self._client.sendall(self._forge(data))
         with suppress(OSError):

@@ -9,11 +9,13 @@ more often than others, and how many times as often.
 """
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from itertools import accumulate, pairwise, repeat
 
@@ -80,7 +82,9 @@ def explore(
     plan: Mapping[str, range], *, processes: int | None = None
 ) -> Iterator[tuple[str, Failure | None]]:
     """Run scenarios over seeds, on all cores; yield each with its first failure, if any."""
-    with ProcessPoolExecutor(processes or os.cpu_count()) as pool:
+    # What goes wrong is meant to go wrong: thousands of warnings would hide the one failure.
+    quiet = partial(logging.disable, logging.CRITICAL)
+    with ProcessPoolExecutor(processes or os.cpu_count(), initializer=quiet) as pool:
         for name, seeds in plan.items():
             chunks = [seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK)]
             failures = pool.map(first_failure, repeat(name), chunks)

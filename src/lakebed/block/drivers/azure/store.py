@@ -33,7 +33,7 @@ from azure.storage.blob import (
 from obstore.auth.azure import AzureCredentialProvider
 from obstore.store import AzureStore
 
-from lakebed.block.address import AZURE_SCHEME, Address, Namespace, Store
+from lakebed.block.address import AZURE_SCHEME, Address, Namespace, StoreName
 from lakebed.block.drivers.azure.blocks import Block, Kind, Uploads
 from lakebed.block.drivers.azure.errors import explained
 from lakebed.block.drivers.cloud.errors import Place
@@ -248,7 +248,7 @@ class AzureBlockStore(CloudBlockStore):
         with explained(address):
             # Once: sent again after a lost reply, it would not find the blocks it committed.
             self._blob(address, once=True).commit_block_list(named)
-        return self._completed(address)
+        return self._head_completed(address)
 
     def abort_upload(self, address: Address, upload_id: UploadId) -> None:
         self._check(address)
@@ -345,7 +345,7 @@ class AzureBlockStore(CloudBlockStore):
                 f"Azure changes paths with a backslash or a dot at the end of a segment: {place}"
             )
 
-    def _connect(self, store: Store, retries: "RetryConfig") -> AzureStore:
+    def _connect(self, store: StoreName, retries: "RetryConfig") -> AzureStore:
         config: AzureConfig = {"account_name": self._settings.account, "endpoint": self._endpoint}
         if self._settings.account_key is not None:
             config["account_key"] = self._settings.account_key

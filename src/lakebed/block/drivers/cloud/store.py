@@ -9,6 +9,7 @@ meet the object that the first had made, and "already exists" would be a lie. So
 the outcome is `StorageUnavailable`, which says that the write may have been applied.
 """
 
+import logging
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,9 +22,8 @@ import pyarrow as pa
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from lakebed.block.address import Address, Namespace, Store
+from lakebed.block.address import Address, Namespace, StoreName
 from lakebed.block.drivers.cloud.errors import Place, explained
-from lakebed.block.drivers.cloud.spelling import check_spelling
 from lakebed.block.drivers.cloud.streams import Source, body
 from lakebed.block.errors import (
     AlreadyExists,
@@ -57,7 +57,10 @@ PART_BYTES: Final = 8 << 20
 PARTS_AT_A_TIME: Final = 4
 _STREAM_BYTES_MAX: Final = 10_000 * PART_BYTES
 _DELETES_AT_A_TIME: Final = 16
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _ENDPOINT: Final = re.compile(r"https?://[\w.:\[\]-]+(/\S*)?")
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class CloudBlockStore(BlockStore):
@@ -77,7 +80,7 @@ class CloudBlockStore(BlockStore):
         self._closed = False
 
     @abstractmethod
-    def _connect(self, store: Store, retries: "RetryConfig") -> Client:
+    def _connect(self, store: StoreName, retries: "RetryConfig") -> Client:
         """Return a client for one bucket; nothing is sent yet."""
 
     def _etag(self, result: "Written | ObjectMeta") -> ETag:
@@ -125,7 +128,7 @@ class CloudBlockStore(BlockStore):
     def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
         client = self._client(address)
         if isinstance(byte_range, Suffix) and not self.reads_suffixes:
-            options = self._resolved(address, byte_range)
+            options = self._resolve(address, byte_range)
         else:
             options = _range_options(byte_range)
         try:
@@ -177,6 +180,7 @@ class CloudBlockStore(BlockStore):
             # S3 answers a create that raced with a delete as if there were an object.
             if self.exists(address):
                 raise
+            _LOGGER.warning("%s was deleted while it was created", address)
             raise StorageUnavailable(f"{address} was deleted while it was created") from error
 
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
@@ -194,7 +198,7 @@ class CloudBlockStore(BlockStore):
 
     # Multipart uploads
 
-    def _completed(self, address: Address) -> ObjectInfo:
+    def _head_completed(self, address: Address) -> ObjectInfo:
         """Return what is known of an object whose upload was completed just now.
 
         Raises:
@@ -238,7 +242,7 @@ class CloudBlockStore(BlockStore):
         if place.parts.scheme != self.scheme:
             raise InvalidAddress(f"{place} is not an address of {self.scheme} storage")
         if isinstance(place, Address):
-            check_spelling(place.path, length_max=self.path_bytes_max)
+            _check_spelling(place.path, length_max=self.path_bytes_max)
 
     def _client(self, place: Place, *, once: bool = False) -> Client:
         """Return the client for the bucket of a place; with `once` it never sends twice."""
@@ -249,16 +253,41 @@ class CloudBlockStore(BlockStore):
                 try:
                     client = self._connect(place.parts, NO_RETRIES if once else RETRIES)
                 except BaseError as error:
-                    raise InvalidArgument(f"the settings do not lead to {place.store}") from error
+                    raise InvalidArgument(
+                        f"no client can be made for {place.store} with these settings"
+                    ) from error
                 self._clients[place.store, once] = client
+                _LOGGER.debug("made a client for %s", place.store)
         return client
 
-    def _resolved(self, address: Address, byte_range: ByteRange) -> "GetOptions":
+    def _resolve(self, address: Address, byte_range: ByteRange) -> "GetOptions":
         """Return the options to read a range of the content that is there now."""
         info = self.head(address)
         start, length = resolve(byte_range, info.size)
         version = self._version(info.etag)
         return {"range": (start, start + length), "if_match": version["e_tag"]}
+
+
+def _check_spelling(path: str, *, length_max: int) -> None:
+    """Refuse a path that would not arrive as it is.
+
+    obstore drops slashes at both ends of a path and refuses empty and dot segments and control
+    characters; the vendors' libraries resolve dot segments.
+
+    Raises:
+        InvalidAddress: It holds an empty or a dot segment or a control character, begins or ends
+            with a slash, or has more than `length_max` bytes.
+    """
+    if _CONTROL.search(path):
+        raise InvalidAddress(
+            f"the path {path!r} has a control character in it, which clouds do not keep"
+        )
+    if not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise InvalidAddress(
+            f"the path {path!r} has a segment that is empty, '.' or '..', which clouds do not keep"
+        )
+    if len(path.encode()) > length_max:
+        raise InvalidAddress(f"the path {path!r} has more than {length_max} bytes")
 
 
 def check_endpoint(endpoint: str | None) -> None:

@@ -2,13 +2,13 @@
 
 import errno
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
-from types import TracebackType
 from typing import Final, Self
 from uuid import uuid4
 from zlib import crc32
@@ -31,6 +31,8 @@ _PRECISE_NS: Final = 1_000_000_000_123_456_789
 _SPELLINGS: Final = ("A\u00c9", "a\u00c9", "AE\u0301")
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -103,12 +105,7 @@ class Draft:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         with suppress(OSError):  # bytes that do not fit any more; the file goes anyway
             self._file.close()
         with suppress(OSError):  # moved away, or a draft that is left to `drop_abandoned`
@@ -221,3 +218,4 @@ def drop_abandoned(folder: Path) -> None:
                 rmtree(path, ignore_errors=True)
             else:
                 path.unlink()
+            _LOGGER.info("removed %s, which a process left behind", path)

@@ -110,7 +110,7 @@ class Tree:
                 if not _is_missing(error):
                     raise
                 self._forget(place.folder)
-        raise StorageUnavailable(f"{place.address}: the folder is removed again and again")
+        raise StorageUnavailable(f"{place.address}: others remove its folder again and again")
 
     def enter(self, names: Names) -> Folder:
         """Open a folder that exists.

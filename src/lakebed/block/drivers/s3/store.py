@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError
 from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.store import S3Store
 
-from lakebed.block.address import Address, Namespace, Store
+from lakebed.block.address import Address, Namespace, StoreName
 from lakebed.block.drivers.cloud.store import CloudBlockStore, check_endpoint, client_options
 from lakebed.block.drivers.cloud.streams import Source, held_back
 from lakebed.block.drivers.s3.errors import explained
@@ -147,7 +147,7 @@ class S3BlockStore(CloudBlockStore):
                 UploadId=upload_id,
                 MultipartUpload={"Parts": named},
             )
-        return self._completed(address)
+        return self._head_completed(address)
 
     def abort_upload(self, address: Address, upload_id: UploadId) -> None:
         self._check(address)
@@ -207,7 +207,7 @@ class S3BlockStore(CloudBlockStore):
             for client in self._sdk_clients.values():
                 client.close()
 
-    def _connect(self, store: Store, retries: "RetryConfig") -> S3Store:
+    def _connect(self, store: StoreName, retries: "RetryConfig") -> S3Store:
         bucket = Namespace(f"s3://{store.bucket}", "")
         with explained(bucket):
             credentials = self._session.get_credentials()
@@ -229,7 +229,7 @@ class S3BlockStore(CloudBlockStore):
             credential_provider=Boto3CredentialProvider(self._session),
         )
 
-    def _endpoint_of(self, store: Store) -> str:
+    def _endpoint_of(self, store: StoreName) -> str:
         """Return the endpoint as obstore wants it: with the bucket where it is in the host."""
         url = urlsplit(self._settings.endpoint or "")
         host = url.netloc if self._settings.path_style else f"{store.bucket}.{url.netloc}"

@@ -1,4 +1,4 @@
-"""Many transfers at once: a bounded number of them, and an end that comes soon."""
+"""Many transfers at once: so many at a time, and Ctrl-C ends them soon."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +23,7 @@ ResultT = TypeVar("ResultT")
 _WAITING_PER_WORKER: Final = 2
 """Jobs that are made ahead of time, so that no worker waits for a listing."""
 _PARTING_SECONDS: Final = 2.0
-"""How long to wait at the end for transfers that nobody wants any more."""
+"""How long to wait at the end for transfers that were stopped."""
 _END: Final[Any] = object()
 
 
@@ -66,8 +66,8 @@ class Parallel:
         """
         todo: SimpleQueue[JobT] = SimpleQueue()
         done: SimpleQueue[tuple[JobT, ResultT | Exception]] = SimpleQueue()
-        # Not a pool of the standard library: a process waits for its threads when it ends, and a
-        # transfer from a server that says nothing would keep whoever pressed Ctrl-C waiting.
+        # Not a pool of the standard library: a process waits for its threads before it ends, so
+        # Ctrl-C would not work while a server does not answer.
         workers = [
             Thread(target=self._work, args=(todo, done, work), daemon=True)
             for _ in range(self._parallelism)
@@ -98,7 +98,7 @@ class Parallel:
             try:
                 self.check()
                 result: ResultT | Exception = work(job)
-            except Exception as error:  # noqa: BLE001 (it is told to whoever waits)
+            except Exception as error:  # noqa: BLE001 (it is handed to the caller)
                 result = error
             done.put((job, result))
 

@@ -31,14 +31,14 @@ def send_file(
     step: Step,
     content_type: str | None = None,
 ) -> dict[str, Any]:
-    """Upload an open file from where it stands to its end.
+    """Upload an open file from its current place to its end.
 
     Returns:
-        What the server says about the new object.
+        The server's description of the new object.
 
     Raises:
         ClientError: The server refused it, or did not answer.
-        CommandError: The file became shorter meanwhile.
+        CommandError: The file became shorter during the upload.
         Damaged: The server received other bytes than were sent.
     """
     size = os.fstat(source.fileno()).st_size - source.tell()
@@ -84,7 +84,7 @@ def fetch_file(client: Client, source: PathUri, target: Path, *, step: Step) -> 
 
     Raises:
         ClientError: The server refused, or the connection broke.
-        Damaged: Other bytes arrived than the server's checksum says.
+        Damaged: The bytes do not match the server's checksum.
         OSError: The file cannot be written.
     """
     # In the same folder, so that the last step is a rename; short, as the name may be long.
@@ -107,7 +107,7 @@ def _remove(draft: Path) -> None:
 
 @atexit.register
 def _remove_drafts() -> None:
-    """Tidy up behind transfers that hung when the process was told to end."""
+    """Remove the files of transfers that hung when the process ended."""
     for draft in list(_drafts):
         _remove(draft)
 
@@ -135,8 +135,8 @@ def _fetch(client: Client, source: PathUri, file: BinaryIO, *, step: Step) -> in
     return size
 
 
-def _compare(told: str, seen: str, uri: PathUri) -> None:
+def _compare(expected: str, found: str, uri: PathUri) -> None:
     """Compare a checksum, if it is one of the content: those of multipart uploads are not."""
-    told = told.strip('"')
-    if len(told) == _MD5_DIGITS and told.isalnum() and told != seen:
-        raise Damaged(f"{uri} arrived damaged: its checksum is {told}, that of the bytes {seen}")
+    expected = expected.strip('"')
+    if len(expected) == _MD5_DIGITS and expected.isalnum() and expected != found:
+        raise Damaged(f"{uri} arrived damaged: its checksum is {found}, expected {expected}")

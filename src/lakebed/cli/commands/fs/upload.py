@@ -62,9 +62,9 @@ def _upload_file(session: Session, source: Path, target: PathUri, content_type: 
 
 
 def _upload_input(session: Session, target: PathUri, content_type: str | None) -> None:
-    """Upload the input by way of a file: a server wants to know the size beforehand."""
+    """Upload the input through a temporary file: the server needs to know its size first."""
     if not target.name:
-        raise Misuse(f"{target} is a folder: say what the object is called")
+        raise Misuse(f"{target} is a folder: add the name of the object")
     with tempfile.TemporaryFile() as file, progress(session, "input") as step:
         shutil.copyfileobj(sys.stdin.buffer, file)
         file.seek(0)

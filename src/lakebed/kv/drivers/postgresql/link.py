@@ -1,4 +1,4 @@
-"""A connection that never waits for ever, and that can be proved to be over."""
+"""A connection on which nothing waits for ever, and which can be proved to have ended."""
 
 import select
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A process that serves a connection. Numbers come back; a number with its times does not."""
+    """A process that serves a connection. Numbers are used again; one with its times is not."""
 
     pid: int
     started: int

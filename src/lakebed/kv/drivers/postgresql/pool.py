@@ -76,8 +76,8 @@ class Pool:
     def close(self) -> None:
         """Close the idle connections now, the others when they come back.
 
-        Not in a child of the process that opened them: the server would take that for the parent's
-        farewell.
+        Not in a child of the process that opened them: that would end the connections of the
+        parent.
         """
         if os.getpid() != self._process:
             return
@@ -117,7 +117,12 @@ class Pool:
     def _make(self, give_up_at: float) -> Link:
         """Make a connection, by right of a turn that the caller has got."""
         attempt: Future[Link] = Future()
-        Thread(target=self._attempt, args=[attempt], name="lakebed-connect", daemon=True).start()
+        thread = Thread(target=self._attempt, args=[attempt], name="lakebed-connect", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no thread left
+            self._return(None)
+            raise StoreUnreachable(f"cannot connect to postgresql: {error}") from error
         try:
             return attempt.result(max(0.0, give_up_at - monotonic()))
         except psycopg.Error as error:

@@ -1,8 +1,13 @@
 """The table, created by whichever process comes first."""
 
+import logging
+from typing import Final
+
 from lakebed.kv.drivers.postgresql import statements
 from lakebed.kv.drivers.postgresql.link import Link
 from lakebed.kv.errors import ForeignStore
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 def prepare_schema(link: Link) -> None:
@@ -18,10 +23,12 @@ def prepare_schema(link: Link) -> None:
         link.execute(statements.LOCK_SCHEMA, ())
         link.execute(statements.CREATE_IF_ABSENT, ())
         link.execute(statements.UNLOCK_SCHEMA, ())
+        _LOGGER.info("made sure of the table lakebed_kv in a database that had none")
         found = link.execute(statements.DESCRIBE, ()).fetchone()
     assert found is not None
     kind, columns = found
     if kind != statements.KIND or tuple(columns) != statements.COLUMNS:
         raise ForeignStore(
-            f"the database has a relation lakebed_kv that is not Lakebed's, with columns {columns}"
+            f"the database has a relation lakebed_kv that is not Lakebed's: its columns are"
+            f" {', '.join(columns)}"
         )

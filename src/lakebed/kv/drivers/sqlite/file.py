@@ -8,6 +8,7 @@ it with ``open`` would be worse: closing a file drops all the locks that this pr
 those of SQLite in other stores included.)
 """
 
+import logging
 import os
 import sqlite3
 import stat
@@ -20,6 +21,8 @@ from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreFull, StoreUna
 
 PATIENCE_SECONDS: Final = 10.0
 """How long to wait for a lock that another process holds."""
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 APPLICATION_ID: Final = int.from_bytes(b"LBKV")
 _PREFIX: Final = "sqlite:///"
@@ -43,7 +46,7 @@ _SETTINGS: Final = ("PRAGMA synchronous = FULL", "PRAGMA fullfsync = ON")
 
 
 def path_of(url: str) -> Path:
-    """Return the absolute path that a URL names; three slashes begin a relative one, four not.
+    """Return the absolute path of the file that a URL names; see `lakebed.kv.open_store`.
 
     Raises:
         InvalidArgument: The URL does not name a file.
@@ -57,7 +60,7 @@ def path_of(url: str) -> Path:
     if name == ":memory:":
         raise InvalidArgument("a sqlite store is a file; for one in memory use memory://")
     if any(character in name for character in "?#\0"):
-        raise InvalidArgument(f"a sqlite store takes no options: leave out ?, # and NUL in {url!r}")
+        raise InvalidArgument(f"a sqlite store has no options: leave out ?, # and NUL in {url!r}")
     # Absolute, because connections are opened later too, when the working directory may be another.
     return Path(name).absolute()
 
@@ -142,7 +145,7 @@ class DatabaseFile:
                 f" bring back the file, or remove the log to begin anew"
             )
         if not is_new and self._application_id() != APPLICATION_ID:
-            raise ForeignStore(f"{self.path} is a database, but not one of Lakebed")
+            raise ForeignStore(f"{self.path} is a database, but not Lakebed's")
 
     def _application_id(self) -> int:
         uri = f"{self.path.as_uri()}?immutable=1"
@@ -180,9 +183,10 @@ class DatabaseFile:
         try:
             if _pragma(connection, "application_id") != APPLICATION_ID:
                 if self.path.stat().st_size > 0:
-                    raise ForeignStore(f"{self.path} is a database, but not one of Lakebed")
+                    raise ForeignStore(f"{self.path} is a database, but not Lakebed's")
                 connection.execute(_CREATE_TABLE)
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                _LOGGER.info("creating the store %s", self.path)
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:

@@ -10,6 +10,7 @@ Callers wait without a timeout: a caller that went away might see its write appl
 thread owes everyone an answer, and gives one whatever happens.
 """
 
+import logging
 import os
 import sqlite3
 import threading
@@ -44,6 +45,8 @@ _LONGEST_PAUSE_SECONDS: Final = 0.0005
 _LINGER_SECONDS: Final = 0.0001
 
 _OVERSLEPT_SECONDS: Final = 1.0
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class _Operation:
@@ -200,7 +203,7 @@ class Writer:
             _answer(batch, error)
 
     def _serve_each(self, batch: list[_Operation]) -> None:
-        """Write the operations one by one: what spoilt the batch must not fail the others."""
+        """Write the operations one by one: the one that failed must not fail the others."""
         for operation in batch:
             locked_out = self._begin()
             if locked_out:
@@ -275,6 +278,7 @@ class Writer:
 
     def _unknown(self, error: Exception) -> OutcomeUnknown:
         """Settle what a failed commit may have left, and say that its outcome is unknown."""
+        _LOGGER.warning("a commit to %s failed: %s", self._file.path, error)
         self._replace_connection()
         # The failed commit may lie whole in the log, where a recovery after a crash would find and
         # apply it. The next commit overwrites it there; so make one that changes nothing. Should
@@ -297,6 +301,12 @@ class Writer:
             busy, *_ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         finally:
             self._connection.execute("PRAGMA busy_timeout = 0")
+        if busy:
+            _LOGGER.warning(
+                "the log of %s has %d bytes, and readers keep it from being emptied",
+                self._file.path,
+                size_bytes,
+            )
         # A reader that does not end must not hold up the writers again and again.
         self._log_limit_bytes = 2 * size_bytes if busy else LARGEST_LOG_BYTES
 

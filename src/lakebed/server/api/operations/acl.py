@@ -1,7 +1,7 @@
-"""Permissions of groups in one word, for clients that know no policies.
+"""The permissions of a group in one word, for clients that do not know policies.
 
-A word stands for the policies of one of the groups that every installation begins with. To set it
-replaces such policies of a group; others stay, and are not told.
+A word stands for the policies of one of the groups that every installation begins with. Setting it
+replaces these policies of a group; other policies stay, and are not shown.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ class ACL(Wire):
 
 @routes.add("getGroupACL", "GET", _PATH, iam("ReadGroup", "group/{group}"))
 def get_acl(request: ApiRequest, group: str) -> ACL:
-    """Return the word for what a group may do."""
+    """Return the word that says what a group may do."""
     attached = _attached(request, group)
     for word, policies in _WORDS.items():
         if attached == policies:

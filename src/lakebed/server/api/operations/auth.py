@@ -95,6 +95,15 @@ def wire_credential(credential: model.Credential) -> Credentials:
     )
 
 
+def wire_new_credential(created: model.NewCredential) -> CredentialsWithSecret:
+    """Return a credential that was just created, with its secret."""
+    return CredentialsWithSecret(
+        access_key_id=created.access_key_id,
+        secret_access_key=created.secret_access_key,
+        creation_date=seconds(created.created_us),
+    )
+
+
 def _statements(body: Policy) -> tuple[model.Statement, ...]:
     return tuple(
         model.Statement(
@@ -158,7 +167,7 @@ def list_users(request: ApiRequest, query: PageQuery) -> Page[User]:
     statuses=(409,),
 )
 def create_user(request: ApiRequest, body: UserCreation) -> User:
-    """Make a user, who may do nothing yet."""
+    """Create a user, who may do nothing yet."""
     return wire_user(request.services.auth.users.create(body.id))
 
 
@@ -233,13 +242,8 @@ def list_credentials(request: ApiRequest, user: str, query: PageQuery) -> Page[C
     status=201,
 )
 def create_credentials(request: ApiRequest, user: str) -> CredentialsWithSecret:
-    """Make a key pair; the secret is told only now."""
-    created = request.services.auth.credentials.create(user)
-    return CredentialsWithSecret(
-        access_key_id=created.access_key_id,
-        secret_access_key=created.secret_access_key,
-        creation_date=seconds(created.created_us),
-    )
+    """Create a key pair; the secret is shown only in this answer."""
+    return wire_new_credential(request.services.auth.credentials.create(user))
 
 
 @routes.add(
@@ -283,7 +287,7 @@ def list_groups(request: ApiRequest, query: PageQuery) -> Page[Group]:
     statuses=(409,),
 )
 def create_group(request: ApiRequest, body: GroupCreation) -> Group:
-    """Make a group."""
+    """Create a group."""
     created = request.services.auth.groups.create(body.id, description=body.description or "")
     return wire_group(created)
 
@@ -380,7 +384,7 @@ def list_policies(request: ApiRequest, query: PageQuery) -> Page[Policy]:
     statuses=(409,),
 )
 def create_policy(request: ApiRequest, body: Policy) -> Policy:
-    """Make a policy."""
+    """Create a policy."""
     return wire_policy(request.services.auth.policies.create(body.id, _statements(body)))
 
 

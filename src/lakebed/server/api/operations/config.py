@@ -54,7 +54,7 @@ def _storage(services: Services) -> StorageConfig:
 
 @routes.add("healthCheck", "GET", "/healthcheck", Access.ANYONE, status=204)
 def health_check(request: ApiRequest) -> None:
-    """Answer: the server is there."""
+    """Answer that the server is there."""
 
 
 @routes.add("getConfig", "GET", "/config", Access.SIGNED_IN)
@@ -90,11 +90,11 @@ def get_garbage_collection(request: ApiRequest) -> GarbageCollectionConfig:
 
 @routes.add("getAuthCapabilities", "GET", "/auth/capabilities", Access.ANYONE)
 def get_auth_capabilities(request: ApiRequest) -> dict[str, bool]:  # noqa: ARG001
-    """Say what user management can do."""
+    """Return what user management can do."""
     return {"invite_user": False, "forgot_password": False}
 
 
 @routes.add("postStatsEvents", "POST", "/statistics", Access.SIGNED_IN, status=204)
 def post_statistics(request: ApiRequest, body: dict[str, Any]) -> Reply:  # noqa: ARG001
-    """Take statistics from clients, and keep none."""
+    """Accept statistics from clients, and keep none."""
     return Reply()

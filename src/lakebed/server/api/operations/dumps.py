@@ -18,7 +18,7 @@ from lakebed.server.http.errors import BadRequest
 routes = Routes("repositories")
 
 _ONE: Final = "/repositories/{repository}"
-# Whoever can dump can read all of history; whoever can restore can write it.
+# A dump reads all of the history, and a restore writes it.
 _DUMP: Final = (
     fs("ListTags", "repository/{repository}"),
     fs("ListBranches", "repository/{repository}"),
@@ -81,7 +81,7 @@ def dump_submit(request: ApiRequest, repository: RepositoryID) -> TaskInfo:
 def dump_status(
     request: ApiRequest, repository: RepositoryID, query: TaskQuery
 ) -> RepositoryDumpStatus:
-    """Say what became of a dump."""
+    """Return the state of a dump."""
     task = _task(request, repository, query, DUMP_REFS)
     return RepositoryDumpStatus(
         id=task.id,
@@ -103,7 +103,7 @@ def restore_submit(request: ApiRequest, repository: RepositoryID, body: RefsDump
 def restore_status(
     request: ApiRequest, repository: RepositoryID, query: TaskQuery
 ) -> RepositoryRestoreStatus:
-    """Say what became of a restore."""
+    """Return the state of a restore."""
     task = _task(request, repository, query, RESTORE_REFS)
     return RepositoryRestoreStatus(
         id=task.id, done=task.done, update_time=task.updated, error=task.error

@@ -1,7 +1,7 @@
-"""What garbage collection asks of a server: the preparation of its runs.
+"""What garbage collection asks of a server: to prepare its runs.
 
 A run asks for uncommitted data page by page, then, with the id of that run, for the commits. It may
-say which creation of the repository it means (`unique_id`): no other under that name is touched.
+name the repository it means by its `unique_id`: another of the same name is not touched.
 """
 
 import json
@@ -77,9 +77,9 @@ def _unique_id(query: UniqueQuery) -> UniqueID | None:
 
 @routes.add("markStorageForGarbageCollection", "POST", f"{_GC}/mark", _UNCOMMITTED, status=201)
 def mark_storage(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionMark:
-    """Write something into the storage, by which the caller can tell that it opened the same one.
+    """Write a mark into the storage, so that the caller can check that it opened the same one.
 
-    Of a local storage it says which folder that is on the server's machine.
+    For a local storage, the answer names its folder on the server's machine.
     """
     mark = request.catalog.gc_marks.leave(repository)
     storage = request.services.settings.blockstore
@@ -105,7 +105,7 @@ def prepare_uncommitted(
     query: UniqueQuery,
     body: PrepareGCUncommittedRequest = _FIRST_PAGE,
 ) -> PrepareGCUncommittedResponse:
-    """Write down some of the objects that uploads under way and staged entries name."""
+    """Write down a page of the objects that open uploads and staged entries name."""
     prepared = request.catalog.gc.prepare_uncommitted(
         repository,
         unique_id=_unique_id(query),
@@ -154,7 +154,7 @@ def prepare_commits_later(
 def prepare_commits_status(
     request: ApiRequest, repository: RepositoryID, query: TaskQuery
 ) -> PrepareGarbageCollectionCommitsStatus:
-    """Say how far the commit records are."""
+    """Return the state of writing down the commit records."""
     tasks = request.catalog.tasks
     task = tasks.status(repository, TaskID(query.id), _TASK)
     failed = task.error is not None

@@ -1,4 +1,4 @@
-"""Operations of the API that Lakebed does not have yet: they say so."""
+"""Operations of the API that Lakebed does not have yet: each answers 501."""
 
 from typing import Final
 

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from lakebed.catalog.errors import RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.model import ObjectStats as Found
-from lakebed.catalog.nouns import BranchID, CommonPrefix, RepositoryID, resolve_range
+from lakebed.catalog.nouns import BranchID, CommonPrefix, RepositoryID
 from lakebed.server.api.models import (
     KeysQuery,
     ObjectCopyCreation,
@@ -27,7 +27,9 @@ from lakebed.server.http.conditions import (
     etag,
     http_date,
     matches,
+    no_bytes_headers,
     requested_range,
+    select_bytes,
     write_condition,
 )
 from lakebed.server.http.errors import BadRequest, message_of, status_of
@@ -44,7 +46,7 @@ PATHS_MAX: Final = 1000
 METADATA_PREFIX: Final = "X-LAKEFS-META-"
 INTERNAL_PREFIX: Final = "X-LAKEFS-INTERNAL-"
 INTERNAL_KEY: Final = "::lakefs::"
-"""What internal metadata is kept under, so that it cannot be taken for a user's."""
+"""The prefix of internal metadata, so that it cannot be taken for a user's."""
 
 
 class PathQuery(Wire):
@@ -124,29 +126,20 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
     known = request.header("If-None-Match")
     if known is not None and matches(known, found.checksum):
         return Reply(status=304, headers=headers)
-    wanted = requested_range(request.header("Range"))
     try:
-        offset, length = resolve_range(wanted, found.size)
+        selection = select_bytes(requested_range(request.header("Range")), found.size)
     except RangeNotSatisfiable as error:
-        return _unsatisfiable(found, error)
-    status = 200
-    if wanted is not None:
-        status = 206
-        headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{found.size}"
+        return Reply(
+            status=416,
+            body={"message": str(error), "kind": error.kind},
+            headers=no_bytes_headers(found.size),
+        )
     return Reply(
-        status=status,
-        body=objects.read(found, byte_range=wanted),
+        status=selection.status,
+        body=objects.read(found, byte_range=selection.byte_range),
         content_type=found.content_type,
-        content_length=length,
-        headers=headers,
-    )
-
-
-def _unsatisfiable(found: Found, error: RangeNotSatisfiable) -> Reply:
-    return Reply(
-        status=416,
-        body={"message": str(error), "kind": error.kind},
-        headers={"Content-Range": f"bytes */{found.size}"},
+        content_length=selection.length,
+        headers=headers | selection.headers,
     )
 
 
@@ -163,23 +156,20 @@ def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: 
     """Return the headers that a download would have."""
     objects = request.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
-    headers = _headers(found)
-    wanted = requested_range(request.header("Range"))
     try:
-        offset, length = resolve_range(wanted, found.size)
+        selection = select_bytes(requested_range(request.header("Range")), found.size)
     except RangeNotSatisfiable:
-        return Reply(status=416, headers={"Content-Range": f"bytes */{found.size}"})
-    if wanted is not None:
-        headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{found.size}"
-    headers |= {"Content-Length": str(length), "Content-Type": found.content_type}
-    return Reply(status=200 if wanted is None else 206, headers=headers)
+        return Reply(status=416, headers=no_bytes_headers(found.size))
+    headers = _headers(found) | selection.headers
+    headers |= {"Content-Length": str(selection.length), "Content-Type": found.content_type}
+    return Reply(status=selection.status, headers=headers)
 
 
 @routes.add("statObject", "GET", f"{_AT_REF}/stat", fs("ReadObject", _OBJECT))
 def stat_object(
     request: ApiRequest, repository: RepositoryID, ref: str, query: StatQuery
 ) -> ObjectStats:
-    """Return what is known of an object."""
+    """Return what is known about an object."""
     objects = request.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
     return wire(request, found, user_metadata=query.user_metadata, presign=query.presign)
@@ -194,7 +184,7 @@ def stat_object(
 def get_underlying(
     request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery
 ) -> UnderlyingObjectProperties:
-    """Return what the storage knows of an object."""
+    """Return what the storage knows about an object."""
     request.catalog.objects.stat(repository, ref, as_key(query.path))
     return UnderlyingObjectProperties()
 
@@ -203,7 +193,7 @@ def get_underlying(
 def list_objects(
     request: ApiRequest, repository: RepositoryID, ref: str, query: ListQuery
 ) -> Page[ObjectStats]:
-    """List the objects of a ref, with those below a delimiter as one."""
+    """List the objects of a ref; paths that are alike up to a delimiter can be shown as one."""
     page = request.catalog.objects.list_objects(repository, ref, query.listing())
     results = [
         _prefix(item)
@@ -241,7 +231,7 @@ def _prefix(item: CommonPrefix) -> ObjectStats:
 def upload_object(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
 ) -> ObjectStats:
-    """Take an object in: the field `content` of a form, or the body as it is."""
+    """Upload an object: the field `content` of a form, or the body as it is."""
     body = Body(request.http.env, seconds_max=request.services.settings.limits.transfer_seconds)
     kind = request.header("Content-Type") or ""
     if kind.lower().startswith("multipart/form-data"):
@@ -282,7 +272,7 @@ def _user_metadata(request: ApiRequest) -> dict[str, str]:
 def may_upload(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
 ) -> None:
-    """Say whether an upload would be taken."""
+    """Answer whether an upload would be accepted."""
     as_key(query.path)
     request.catalog.objects.check_writable(repository, branch)
 
@@ -374,5 +364,5 @@ def update_metadata(
     query: PathQuery,
     body: UpdateObjectUserMetadata,
 ) -> None:
-    """Replace the metadata of an object."""
+    """Replace the user's metadata of an object."""
     request.catalog.copies.set_metadata(repository, branch, as_key(query.path), body.set)

@@ -71,7 +71,7 @@ def list_repositories(request: ApiRequest, query: RepositoriesQuery) -> Page[Rep
 def create_repository(
     request: ApiRequest, query: CreationQuery, body: RepositoryCreation
 ) -> Repository:
-    """Make a repository."""
+    """Create a repository."""
     repositories = request.catalog.repositories
     created = repositories.create(
         body.name,
@@ -206,7 +206,7 @@ def old_get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
     status=204,
 )
 def may_protect(request: ApiRequest, repository: RepositoryID) -> None:
-    """Say whether the caller may change the protection rules."""
+    """Answer whether the caller may change the protection rules."""
     request.catalog.repositories.get(repository)
 
 

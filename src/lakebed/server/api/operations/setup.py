@@ -12,7 +12,8 @@ from lakebed.server.api.models import (
     Setup,
     SetupState,
 )
-from lakebed.server.api.request import ApiRequest, seconds
+from lakebed.server.api.operations.auth import wire_new_credential
+from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Routes
 from lakebed.server.http.authentication import COOKIE
 
@@ -29,30 +30,25 @@ _LOGIN: Final = LoginConfig(
 
 @routes.add("getSetupState", "GET", "/setup_lakefs", Access.ANYONE)
 def get_setup_state(request: ApiRequest) -> SetupState:
-    """Say whether the installation was set up."""
+    """Return whether the installation was set up."""
     state = "initialized" if request.services.auth.is_set_up() else "not_initialized"
     return SetupState(state=state, comm_prefs_missing=False, login_config=_LOGIN)
 
 
 @routes.add("setup", "POST", "/setup_lakefs", Access.ANYONE, statuses=(409,))
 def setup(request: ApiRequest, body: Setup) -> CredentialsWithSecret:
-    """Make the first user, once in the life of an installation."""
+    """Create the first user, once in the life of an installation."""
     given = None
     if body.key is not None:
         given = KeyPair(
             access_key_id=body.key.access_key_id, secret_access_key=body.key.secret_access_key
         )
-    created = request.services.auth.setup(body.username, given)
-    return CredentialsWithSecret(
-        access_key_id=created.access_key_id,
-        secret_access_key=created.secret_access_key,
-        creation_date=seconds(created.created_us),
-    )
+    return wire_new_credential(request.services.auth.setup(body.username, given))
 
 
 @routes.add("setupCommPrefs", "POST", "/setup_comm_prefs", Access.ANYONE)
 def set_up_communication(request: ApiRequest, body: dict[str, Any]) -> Reply:  # noqa: ARG001
-    """Take no news preferences: nothing is ever sent to anyone."""
+    """Accept and ignore news preferences: nothing is ever sent to anyone."""
     return Reply()
 
 

@@ -1,4 +1,4 @@
-"""Objects whose bytes do not pass through the server: addresses given out, and links to them."""
+"""Objects whose bytes do not pass through the server: given-out addresses, links, external ones."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -31,7 +31,7 @@ class AddressQuery(PathQuery):
 def get_physical_address(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: AddressQuery
 ) -> StagingLocation:
-    """Give out an address to write an object to, and to link afterwards, once."""
+    """Give out an address to upload an object to, which can then be linked once."""
     given = request.catalog.links.get_physical_address(
         repository, branch, as_key(query.path), presign=query.presign
     )
@@ -58,7 +58,7 @@ def link_physical_address(
     query: PathQuery,
     body: StagingMetadata,
 ) -> ObjectStats:
-    """Make the object at an address that was given out appear on the branch."""
+    """Stage the object at an address that was given out."""
     if not body.staging.physical_address:
         raise BadRequest("staging.physical_address is missing")
     linked = request.catalog.links.link(
@@ -90,7 +90,7 @@ def stage_object(
     query: PathQuery,
     body: ObjectStageCreation,
 ) -> ObjectStats:
-    """Make an object that lies outside of all repositories appear on the branch."""
+    """Stage an object that is outside of all repositories."""
     moment = None if body.mtime is None else datetime.fromtimestamp(body.mtime, UTC)
     staged = request.catalog.external.stage(
         repository,

@@ -6,9 +6,9 @@ from lakebed.auth import Action
 from lakebed.server.s3.request import S3Reply, S3Request
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    target = call.upload
-    call.authorize_object(Action.WRITE_OBJECT, target.path)
-    call.services.catalog.multiparts.abort(target)
+    target = request.upload
+    request.authorize_object(Action.WRITE_OBJECT, target.path)
+    request.services.catalog.multiparts.abort(target)
     return S3Reply(HTTPStatus.NO_CONTENT)

@@ -16,26 +16,26 @@ from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_complete
 from lakebed.server.s3.xml_writer import document, element
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    target = call.upload
-    call.authorize_object(Action.WRITE_OBJECT, target.path)
+    target = request.upload
+    request.authorize_object(Action.WRITE_OBJECT, target.path)
     # Checksums in headers are of the whole object here, not of the body.
-    named = read_complete(call.body(has_checksums=False).read(XML_BYTES_MAX))
-    completed = call.services.catalog.completions.complete(
+    named = read_complete(request.body(has_checksums=False).read(XML_BYTES_MAX))
+    completed = request.services.catalog.completions.complete(
         target,
         [NamedPart(part.number, part.etag, part.checksum) for part in named],
-        size=call.number_header("x-amz-mp-object-size"),
-        whole=requested_checksum(call),
-        whole_type=requested_type(call),
-        condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
+        size=request.number_header("x-amz-mp-object-size"),
+        whole=requested_checksum(request),
+        whole_type=requested_type(request),
+        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
     )
     return xml(
         document(
             "CompleteMultipartUploadResult",
-            element("Location", f"/{call.route.bucket}/{quote(call.route.key)}"),
-            element("Bucket", call.route.bucket),
-            element("Key", call.route.key),
+            element("Location", f"/{request.route.bucket}/{quote(request.route.key)}"),
+            element("Bucket", request.route.bucket),
+            element("Key", request.route.key),
             element("ETag", etag(completed.checksum)),
             *object_elements(checksum_of(completed.reserved)),
         )

@@ -13,24 +13,24 @@ from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import document, element, timestamp
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    branch, path = call.place
-    source = copy_source(call)
-    call.authorize_object(Action.WRITE_OBJECT, path)
-    call.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))
-    replaces = _replaces_metadata(call)
-    copied = call.services.catalog.copies.copy(
-        call.repository,
+    branch, path = request.place
+    source = copy_source(request)
+    request.authorize_object(Action.WRITE_OBJECT, path)
+    request.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))
+    replaces = _replaces_metadata(request)
+    copied = request.services.catalog.copies.copy(
+        request.repository,
         BranchID(branch),
         path,
         source_repository_id=source.repository,
         source_ref=source.ref,
         source_path=source.path,
-        source_condition=source_condition(call),
-        content_type=call.header("Content-Type") if replaces else None,
-        metadata=metadata_of(call) if replaces else None,
-        condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
+        source_condition=source_condition(request),
+        content_type=request.header("Content-Type") if replaces else None,
+        metadata=metadata_of(request) if replaces else None,
+        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
     )
     return xml(
         document(
@@ -42,8 +42,8 @@ def handle(call: S3Request) -> S3Reply:
     )
 
 
-def _replaces_metadata(call: S3Request) -> bool:
-    directive = (call.header("x-amz-metadata-directive") or "COPY").upper()
+def _replaces_metadata(request: S3Request) -> bool:
+    directive = (request.header("x-amz-metadata-directive") or "COPY").upper()
     if directive not in {"COPY", "REPLACE"}:
         raise S3Error(
             ErrorCode.INVALID_ARGUMENT,

@@ -8,25 +8,27 @@ from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_create_bucket
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    read_create_bucket(call.body().read(XML_BYTES_MAX) if call.header("Content-Length") else b"")
-    call.authorize_repository(Action.CREATE_REPOSITORY)
-    prefix = call.services.settings.blockstore.default_namespace_prefix
-    if prefix is None:
-        raise _no_default_namespace(call)
-    name = f"{prefix.rstrip('/')}/{call.repository}"
-    call.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(name))
-    call.services.catalog.repositories.create(
-        call.repository, name, committer=call.identity.committer
+    read_create_bucket(
+        request.body().read(XML_BYTES_MAX) if request.header("Content-Length") else b""
     )
-    return S3Reply(headers={"Location": f"/{call.repository}"})
+    request.authorize_repository(Action.CREATE_REPOSITORY)
+    prefix = request.services.settings.blockstore.default_namespace_prefix
+    if prefix is None:
+        raise _no_default_namespace(request)
+    name = f"{prefix.rstrip('/')}/{request.repository}"
+    request.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(name))
+    request.services.catalog.repositories.create(
+        request.repository, name, committer=request.identity.committer
+    )
+    return S3Reply(headers={"Location": f"/{request.repository}"})
 
 
-def _no_default_namespace(call: S3Request) -> S3Error:
+def _no_default_namespace(request: S3Request) -> S3Error:
     """Return the refusal of a server that does not know where to put new repositories."""
     try:
-        call.services.catalog.repositories.get(call.repository)
+        request.services.catalog.repositories.get(request.repository)
     except (RepositoryNotFound, Deleting):
         return S3Error(
             ErrorCode.NOT_IMPLEMENTED,

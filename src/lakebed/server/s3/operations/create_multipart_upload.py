@@ -9,23 +9,23 @@ from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import document, element
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    branch, path = call.place
-    call.authorize_object(Action.WRITE_OBJECT, path)
-    scheme = requested_scheme(call)
-    upload_id = call.services.catalog.multiparts.create(
-        call.repository,
+    branch, path = request.place
+    request.authorize_object(Action.WRITE_OBJECT, path)
+    scheme = requested_scheme(request)
+    upload_id = request.services.catalog.multiparts.create(
+        request.repository,
         BranchID(branch),
         path,
-        content_type=call.header("Content-Type") or DEFAULT_CONTENT_TYPE,
-        metadata=metadata_of(call),
+        content_type=request.header("Content-Type") or DEFAULT_CONTENT_TYPE,
+        metadata=metadata_of(request),
         scheme=scheme,
     )
     body = document(
         "InitiateMultipartUploadResult",
-        element("Bucket", call.route.bucket),
-        element("Key", call.route.key),
+        element("Bucket", request.route.bucket),
+        element("Key", request.route.key),
         element("UploadId", upload_id),
     )
     return xml(body, upload_headers(scheme))

@@ -11,14 +11,14 @@ from lakebed.server.s3.request import S3Reply, S3Request
 _CONDITIONS: Final = ("If-Match", "x-amz-if-match-last-modified-time", "x-amz-if-match-size")
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    if any(call.header(name) is not None for name in _CONDITIONS):
+    if any(request.header(name) is not None for name in _CONDITIONS):
         raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_CONDITIONAL_DELETES)
-    branch, path = call.place
-    call.authorize_object(Action.DELETE_OBJECT, path)
-    if call.is_branch_itself:  # see put_object.py
-        call.services.catalog.objects.check_writable(call.repository, BranchID(branch))
+    branch, path = request.place
+    request.authorize_object(Action.DELETE_OBJECT, path)
+    if request.is_branch_itself:  # see put_object.py
+        request.services.catalog.objects.check_writable(request.repository, BranchID(branch))
         return S3Reply(HTTPStatus.NO_CONTENT)
-    call.services.catalog.objects.delete(call.repository, BranchID(branch), path)
+    request.services.catalog.objects.delete(request.repository, BranchID(branch), path)
     return S3Reply(HTTPStatus.NO_CONTENT)

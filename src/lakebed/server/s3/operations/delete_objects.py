@@ -13,38 +13,38 @@ from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_delete
 from lakebed.server.s3.xml_writer import Markup, document, element
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    asked = read_delete(call.body().read(XML_BYTES_MAX))
-    call.services.catalog.repositories.get(call.repository)
-    failed = _delete(call, asked.keys)
+    asked = read_delete(request.body().read(XML_BYTES_MAX))
+    request.services.catalog.repositories.get(request.repository)
+    failed = _delete(request, asked.keys)
     return xml(document("DeleteResult", *_results(asked.keys, failed, quiet=asked.quiet)))
 
 
-def _delete(call: S3Request, keys: list[str]) -> dict[str, S3Error]:
+def _delete(request: S3Request, keys: list[str]) -> dict[str, S3Error]:
     """Delete what the sender may delete; return the keys that were not deleted, and why."""
     failed: dict[str, S3Error] = {}
     by_branch: dict[str, list[bytes]] = defaultdict(list)
     for key in keys:
         try:
             branch, path = place_of(key)
-            call.authorize_object(Action.DELETE_OBJECT, path)
+            request.authorize_object(Action.DELETE_OBJECT, path)
         except LakebedError as error:
             failed[key] = as_s3_error(error)
         else:
             by_branch[branch].append(path)
     for branch, paths in by_branch.items():
-        for path, reason in _delete_on_branch(call, branch, paths):
+        for path, reason in _delete_on_branch(request, branch, paths):
             failed[f"{branch}/{path.decode()}"] = as_s3_error(reason)
     return failed
 
 
 def _delete_on_branch(
-    call: S3Request, branch: str, paths: list[bytes]
+    request: S3Request, branch: str, paths: list[bytes]
 ) -> Iterator[tuple[bytes, LakebedError]]:
-    objects = call.services.catalog.objects
+    objects = request.services.catalog.objects
     try:
-        failed = objects.delete_many(call.repository, BranchID(branch), paths)
+        failed = objects.delete_many(request.repository, BranchID(branch), paths)
     except LakebedError as error:  # none of them was deleted
         yield from ((path, error) for path in paths)
     else:

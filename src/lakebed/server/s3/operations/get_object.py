@@ -7,8 +7,15 @@ from lakebed.auth import Action
 from lakebed.catalog.entry_metadata import PartRange, checksum_of, headers_of, parts_of
 from lakebed.catalog.errors import EntryNotFound, RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
-from lakebed.catalog.nouns import Between, ByteRange, resolve_range
-from lakebed.server.http.conditions import etag, http_date, requested_range
+from lakebed.catalog.nouns import Between, ByteRange
+from lakebed.server.http.conditions import (
+    Selection,
+    etag,
+    http_date,
+    no_bytes_headers,
+    requested_range,
+    select_bytes,
+)
 from lakebed.server.s3.checksum_fields import object_headers
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
@@ -30,79 +37,76 @@ _OVERRIDES: Final = {
 """Parameters that set headers of the answer, as a link in a page needs."""
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry GetObject out."""
-    stats = find(call)
-    reply, wanted = _head(call, stats)
-    if reply.status is HTTPStatus.NOT_MODIFIED:
+    stats = find(request)
+    reply, selection = _head(request, stats)
+    if selection is None:
         return reply
-    stream = call.services.catalog.objects.read(stats, byte_range=wanted)
-    if int(reply.headers["Content-Length"]) > AT_ONCE_BYTES_MAX:
+    stream = request.services.catalog.objects.read(stats, byte_range=selection.byte_range)
+    if selection.length > AT_ONCE_BYTES_MAX:
         return S3Reply(reply.status, reply.headers, stream)
     with stream:
         return S3Reply(reply.status, reply.headers, b"".join(stream))
 
 
-def handle_head(call: S3Request) -> S3Reply:
+def handle_head(request: S3Request) -> S3Reply:
     """Carry HeadObject out."""
-    return _head(call, find(call))[0]
+    return _head(request, find(request))[0]
 
 
-def find(call: S3Request) -> ObjectStats:
+def find(request: S3Request) -> ObjectStats:
     """Return the object that a request asks for.
 
     Raises:
         Denied: The sender may not read it.
         RepositoryNotFound, RefNotFound, InvalidRef, EntryNotFound: There is none.
     """
-    ref, path = call.place
-    call.authorize_object(Action.READ_OBJECT, path)
+    ref, path = request.place
+    request.authorize_object(Action.READ_OBJECT, path)
     if not path:
         raise EntryNotFound(path)
-    return call.services.catalog.objects.stat(call.repository, ref, path)
+    return request.services.catalog.objects.stat(request.repository, ref, path)
 
 
-def _head(call: S3Request, stats: ObjectStats) -> tuple[S3Reply, ByteRange | None]:
-    """Return the answer without its bytes, and which bytes belong to it; None: all of them."""
-    verdict = judge(stats, call.header)
+def _head(request: S3Request, stats: ObjectStats) -> tuple[S3Reply, Selection | None]:
+    """Return the answer without its bytes, and which bytes belong to it; None: not modified."""
+    verdict = judge(stats, request.header)
     if verdict is Verdict.FAILED:
         raise S3Error(ErrorCode.PRECONDITION_FAILED)
-    headers = _headers(call, stats)
+    headers = _headers(request, stats)
     if verdict is Verdict.NOT_MODIFIED:
         return S3Reply(HTTPStatus.NOT_MODIFIED, headers), None
-    if "partNumber" in call.route.query:
-        wanted = _part(call, stats, headers)
+    if "partNumber" in request.route.query:
+        wanted = _part(request, stats, headers)
     else:
-        wanted = _range(call, stats)
+        wanted = _range(request, stats)
     try:
-        offset, length = resolve_range(wanted, stats.size)
+        selection = select_bytes(wanted, stats.size)
     except RangeNotSatisfiable as error:
-        size = {"Content-Range": f"bytes */{stats.size}"}
+        size = no_bytes_headers(stats.size)
         raise S3Error(ErrorCode.INVALID_RANGE, str(error), headers=size) from error
-    headers["Content-Length"] = str(length)
-    if wanted is None:
-        if call.header("x-amz-checksum-mode") == "ENABLED":
-            headers |= object_headers(checksum_of(stats.reserved))
-        return S3Reply(HTTPStatus.OK, headers), None
-    headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{stats.size}"
-    return S3Reply(HTTPStatus.PARTIAL_CONTENT, headers), wanted
+    headers |= {"Content-Length": str(selection.length), **selection.headers}
+    if wanted is None and request.header("x-amz-checksum-mode") == "ENABLED":
+        headers |= object_headers(checksum_of(stats.reserved))
+    return S3Reply(selection.status, headers), selection
 
 
-def _range(call: S3Request, stats: ObjectStats) -> ByteRange | None:
+def _range(request: S3Request, stats: ObjectStats) -> ByteRange | None:
     """Return the bytes that the headers ask for; None: all of them."""
-    only_if = call.header("If-Range")
+    only_if = request.header("If-Range")
     if only_if is not None and not is_unchanged(stats, only_if):
         return None
-    return requested_range(call.header("Range"))
+    return requested_range(request.header("Range"))
 
 
-def _part(call: S3Request, stats: ObjectStats, headers: dict[str, str]) -> ByteRange | None:
+def _part(request: S3Request, stats: ObjectStats, headers: dict[str, str]) -> ByteRange | None:
     """Return the bytes of the part that is asked for; add the number of parts to the headers."""
-    if call.header("Range") is not None:
+    if request.header("Range") is not None:
         raise S3Error(
             ErrorCode.INVALID_REQUEST, "ask for a Range or for a partNumber, not for both"
         )
-    number = part_number(call)
+    number = part_number(request)
     if not number:
         raise S3Error(ErrorCode.INVALID_ARGUMENT, "partNumber must be 1 or more")
     parts = parts_of(stats.reserved, stats.size)
@@ -123,7 +127,7 @@ def _part(call: S3Request, stats: ObjectStats, headers: dict[str, str]) -> ByteR
     return Between(part.offset, part.offset + part.size) if part.size else None
 
 
-def _headers(call: S3Request, stats: ObjectStats) -> dict[str, str]:
+def _headers(request: S3Request, stats: ObjectStats) -> dict[str, str]:
     headers = {
         "Accept-Ranges": "bytes",
         "Content-Type": _header_text(stats.content_type) or DEFAULT_CONTENT_TYPE,
@@ -133,7 +137,7 @@ def _headers(call: S3Request, stats: ObjectStats) -> dict[str, str]:
         **metadata_headers(stats.metadata),
     }
     for parameter, name in _OVERRIDES.items():
-        value = call.route.query.get(parameter)
+        value = request.route.query.get(parameter)
         if value is not None:
             if not (value.isascii() and value.isprintable()):
                 raise S3Error(

@@ -15,15 +15,15 @@ from lakebed.server.s3.xml_writer import Markup, document, element
 _HEADER: Final = "x-amz-object-attributes"
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    names = {name.strip() for name in (call.header(_HEADER) or "").split(",")}
+    names = {name.strip() for name in (request.header(_HEADER) or "").split(",")}
     if not names <= _ATTRIBUTES.keys():
         raise S3Error(
             ErrorCode.INVALID_ARGUMENT,
             f"{_HEADER} must name attributes from this list: {', '.join(_ATTRIBUTES)}",
         )
-    stats = find(call)
+    stats = find(request)
     found = [show(stats) for name, show in _ATTRIBUTES.items() if name in names]
     return xml(
         document("GetObjectAttributesResponse", *found),

@@ -9,15 +9,15 @@ from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, document, element, owner, timestamp
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    call.authorize(Action.LIST_REPOSITORIES, ALL)
-    found = call.services.catalog.repositories.list(prefix=call.route.query.get("prefix", ""))
+    request.authorize(Action.LIST_REPOSITORIES, ALL)
+    found = request.services.catalog.repositories.list(prefix=request.route.query.get("prefix", ""))
     buckets = [_bucket(repository) for repository in found]
     return xml(
         document(
             "ListAllMyBucketsResult",
-            owner(call.identity.user_id),
+            owner(request.identity.user_id),
             element("Buckets", *buckets),
         )
     )

@@ -28,20 +28,20 @@ class _Position(NamedTuple):
     upload_id: str
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    call.authorize_repository(Action.LIST_OBJECTS)
-    asked = read_listing_query(call, "max-uploads", _UPLOADS_MAX)
-    query = call.route.query
+    request.authorize_repository(Action.LIST_OBJECTS)
+    asked = read_listing_query(request, "max-uploads", _UPLOADS_MAX)
+    query = request.route.query
     after = _Position(query.get("key-marker", ""), query.get("upload-id-marker", ""))
-    found = _find(asked, after, call.services.catalog.multiparts.list_open(call.repository))
+    found = _find(asked, after, request.services.catalog.multiparts.list_open(request.repository))
     first = nsmallest(asked.amount + 1, found.items(), key=itemgetter(0))
     shown = first[: asked.amount]
     last = shown[-1][0] if shown else after
     return xml(
         document(
             "ListMultipartUploadsResult",
-            element("Bucket", call.route.bucket),
+            element("Bucket", request.route.bucket),
             *asked.echo(),
             element("KeyMarker", asked.text(after.key)),
             element("UploadIdMarker", after.upload_id),

@@ -52,40 +52,40 @@ class _Listing:
         return item if isinstance(item, str) else item.key
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry ListObjects out."""
-    asked = read_listing_query(call, "max-keys", _KEYS_MAX)
-    marker = call.route.query.get("marker", "")
-    listing = _list(call, asked, marker)
-    content = [*_echo(call, asked, listing), element("Marker", asked.text(marker))]
+    asked = read_listing_query(request, "max-keys", _KEYS_MAX)
+    marker = request.route.query.get("marker", "")
+    listing = _list(request, asked, marker)
+    content = [*_echo(request, asked, listing), element("Marker", asked.text(marker))]
     if listing.has_more:
         content.append(element("NextMarker", asked.text(listing.last)))
-    content += _items(asked, listing, owner_id=call.identity.user_id)
+    content += _items(asked, listing, owner_id=request.identity.user_id)
     return xml(document("ListBucketResult", *content))
 
 
-def handle_v2(call: S3Request) -> S3Reply:
+def handle_v2(request: S3Request) -> S3Reply:
     """Carry ListObjectsV2 out."""
-    asked = read_listing_query(call, "max-keys", _KEYS_MAX)
-    query = call.route.query
+    asked = read_listing_query(request, "max-keys", _KEYS_MAX)
+    query = request.route.query
     token, start_after = query.get("continuation-token"), query.get("start-after", "")
-    listing = _list(call, asked, start_after if token is None else _key_of(token))
-    content = [*_echo(call, asked, listing), element("KeyCount", len(listing.items))]
+    listing = _list(request, asked, start_after if token is None else _key_of(token))
+    content = [*_echo(request, asked, listing), element("KeyCount", len(listing.items))]
     if token is not None:
         content.append(element("ContinuationToken", token))
     if start_after:
         content.append(element("StartAfter", asked.text(start_after)))
     if listing.has_more:
         content.append(element("NextContinuationToken", _token_of(listing.last)))
-    owner_id = call.identity.user_id if query.get("fetch-owner") == "true" else None
+    owner_id = request.identity.user_id if query.get("fetch-owner") == "true" else None
     content += _items(asked, listing, owner_id=owner_id)
     return xml(document("ListBucketResult", *content))
 
 
-def _list(call: S3Request, asked: ListingQuery, after: str) -> _Listing:
+def _list(request: S3Request, asked: ListingQuery, after: str) -> _Listing:
     if "/" not in asked.prefix:
-        return _list_branches(call, asked, after)
-    call.authorize_repository(Action.LIST_OBJECTS)
+        return _list_branches(request, asked, after)
+    request.authorize_repository(Action.LIST_OBJECTS)
     ref, prefix = place_of(asked.prefix)
     folder = f"{ref}/"
     if after > folder and not after.startswith(folder):
@@ -96,7 +96,7 @@ def _list(call: S3Request, asked: ListingQuery, after: str) -> _Listing:
         delimiter=asked.delimiter.encode(),
         amount=asked.amount,
     )
-    page = call.services.catalog.objects.list_objects(call.repository, ref, query)
+    page = request.services.catalog.objects.list_objects(request.repository, ref, query)
     items = [_item(folder, item) for item in page.items]
     return _Listing(items, has_more=page.has_more and bool(items))
 
@@ -107,10 +107,10 @@ def _item(folder: str, item: ObjectStats | CommonPrefix) -> _Object | str:
     return _Object(folder + item.path.decode(errors="replace"), item)
 
 
-def _list_branches(call: S3Request, asked: ListingQuery, after: str) -> _Listing:
-    call.authorize_repository(Action.LIST_BRANCHES)
-    branches = call.services.catalog.refs.list_branches(
-        call.repository, prefix=asked.prefix, after=after.partition("/")[0]
+def _list_branches(request: S3Request, asked: ListingQuery, after: str) -> _Listing:
+    request.authorize_repository(Action.LIST_BRANCHES)
+    branches = request.services.catalog.refs.list_branches(
+        request.repository, prefix=asked.prefix, after=after.partition("/")[0]
     )
     names = (branch.id for branch in branches)
     found: list[_Object | str] = [f"{name}/" for name in islice(names, asked.amount + 1)]
@@ -118,10 +118,10 @@ def _list_branches(call: S3Request, asked: ListingQuery, after: str) -> _Listing
     return _Listing(items, has_more=len(found) > asked.amount and bool(items))
 
 
-def _echo(call: S3Request, asked: ListingQuery, listing: _Listing) -> list[Markup]:
+def _echo(request: S3Request, asked: ListingQuery, listing: _Listing) -> list[Markup]:
     """Return what both versions answer before the items."""
     return [
-        element("Name", call.route.bucket),
+        element("Name", request.route.bucket),
         *asked.echo(),
         element("MaxKeys", asked.amount),
         element("IsTruncated", boolean(listing.has_more)),

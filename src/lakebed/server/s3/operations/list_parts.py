@@ -12,20 +12,20 @@ from lakebed.server.s3.xml_writer import Markup, boolean, document, element, tim
 _PARTS_MAX: Final = 1000
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    target = call.upload
-    call.authorize_object(Action.WRITE_OBJECT, target.path)
-    amount = call.amount("max-parts", _PARTS_MAX)
-    marker = call.number("part-number-marker") or 0
-    uploaded = call.services.catalog.multiparts.list_parts(target)
+    target = request.upload
+    request.authorize_object(Action.WRITE_OBJECT, target.path)
+    amount = request.amount("max-parts", _PARTS_MAX)
+    marker = request.number("part-number-marker") or 0
+    uploaded = request.services.catalog.multiparts.list_parts(target)
     left = [part for part in uploaded.parts if part.number > marker]
     shown = left[:amount]
     return xml(
         document(
             "ListPartsResult",
-            element("Bucket", call.route.bucket),
-            element("Key", call.route.key),
+            element("Bucket", request.route.bucket),
+            element("Key", request.route.key),
             element("UploadId", target.upload_id),
             element("PartNumberMarker", marker),
             element("NextPartNumberMarker", shown[-1].number if shown else marker),

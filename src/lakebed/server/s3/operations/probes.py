@@ -10,50 +10,50 @@ from lakebed.server.s3.xml_writer import Markup, document, element, owner
 _CLASSIC_REGION = "us-east-1"
 
 
-def get_bucket_location(call: S3Request) -> S3Reply:
+def get_bucket_location(request: S3Request) -> S3Reply:
     """GetBucketLocation: the region of the gateway; S3 sends us-east-1 as an empty text."""
-    _check_repository(call)
-    region = call.services.settings.gateways.s3.region
+    _check_repository(request)
+    region = request.services.settings.gateways.s3.region
     return xml(document("LocationConstraint", "" if region == _CLASSIC_REGION else region))
 
 
-def get_bucket_versioning(call: S3Request) -> S3Reply:
+def get_bucket_versioning(request: S3Request) -> S3Reply:
     """GetBucketVersioning: not set; history is in the commits."""
-    _check_repository(call)
+    _check_repository(request)
     return xml(document("VersioningConfiguration"))
 
 
-def get_bucket_acl(call: S3Request) -> S3Reply:
+def get_bucket_acl(request: S3Request) -> S3Reply:
     """GetBucketAcl: the sender owns everything, as far as policies allow."""
-    _check_repository(call)
-    return _full_control(call)
+    _check_repository(request)
+    return _full_control(request)
 
 
-def get_object_acl(call: S3Request) -> S3Reply:
+def get_object_acl(request: S3Request) -> S3Reply:
     """GetObjectAcl: the same as that of the bucket."""
-    _check_object(call)
-    return _full_control(call)
+    _check_object(request)
+    return _full_control(request)
 
 
-def get_object_tagging(call: S3Request) -> S3Reply:
+def get_object_tagging(request: S3Request) -> S3Reply:
     """GetObjectTagging: objects have no tags."""
-    _check_object(call)
+    _check_object(request)
     return xml(document("Tagging", element("TagSet")))
 
 
-def _check_repository(call: S3Request) -> None:
-    call.authorize_repository(Action.READ_REPOSITORY)
-    call.services.catalog.repositories.get(call.repository)
+def _check_repository(request: S3Request) -> None:
+    request.authorize_repository(Action.READ_REPOSITORY)
+    request.services.catalog.repositories.get(request.repository)
 
 
-def _check_object(call: S3Request) -> None:
-    ref, path = call.place
-    call.authorize_object(Action.READ_OBJECT, path)
-    call.services.catalog.objects.stat(call.repository, ref, path)
+def _check_object(request: S3Request) -> None:
+    ref, path = request.place
+    request.authorize_object(Action.READ_OBJECT, path)
+    request.services.catalog.objects.stat(request.repository, ref, path)
 
 
-def _full_control(call: S3Request) -> S3Reply:
-    user = call.identity.user_id
+def _full_control(request: S3Request) -> S3Reply:
+    user = request.identity.user_id
     grantee = Markup(
         '<Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
         f' xsi:type="CanonicalUser">{element("ID", user)}{element("DisplayName", user)}</Grantee>'

@@ -14,28 +14,28 @@ from lakebed.server.s3.request import S3Reply, S3Request
 _MD5_OF_NOTHING: Final = md5(usedforsecurity=False).hexdigest()
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    branch, path = call.place
-    call.authorize_object(Action.WRITE_OBJECT, path)
-    if call.is_branch_itself:
-        return _accept_branch_folder(call, BranchID(branch))
-    body = call.body()
-    stored = call.services.catalog.uploads.upload(
-        call.repository,
+    branch, path = request.place
+    request.authorize_object(Action.WRITE_OBJECT, path)
+    if request.is_branch_itself:
+        return _accept_branch_folder(request, BranchID(branch))
+    body = request.body()
+    stored = request.services.catalog.uploads.upload(
+        request.repository,
         BranchID(branch),
         path,
         body,
-        content_type=call.header("Content-Type") or DEFAULT_CONTENT_TYPE,
-        metadata=metadata_of(call),
-        condition=write_condition(call.header("If-Match"), call.header("If-None-Match")),
+        content_type=request.header("Content-Type") or DEFAULT_CONTENT_TYPE,
+        metadata=metadata_of(request),
+        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
         proof=body,
     )
     return S3Reply(headers={"ETag": etag(stored.checksum), **object_headers(body.proved())})
 
 
-def _accept_branch_folder(call: S3Request, branch: BranchID) -> S3Reply:
+def _accept_branch_folder(request: S3Request, branch: BranchID) -> S3Reply:
     """Accept the folder of a branch, which always exists: some clients create it first."""
-    call.services.catalog.objects.check_writable(call.repository, branch)
-    call.body().read(size_max=0)
+    request.services.catalog.objects.check_writable(request.repository, branch)
+    request.body().read(size_max=0)
     return S3Reply(headers={"ETag": etag(_MD5_OF_NOTHING)})

@@ -7,25 +7,25 @@ from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Reply, S3Request
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    target = call.upload
-    call.authorize_object(Action.WRITE_OBJECT, target.path)
-    body = call.body()
-    part = call.services.catalog.multiparts.put_part(
-        target, part_number(call), body, size=body.size, proof=body
+    target = request.upload
+    request.authorize_object(Action.WRITE_OBJECT, target.path)
+    body = request.body()
+    part = request.services.catalog.multiparts.put_part(
+        target, part_number(request), body, size=body.size, proof=body
     )
     found = body.checksums or part_headers(part.checksum)
     return S3Reply(headers={"ETag": etag(part.md5), **found})
 
 
-def part_number(call: S3Request) -> int:
+def part_number(request: S3Request) -> int:
     """Return which part a request is about.
 
     Raises:
         S3Error: `INVALID_ARGUMENT`: it does not say, or not by a number.
     """
-    number = call.number("partNumber")
+    number = request.number("partNumber")
     if number is None:
         raise S3Error(ErrorCode.INVALID_ARGUMENT, "the query must have a partNumber")
     return number

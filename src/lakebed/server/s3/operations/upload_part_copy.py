@@ -17,18 +17,18 @@ from lakebed.server.s3.xml_writer import document, element, timestamp
 _RANGE: Final = re.compile(r"bytes=([0-9]{1,19})-([0-9]{1,19})", re.ASCII)
 
 
-def handle(call: S3Request) -> S3Reply:
+def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
-    target, source, number = call.upload, copy_source(call), part_number(call)
-    call.authorize_object(Action.WRITE_OBJECT, target.path)
-    call.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))
-    objects = call.services.catalog.objects
+    target, source, number = request.upload, copy_source(request), part_number(request)
+    request.authorize_object(Action.WRITE_OBJECT, target.path)
+    request.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))
+    objects = request.services.catalog.objects
     stats = objects.stat(source.repository, source.ref, source.path)
-    check_source(call, stats)
-    wanted = _range(call, stats.size)
+    check_source(request, stats)
+    wanted = _range(request, stats.size)
     _, size = resolve_range(wanted, stats.size)
     with objects.read(stats, byte_range=wanted) as stream:
-        part = call.services.catalog.multiparts.put_part(target, number, stream, size=size)
+        part = request.services.catalog.multiparts.put_part(target, number, stream, size=size)
     return xml(
         document(
             "CopyPartResult",
@@ -39,9 +39,9 @@ def handle(call: S3Request) -> S3Reply:
     )
 
 
-def _range(call: S3Request, size: int) -> ByteRange | None:
+def _range(request: S3Request, size: int) -> ByteRange | None:
     """Return the bytes to copy; unlike in a read, the object must have all of them."""
-    header = call.header("x-amz-copy-source-range")
+    header = request.header("x-amz-copy-source-range")
     if header is None:
         return None
     found = _RANGE.fullmatch(header)

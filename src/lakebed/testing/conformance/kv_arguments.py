@@ -1,0 +1,106 @@
+"""The part of the conformance suite of key-value stores about arguments and limits."""
+
+import pytest
+
+from lakebed.kv import (
+    ABSENT,
+    EXISTS,
+    InvalidArgument,
+    LimitExceeded,
+    Store,
+    Version,
+)
+
+
+class ArgumentsConformance:
+    """What cannot be stored is refused before the store is asked."""
+
+    @pytest.mark.parametrize(
+        ("partition", "key", "value", "complaint"),
+        [
+            (b"", b"key", b"value", "partition must not be empty"),
+            (b"partition", b"", b"value", "key must not be empty"),
+            (b"partition", b"key", None, "value must be bytes, not NoneType"),
+            (b"partition", b"key", "text", "value must be bytes, not str"),
+            (b"partition", "key", b"value", "key must be bytes, not str"),
+            (None, b"key", b"value", "partition must be bytes, not NoneType"),
+        ],
+    )
+    def test_bad_arguments_are_refused(
+        self, store: Store, partition: bytes, key: bytes, value: bytes, complaint: str
+    ) -> None:
+        with pytest.raises(InvalidArgument, match=complaint):
+            store.set(partition, key, value)
+        with pytest.raises(InvalidArgument, match=complaint):
+            store.set_if(partition, key, value, ABSENT)
+        with pytest.raises(InvalidArgument, match=complaint):
+            store.set_many(partition, [(key, value)])
+        if not complaint.startswith("value"):
+            for call in (store.get, store.delete):
+                with pytest.raises(InvalidArgument, match=complaint):
+                    call(partition, key)
+            with pytest.raises(InvalidArgument, match=complaint):
+                store.get_many([(partition, key)])
+        if complaint.startswith("partition"):
+            with pytest.raises(InvalidArgument, match=complaint):
+                store.drop_partition(partition)
+            with pytest.raises(InvalidArgument, match=complaint):
+                list(store.scan(partition))
+
+    @pytest.mark.parametrize("predicate", [None, b"", b"short", "text", 7])
+    def test_what_is_no_predicate_is_refused(
+        self, store: Store, partition: bytes, predicate: Version
+    ) -> None:
+        store.set(partition, b"key", b"value")
+        with pytest.raises(InvalidArgument, match="predicate"):
+            store.set_if(partition, b"key", b"new", predicate)
+        with pytest.raises(InvalidArgument, match="predicate"):
+            store.delete_if(partition, b"key", predicate)
+        assert store.get(partition, b"key").value == b"value"
+
+    def test_delete_if_takes_only_versions(self, store: Store, partition: bytes) -> None:
+        store.set(partition, b"key", b"value")
+        for presence in (ABSENT, EXISTS):
+            with pytest.raises(InvalidArgument, match="predicate"):
+                store.delete_if(partition, b"key", presence)  # type: ignore[arg-type] # the test
+        assert store.get(partition, b"key").value == b"value"
+
+    def test_a_scan_refuses_bad_arguments(self, store: Store, partition: bytes) -> None:
+        with pytest.raises(InvalidArgument, match="limit must be 0 or more, not -1"):
+            store.scan(partition, limit=-1)
+        with pytest.raises(InvalidArgument, match="start must be bytes"):
+            store.scan(partition, start="text")  # type: ignore[arg-type] # the test
+
+    def test_the_declared_limits_hold(self, store: Store, partition: bytes) -> None:
+        limits = store.limits
+        assert limits.partition_bytes >= 400
+        assert limits.key_bytes >= 1_100
+        assert limits.value_bytes >= 1 << 20
+        # Bytes that do not compress, so that a limit on the stored size shows.
+        noise = bytes((i * i * 31 + i * 7 + (i >> 3)) % 256 for i in range(limits.key_bytes))
+        widest = (partition * limits.partition_bytes)[: limits.partition_bytes]
+        store.set(widest, noise, b"value")
+        assert store.get(widest, noise).value == b"value"
+        assert [item.key for item in store.scan(widest)] == [noise]
+        assert list(store.scan(widest, start=noise + b"\x00")) == []
+        store.drop_partition(widest)
+
+    def test_what_exceeds_a_limit_is_refused(self, store: Store, partition: bytes) -> None:
+        limits = store.limits
+        for bad_partition, key, value, number in [
+            (b"p" * (limits.partition_bytes + 1), b"key", b"", limits.partition_bytes),
+            (partition, b"k" * (limits.key_bytes + 1), b"", limits.key_bytes),
+            (partition, b"key", b"v" * (limits.value_bytes + 1), limits.value_bytes),
+        ]:
+            with pytest.raises(LimitExceeded, match=f"at most {number}"):
+                store.set(bad_partition, key, value)
+            with pytest.raises(LimitExceeded, match=f"at most {number}"):
+                store.set_if(bad_partition, key, value, ABSENT)
+        assert list(store.scan(partition)) == []
+
+    def test_a_value_of_a_mebibyte(self, store: Store, partition: bytes) -> None:
+        value = bytes(range(256)) * 4096
+        version = store.set(partition, b"key", value)
+        assert store.get(partition, b"key").value == value
+        store.set_if(partition, b"key", value[::-1], version)
+        assert store.get(partition, b"key").value == value[::-1]

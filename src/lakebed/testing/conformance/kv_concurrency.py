@@ -1,0 +1,163 @@
+"""The part of the conformance suite of key-value stores with many callers at once."""
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from uuid import uuid4
+
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from lakebed.kv import (
+    ABSENT,
+    PredicateFailed,
+    Store,
+    open_store,
+)
+from lakebed.testing.conformance.kv_machine import StoreMachine
+
+
+def increment(url: str, partition: bytes, rounds: int, threads: int) -> None:
+    """Add one to the counter `rounds` times from each of some threads, by compare-and-swap."""
+    with open_store(url) as store:
+        increment_with(store, partition, rounds, threads)
+
+
+def increment_with(store: Store, partition: bytes, rounds: int, threads: int) -> None:
+    """Do what `increment` does, on an open store."""
+
+    def work() -> None:
+        done = 0
+        while done < rounds:
+            item = store.get(partition, b"counter")
+            try:
+                store.set_if(partition, b"counter", b"%d" % (int(item.value) + 1), item.predicate)
+            except PredicateFailed:
+                continue
+            done += 1
+
+    in_threads([work] * threads)
+
+
+def in_threads(calls: list[Callable[[], None]]) -> None:
+    """Run calls side by side; raise what one of them raised."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for future in [pool.submit(call) for call in calls]:
+            future.result()
+
+
+class ConcurrencyConformance:
+    """Of many that race, one wins, and nothing is lost or seen twice."""
+
+    def test_a_counter_ends_exact(self, url: str, store: Store, partition: bytes) -> None:
+        store.set(partition, b"counter", b"0")
+        if store.shared_between_processes:
+            context = multiprocessing.get_context("spawn")
+            children = [
+                context.Process(target=increment, args=(url, partition, 25, 4)) for _ in range(4)
+            ]
+            for child in children:
+                child.start()
+            for child in children:
+                child.join()
+            assert [child.exitcode for child in children] == [0] * 4
+        else:
+            increment_with(store, partition, rounds=25, threads=16)
+        assert store.get(partition, b"counter").value == b"400"
+
+    def test_one_of_many_creates_wins(self, store: Store, partition: bytes) -> None:
+        winners: list[tuple[bytes, int]] = []
+        barrier = threading.Barrier(8)
+
+        def create(name: int) -> None:
+            for number in range(20):
+                key = b"%02d" % number
+                barrier.wait()
+                try:
+                    store.set_if(partition, key, b"%d" % name, ABSENT)
+                except PredicateFailed:
+                    continue
+                winners.append((key, name))
+
+        in_threads([partial(create, name) for name in range(8)])
+        assert sorted(winners) == [(e.key, int(e.value)) for e in store.scan(partition)]
+        assert len(winners) == 20
+
+    def test_one_of_many_conditional_deletes_wins(self, store: Store, partition: bytes) -> None:
+        versions = [store.set(partition, b"%02d" % number, b"value") for number in range(20)]
+        deleted: list[int] = []
+        barrier = threading.Barrier(8)
+
+        def delete() -> None:
+            for number, version in enumerate(versions):
+                barrier.wait()
+                try:
+                    store.delete_if(partition, b"%02d" % number, version)
+                except PredicateFailed:
+                    continue
+                deleted.append(number)
+
+        in_threads([delete] * 8)
+        assert sorted(deleted) == list(range(20))
+        assert list(store.scan(partition)) == []
+
+    def test_a_scan_under_load_yields_steady_keys_once(
+        self, store: Store, partition: bytes
+    ) -> None:
+        steady = [b"%05d" % number for number in range(0, 3000, 3)]
+        store.set_many(partition, [(key, b"steady") for key in steady])
+        stop = threading.Event()
+
+        def churn(offset: int) -> None:
+            number = offset
+            while not stop.is_set():
+                key = b"%05d" % number
+                store.set(partition, key, b"passing")
+                store.delete(partition, key)
+                number = (number + 3) % 3000
+
+        def look() -> None:
+            try:
+                for _ in range(10):
+                    seen = [item.key for item in store.scan(partition)]
+                    assert seen == sorted(set(seen))
+                    assert [key for key in seen if int(key) % 3 == 0] == steady
+            finally:
+                stop.set()
+
+        in_threads([lambda: churn(1), lambda: churn(2), look])
+
+    def test_get_many_never_reads_a_later_key_first(self, store: Store, partition: bytes) -> None:
+        """Of a writer's two keys, the one that it writes last is read first: never ahead."""
+        pair = [(partition, b"last"), (partition, b"first")]
+        store.set(partition, b"first", b"0")
+        store.set(partition, b"last", b"0")
+        stop = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                store.set(partition, b"first", b"%d" % number)
+                store.set(partition, b"last", b"%d" % number)
+
+        def look() -> None:
+            try:
+                for _ in range(300):
+                    last, first = store.get_many(pair)
+                    assert last is not None
+                    assert first is not None
+                    assert int(last.value) <= int(first.value)
+            finally:
+                stop.set()
+
+        in_threads([write, look])
+
+    def test_agrees_with_a_sorted_dict(self, store: Store, partition: bytes) -> None:
+        class Machine(StoreMachine):
+            def __init__(self) -> None:
+                super().__init__(store, partition + uuid4().hex.encode())
+
+        run_state_machine_as_test(Machine, settings=settings(deadline=None))

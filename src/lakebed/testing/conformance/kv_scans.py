@@ -1,0 +1,90 @@
+"""The part of the conformance suite of key-value stores about scans."""
+
+import threading
+
+import pytest
+
+from lakebed.kv import (
+    Store,
+)
+from lakebed.testing.conformance.kv_machine import AWKWARD_KEYS
+
+
+class ScansConformance:
+    """Keys come in order, from where the caller says, and each once."""
+
+    def test_scan_is_in_byte_order(self, store: Store, partition: bytes) -> None:
+        for key in reversed(AWKWARD_KEYS):
+            store.set(partition, key, b"value of " + key)
+        items = list(store.scan(partition))
+        assert [item.key for item in items] == sorted(AWKWARD_KEYS)
+        assert all(item.value == b"value of " + item.key for item in items)
+        assert all(store.get(partition, item.key) == item for item in items)
+
+    @pytest.mark.parametrize(
+        ("start", "expected"),
+        [
+            (b"", [b"a", b"b", b"b\x00", b"c"]),
+            (b"b", [b"b", b"b\x00", b"c"]),
+            (b"b\x00", [b"b\x00", b"c"]),
+            (b"bb", [b"c"]),
+            (b"c\x00", []),
+        ],
+    )
+    def test_scan_starts_at_or_after(
+        self, store: Store, partition: bytes, start: bytes, expected: list[bytes]
+    ) -> None:
+        store.set_many(partition, [(key, b"") for key in (b"c", b"a", b"b\x00", b"b")])
+        assert [item.key for item in store.scan(partition, start=start)] == expected
+
+    @pytest.mark.parametrize("limit", [0, 1, 31, 32, 33, 199, 200, 201, 100_000])
+    def test_scan_stops_at_the_limit(self, store: Store, partition: bytes, limit: int) -> None:
+        keys = [b"%05d" % number for number in range(200)]
+        store.set_many(partition, [(key, b"value") for key in keys])
+        found = [item.key for item in store.scan(partition, limit=limit)]
+        assert found == keys[:limit]
+
+    def test_scan_of_many_pages(self, store: Store, partition: bytes) -> None:
+        keys = [b"%06d" % number for number in range(20_000)]
+        store.set_many(partition, [(key, key) for key in keys])
+        assert [item.key for item in store.scan(partition)] == keys
+        assert [item.value for item in store.scan(partition, start=keys[7])] == keys[7:]
+
+    def test_scan_of_large_values(self, store: Store, partition: bytes) -> None:
+        for number in range(80):
+            store.set(partition, b"%03d" % number, bytes([number]) * 200_000)
+        sizes = [len(item.value) for item in store.scan(partition)]
+        assert sizes == [200_000] * 80
+
+    def test_delete_while_iterating(self, store: Store, partition: bytes) -> None:
+        keys = [b"%05d" % number for number in range(500)]
+        store.set_many(partition, [(key, b"value") for key in keys])
+        seen = []
+        for item in store.scan(partition):
+            store.delete_if(partition, item.key, item.predicate)
+            seen.append(item.key)
+        assert seen == keys
+        assert list(store.scan(partition)) == []
+
+    def test_keys_that_come_and_go_while_iterating(self, store: Store, partition: bytes) -> None:
+        steady = [b"%05d" % number for number in range(0, 1000, 2)]
+        store.set_many(partition, [(key, b"value") for key in steady])
+        seen = []
+        for count, item in enumerate(store.scan(partition)):
+            seen.append(item.key)
+            store.set(partition, b"%05d" % (2 * count + 101), b"newcomer")
+            store.delete(partition, b"%05d" % (2 * count - 99))
+        assert [key for key in seen if int(key) % 2 == 0] == steady
+        assert seen == sorted(set(seen))
+
+    def test_a_scan_holds_nothing_between_pages(self, store: Store, partition: bytes) -> None:
+        store.set_many(partition, [(b"%05d" % number, b"value") for number in range(300)])
+        scan = store.scan(partition)
+        next(scan)
+        writer = threading.Thread(
+            target=lambda: store.set(partition, b"00299", b"new"), daemon=True
+        )
+        writer.start()
+        writer.join(timeout=30)
+        assert not writer.is_alive(), "a write waited for a scan that was not being read"
+        assert [item.value for item in scan][-1] == b"new"

@@ -1,0 +1,327 @@
+"""Local storage: what is on the disk when, and what is left behind there."""
+
+import errno
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from hashlib import md5
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+
+from lakebed.block import (
+    Address,
+    AlreadyExists,
+    BlockStore,
+    LocalSettings,
+    ObjectNotFound,
+    Part,
+    StorageUnavailable,
+    UploadId,
+    UploadNotFound,
+    open_block,
+)
+from lakebed.block.drivers.local.files import ABANDONED_SECONDS
+from tests.block.local_storage import DATA, drafts, listed, open_files, open_local, writes
+
+# Durability
+
+
+def test_everything_is_on_disk_before_a_write_returns(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    real_fsync, real_rename = os.fsync, os.rename
+
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        steps.append("draft" if "drafts" in path.parts else str(path.relative_to(root)))
+        real_fsync(descriptor)
+
+    def rename(*args: object, **kwargs: object) -> None:
+        steps.append("rename")
+        real_rename(*args, **kwargs)  # type: ignore[arg-type]
+
+    with open_local(root) as store, open_local(root) as other:
+        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(os, "rename", rename)
+        store.put(DATA.address("a/b/1"), [b"data"])
+        assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/b"]
+        steps.clear()
+        store.put(DATA.address("a/b/2"), [b"data"])
+        assert steps == ["draft", "rename", "data/a/b"]
+        steps.clear()
+        # Looking for what is not there is no reason to do it all again.
+        assert not store.exists(DATA.address("a/b/missing"))
+        store.delete(DATA.address("a/b/missing"))
+        upload_id = store.create_upload(DATA.address("a/b/2"))
+        assert steps == ["draft", "rename", "draft", "rename", ".lakebed/uploads"]
+        steps.clear()
+        part = store.put_part(DATA.address("a/b/2"), upload_id, 1, [b"part"], size=4)
+        assert steps == ["draft", "rename", f".lakebed/uploads/{upload_id}"]
+        steps.clear()
+        store.complete_upload(DATA.address("a/b/2"), upload_id, [part])
+        assert steps == ["draft", "rename", "data/a/b", "rename", ".lakebed/uploads"]
+        steps.clear()
+        store.copy(DATA.address("a/b/1"), DATA.address("a/b/2"))
+        assert steps == ["draft", "rename", "data/a/b"]
+        steps.clear()
+        store.replace(DATA.address("a/b/2"), b"data", store.head(DATA.address("a/b/2")).etag)
+        assert steps == ["draft", "rename", "data/a/b"]
+        steps.clear()
+        # It did not make these folders, and so cannot know whether their names are on disk.
+        other.put(DATA.address("a/b/3"), [b"data"])
+        assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/b"]
+        steps.clear()
+        with pytest.raises(AlreadyExists):
+            store.create(DATA.address("a/b/3"), b"data")
+        assert steps == ["draft", "data/a/b"]
+        steps.clear()
+        store.delete(DATA.address("a/b/3"))
+        assert steps == ["data/a/b"]
+        # The folders that it remembers are gone; those that another made in their place are not
+        # known to be on disk.
+        store.delete(DATA.address("a/b/1"))
+        store.delete(DATA.address("a/b/2"))
+        other.put(DATA.address("a/x"), [b"data"])
+        steps.clear()
+        store.put(DATA.address("a/c/4"), [b"data"])
+        assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/c"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_what_was_done_is_never_called_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_dir() and "drafts" not in path.parts:
+            raise OSError(code, os.strerror(code))
+
+    one, other = DATA.address("one"), DATA.address("other")
+    with open_local(root) as store:
+        etag = store.put(one, [b"old"]).etag
+        upload_id = store.create_upload(one)
+        part = store.put_part(one, upload_id, 1, [b"joined"], size=6)
+        kept_id = store.create_upload(one)
+        calls: list[tuple[Callable[[], object], Callable[[], object]]] = [
+            (lambda: store.replace(one, b"replaced", etag), lambda: store.read(one) == b"replaced"),
+            (lambda: store.put(one, [b"new"]), lambda: store.read(one) == b"new"),
+            (lambda: store.create(other, b"created"), lambda: store.read(other) == b"created"),
+            (lambda: store.copy(one, other), lambda: store.read(other) == b"new"),
+            (
+                lambda: store.put_part(one, kept_id, 1, [b"part"], size=4),
+                lambda: len(store.list_parts(one, kept_id)) == 1,
+            ),
+            (
+                lambda: store.complete_upload(one, upload_id, [part]),
+                lambda: store.read(one) == b"joined",
+            ),
+            (lambda: store.abort_upload(one, kept_id), lambda: not is_open(store, one, kept_id)),
+            (lambda: store.create_upload(other), lambda: any(store.list_uploads(DATA))),
+            (lambda: store.delete(other), lambda: not store.exists(other)),
+        ]
+        monkeypatch.setattr(os, "fsync", fsync)
+        for call, is_done in calls:
+            with pytest.raises(StorageUnavailable) as caught:
+                call()
+            assert caught.type is StorageUnavailable
+            assert is_done()
+
+
+def test_a_completed_upload_that_cannot_be_dropped_is_not_called_refused(
+    store: BlockStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = DATA.address("object")
+    upload_id = store.create_upload(address)
+    part = store.put_part(address, upload_id, 1, [b"data"], size=4)
+    real_rename = os.rename
+
+    def rename(source: Path, *args: object, **kwargs: object) -> None:
+        if source == root / ".lakebed/uploads" / upload_id:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        real_rename(source, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(StorageUnavailable):
+        store.complete_upload(address, upload_id, [part])
+    assert store.read(address) == b"data"
+
+
+def is_open(store: BlockStore, address: Address, upload_id: UploadId) -> bool:
+    try:
+        store.list_parts(address, upload_id)
+    except UploadNotFound:
+        return False
+    return True
+
+
+# What is left behind
+
+
+def test_a_draft_that_cannot_be_dropped_hides_no_error(store: BlockStore, root: Path) -> None:
+    folder = root / ".lakebed" / "drafts"
+
+    def broken() -> Iterator[bytes]:
+        yield b"data"
+        rmtree(folder)
+        folder.write_bytes(b"no folder")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.put(DATA.address("a"), broken())
+
+
+def test_streams_give_back_their_files(store: BlockStore, root: Path) -> None:
+    address = DATA.address("object")
+    store.put(address, [b"x" * (3 << 20)])
+    before = open_files(root)
+    streams = [store.get(address) for _ in range(9)]
+    assert open_files(root) == before + 9
+    for stream in streams[:3]:
+        stream.close()
+    for stream in streams[3:6]:
+        next(stream)
+        stream.close()
+    for stream in streams[6:]:
+        list(stream)
+    assert open_files(root) == before
+
+
+@pytest.mark.parametrize("chunks_read", [0, 1])
+def test_a_stream_that_is_dropped_gives_back_its_file(
+    store: BlockStore, root: Path, chunks_read: int
+) -> None:
+    address = DATA.address("object")
+    store.put(address, [b"x" * (3 << 20)])
+    before = open_files(root)
+    stream = store.get(address)
+    for _ in range(chunks_read):
+        next(stream)
+    with pytest.warns(ResourceWarning):
+        del stream
+    assert open_files(root) == before
+
+
+def test_no_drafts_are_left(store: BlockStore, root: Path) -> None:
+    address = DATA.address("a")
+    for write in writes(store, address)[1:]:
+        write()
+        store.delete(address)
+    store.put(address, [b"data"])
+    with pytest.raises(AlreadyExists):
+        store.create(address, b"data")
+    with pytest.raises(ZeroDivisionError):
+        store.put(address, (b"%d" % (1 // number) for number in (1, 0)))
+    assert drafts(root) == []
+
+
+def test_abandoned_drafts_are_dropped_when_a_storage_is_opened(root: Path) -> None:
+    open_local(root).close()
+    folder = root / ".lakebed" / "drafts"
+    (folder / "old folder").mkdir()
+    for name in ("old", "old folder/address", "new"):
+        (folder / name).write_bytes(b"data")
+    long_ago = time.time() - ABANDONED_SECONDS - 1
+    for name in ("old", "old folder"):
+        os.utime(folder / name, (long_ago, long_ago))
+    open_local(root).close()
+    assert [path.name for path in drafts(root)] == ["new"]
+
+
+def test_a_draft_that_cannot_be_removed_is_no_obstacle(root: Path) -> None:
+    open_local(root).close()
+    loop = root / ".lakebed" / "drafts" / "loop"
+    loop.symlink_to("loop")
+    open_local(root).close()
+
+
+def test_a_closed_storage_holds_no_files(root: Path) -> None:
+    store = open_local(root)
+    store.put(DATA.address("a/b"), [])
+    assert open_files(root) > 0
+    store.close()
+    assert open_files(root) == 0
+
+
+def test_many_folders_are_used_with_few_descriptors(store: BlockStore, root: Path) -> None:
+    for number in range(300):
+        store.put(DATA.address(f"{number}/object"), [])
+    assert 100 < open_files(root) <= 130
+    store.close()
+    assert open_files(root) == 0
+
+
+# Damage and parts
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_reported(store: BlockStore, root: Path) -> None:
+    store.put(DATA.address("a"), [b"x" * (3 << 20)])
+    stream = store.get(DATA.address("a"))
+    next(stream)
+    os.truncate(root / "data" / "a", 1 << 20)
+    with pytest.raises(StorageUnavailable, match="too early"):
+        list(stream)
+
+
+def test_the_etag_of_a_part_is_its_md5(store: BlockStore) -> None:
+    address = DATA.address("object")
+    upload_id = store.create_upload(address)
+    part = store.put_part(address, upload_id, 1, [b"da", b"ta"], size=4)
+    assert part == Part(1, part.etag)
+    assert part.etag == md5(b"data").hexdigest()
+
+
+def test_an_upload_may_have_more_parts_than_files_may_be_open(store: BlockStore) -> None:
+    address = DATA.address("object")
+    upload_id = store.create_upload(address)
+    parts = [
+        store.put_part(address, upload_id, number, [b"%03d" % number], size=3)
+        for number in range(1, 101)
+    ]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 30, limits[1]))
+    try:
+        store.complete_upload(address, upload_id, parts)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert store.read(address) == b"".join(b"%03d" % number for number in range(1, 101))
+
+
+def test_a_damaged_storage_is_reported(store: BlockStore, root: Path) -> None:
+    address = DATA.address("object")
+    upload_id = store.create_upload(address)
+    calls = writes(store, address)
+    calls.append(lambda: store.put_part(address, upload_id, 1, [b"data"], size=4))
+    (root / ".lakebed" / "drafts").rmdir()
+    for write in calls:
+        with pytest.raises(StorageUnavailable, match="local://data/object"):
+            write()
+
+
+def test_an_upload_id_leads_nowhere_else(store: BlockStore, root: Path) -> None:
+    address = DATA.address("object")
+    # What an upload looks like on disk, but made of objects.
+    store.put(DATA.address("trap/address"), [str(address).encode()])
+    (root / "data" / "trap" / "00001").write_bytes(b"data" + md5(b"data").hexdigest().encode())
+    for name in ("../../data/trap", str(root / "data" / "trap")):
+        upload_id = UploadId(name)
+        with pytest.raises(UploadNotFound):
+            store.list_parts(address, upload_id)
+        with pytest.raises(UploadNotFound):
+            store.put_part(address, upload_id, 1, [b"new!"], size=4)
+        store.abort_upload(address, upload_id)
+    assert listed(store) == ["trap/00001", "trap/address"]
+
+
+def test_the_root_may_be_reached_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    with open_block(LocalSettings(tmp_path / "link")) as store:
+        store.put(DATA.address("a"), [b"data"])
+    assert (tmp_path / "real/data/a").read_bytes() == b"data"
+    with pytest.raises(ObjectNotFound), open_block(LocalSettings(tmp_path / "new/root")) as store:
+        store.read(DATA.address("a"))
