@@ -14,8 +14,7 @@ PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 FAST := $(addprefix tests/,auth block catalog cli client engine formats gc kv server) \
 	$(wildcard tests/test_*.py) \
 	$(patsubst %,tests/conformance/test_%.py,block_local block_memory kv_memory kv_sqlite) \
-	$(patsubst %,tests/simulation/test_%.py,engine kv multiparts objects repositories \
-		simulated_block simulator whole)
+	$(patsubst %,tests/simulation/test_%.py,engine kv simulated_block simulator)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
