@@ -9,11 +9,18 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv || echo .uv/bin/uv)
 WORKERS ?= 4
 SEEDS ?= 10000
+PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# The tests of single packages, and of the drivers and simulated histories that start no server.
+FAST := $(addprefix tests/,auth block catalog cli client engine formats gc kv server) \
+	$(wildcard tests/test_*.py) \
+	$(patsubst %,tests/conformance/test_%.py,block_local block_memory kv_memory kv_sqlite) \
+	$(patsubst %,tests/simulation/test_%.py,engine kv multiparts objects repositories \
+		simulated_block simulator whole)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart format lint typecheck layers check tests test test-long simulate bench-kv bench-committed bench-engine bench-api bench-s3 bench-gc proto lock clean
+.PHONY: help install install-fast quickstart format lint typecheck layers check tests test test-fast test-long simulate bench-kv bench-committed bench-engine bench-api bench-s3 bench-gc proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -28,6 +35,15 @@ install: $(VENV)/.installed node_modules/.installed ## create .venv with the loc
 $(VENV)/.installed: requirements/dev.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) $(VENV)
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+# Enough for `make test-fast`: no Spark, no test servers, no Node. Where all is installed, it stays.
+install-fast: $(if $(wildcard $(VENV)/.installed),$(VENV)/.installed,$(VENV)/.fast) ## create .venv with what `make test-fast` needs
+
+$(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) $(VENV)
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/fast.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -64,12 +80,21 @@ layers: install ## import-linter: nothing imports what lies above it
 check: lint typecheck layers ## all that needs no test to run
 
 tests: install ## all tests, in parallel
-	pytest -n $(WORKERS) --dist loadgroup
+	pytest $(PARALLEL) --durations 10
 
-test: check tests ## what CI runs: every check and every test
+# The checks run beside the tests, and say what they found when both are done.
+test: install ## what CI runs: every check and every test
+	@$(MAKE) --no-print-directory check > .check.log 2>&1 & checks=$$!; \
+	$(MAKE) --no-print-directory tests; tests=$$?; \
+	wait $$checks; checks=$$?; cat .check.log; rm .check.log; \
+	[ $$tests = 0 ] && [ $$checks = 0 ]
+
+test-fast: install-fast ## what a developer runs all day: a minute, without Node, Java and PostgreSQL
+	LAKEBED_TEST_FAST=1 HYPOTHESIS_PROFILE=fast pytest -n 2 --dist loadgroup \
+		--no-loadscope-reorder -q -m "not slow" $(FAST)
 
 test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep)
-	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest -n $(WORKERS) --dist loadgroup --timeout 3600
+	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600
 
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
@@ -108,7 +133,11 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--constraint requirements/dev.txt --extra azure --extra gcs --extra postgres --extra s3 \
+		--extra testing --group fast --output-file requirements/fast.txt pyproject.toml
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/run.txt pyproject.toml
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .check.log $(VENV) .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

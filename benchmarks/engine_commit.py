@@ -7,7 +7,7 @@ from time import perf_counter
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, tables
+from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables
 from benchmarks.report import Row
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.keys import STAGED_PREFIX
@@ -31,7 +31,7 @@ def measure(folder: Path, objects: int) -> Row:
     return Row(operation, "sqlite", objects / seconds, min(floors) / seconds, AT_MOST_1_8_TIMES)
 
 
-def bare_commit(lake: Lake, folder: Path, objects: int) -> float:
+def bare_commit(lake: BenchLake, folder: Path, objects: int) -> float:
     """Seconds to read what is staged, parse it and write it as files of the usual size."""
     files = max(1, objects // MEAN_RANGE)
     with lake.bare() as connection:

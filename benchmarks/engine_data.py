@@ -40,7 +40,7 @@ def tombstones(table: pa.Table) -> Iterator[tuple[bytes, bytes]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lake:
+class BenchLake:
     """A repository, with the engine that it is used through and the file below."""
 
     store: Store
@@ -77,7 +77,7 @@ class Lake:
 
 
 @contextmanager
-def open_lake(folder: Path) -> Iterator[Lake]:
+def open_lake(folder: Path) -> Iterator[BenchLake]:
     """Make an empty repository in a folder that is not there yet."""
     folder.mkdir()
     file = folder / "lakebed.db"
@@ -87,7 +87,7 @@ def open_lake(folder: Path) -> Iterator[Lake]:
         repository = engine.repositories.create(
             LAKE, Namespace.parse("local://lake/repo"), committer="benchmark"
         )
-        yield Lake(store, engine, repository, file)
+        yield BenchLake(store, engine, repository, file)
 
 
 def tables(

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from benchmarks.engine_commit import SCAN, bare_values
-from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, tables, tombstones
+from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables, tombstones
 from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
 from lakebed.engine.committed import CommonPrefix, Query
@@ -33,7 +33,7 @@ def measure_pages(folder: Path, objects: int) -> Row:
     return Row(operation, "sqlite", objects / min(ours), min(floors) / min(ours), AT_MOST_4_TIMES)
 
 
-def _list_all(lake: Lake) -> int:
+def _list_all(lake: BenchLake) -> int:
     count, after, has_more = 0, b"", True
     while has_more:
         page = lake.engine.list_entries(LAKE, MAIN, Query(after=after))
@@ -42,7 +42,7 @@ def _list_all(lake: Lake) -> int:
     return count
 
 
-def _bare_parse(lake: Lake) -> float:
+def _bare_parse(lake: BenchLake) -> float:
     """Seconds to scan what is staged and parse it into plain Python values."""
     with lake.bare() as connection:
         begun = perf_counter()
@@ -67,7 +67,7 @@ def measure_directories(folder: Path, objects: int) -> list[Row]:
     return rows
 
 
-def _directories(folder: Path, lake: Lake, where: str) -> Row:
+def _directories(folder: Path, lake: BenchLake, where: str) -> Row:
     """Count what a listing, by an engine with nothing in its cache, asks store and storage for."""
     calls: list[StoreCall] = []
 
@@ -87,7 +87,7 @@ def _directories(folder: Path, lake: Lake, where: str) -> Row:
     return Row(operation, "sqlite", 1 / seconds, SEEKS / seeks, 1.0)
 
 
-def _emptied_twice(lake: Lake, operation: str) -> list[Row]:
+def _emptied_twice(lake: BenchLake, operation: str) -> list[Row]:
     """The first listing leaves a note, by which the second is much faster."""
     first = _seconds_to_list(lake, 0)
     again = _seconds_to_list(lake, 0)
@@ -97,12 +97,12 @@ def _emptied_twice(lake: Lake, operation: str) -> list[Row]:
     ]
 
 
-def _emptied(lake: Lake, directories: int, operation: str) -> Row:
+def _emptied(lake: BenchLake, directories: int, operation: str) -> Row:
     seconds = _seconds_to_list(lake, directories)
     return Row(f"{operation} ({seconds * 1000:.0f} ms)", "sqlite", 1 / seconds, None, None)
 
 
-def _seconds_to_list(lake: Lake, directories: int) -> float:
+def _seconds_to_list(lake: BenchLake, directories: int) -> float:
     begun = perf_counter()
     page = lake.engine.list_entries(LAKE, MAIN, Query(delimiter=b"/"))
     seconds = perf_counter() - begun

@@ -6,7 +6,7 @@ from time import perf_counter
 
 import pyarrow as pa
 
-from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, tables
+from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables
 from benchmarks.engine_writers import THREADS, in_threads
 from benchmarks.report import Row
 from lakebed.engine.commits.merges import MergeRequest
@@ -28,7 +28,7 @@ def measure(folder: Path, objects: int, *, changes: int, reads: int) -> list[Row
         return [*rows, _merge(lake, objects, objects // changes)]
 
 
-def _reads(lake: Lake, keys: list[bytes], reads: int, where: str) -> Row:
+def _reads(lake: BenchLake, keys: list[bytes], reads: int, where: str) -> Row:
     def read(thread: int) -> None:
         chance = random.Random(thread)
         for key in chance.choices(keys, k=reads):
@@ -39,7 +39,7 @@ def _reads(lake: Lake, keys: list[bytes], reads: int, where: str) -> Row:
     return Row(f"read a {where} key, 16 threads", "sqlite", THREADS * reads / seconds, None, None)
 
 
-def _merge(lake: Lake, objects: int, step: int) -> Row:
+def _merge(lake: BenchLake, objects: int, step: int) -> Row:
     """Change every so manyth object on two branches, others on each, and merge them."""
     lake.engine.create_branch(LAKE, DEV, "main")
     for branch, version in ((MAIN, 1), (DEV, 2)):

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from prometheus_client import REGISTRY
 
-from benchmarks.engine_data import LAKE, MAIN, REQUEST, Lake, open_lake, some_entry, tables
+from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, some_entry, tables
 from benchmarks.report import Row
 from lakebed.engine.errors import NoChanges
 
@@ -69,7 +69,7 @@ def measure_long_commit(folder: Path, objects: int, *, alone_seconds: float) -> 
     ]
 
 
-def _write_until(stop: Event, lake: Lake, writer: int) -> list[Span]:
+def _write_until(stop: Event, lake: BenchLake, writer: int) -> list[Span]:
     spans = []
     number = 0
     while not stop.is_set():
@@ -119,7 +119,7 @@ def _rebuilds() -> float:
     return REGISTRY.get_sample_value("lakebed_engine_rebuilds_total") or 0
 
 
-def _head_generation(lake: Lake) -> int:
+def _head_generation(lake: BenchLake) -> int:
     branch = lake.engine.branches.get(lake.repository, MAIN)
     return lake.engine.commits.get(lake.repository, branch.commit_id).generation
 

@@ -32,7 +32,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks import garbage_prepare
-from benchmarks.garbage_lake import NAMESPACE, UID, Lake, PreparedServer
+from benchmarks.garbage_lake import NAMESPACE, UID, GarbageLake, PreparedServer
 from benchmarks.report import Row, report
 from lakebed.block import LocalSettings, Namespace
 from lakebed.formats.gc_files import GCRunID
@@ -141,27 +141,32 @@ def driver_memory(spark: SparkSession) -> int:
     return heap + resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def make_lake(root: Path, objects: int) -> tuple[Lake, GCRunID]:
+def make_lake(root: Path, objects: int) -> tuple[GarbageLake, GCRunID]:
     """Make a repository for a first look."""
-    lake = Lake(root)
+    lake = GarbageLake(root)
     committed, named = objects // 2, objects * 3 // 4
-    lake.commit(committed, min(COMMITS, committed))
+    lake.commit(committed, _commits(committed))
     lake.stage(named - committed)
     lake.litter(objects - named)
     return lake, lake.prepare()
 
 
-def make_nightly_lake(root: Path, objects: int) -> tuple[Lake, GCRunID]:
+def _commits(objects: int) -> int:
+    """How many commits add so many objects: fewer when the benchmark is tiny."""
+    return max(1, min(COMMITS, objects // 100))
+
+
+def make_nightly_lake(root: Path, objects: int) -> tuple[GarbageLake, GCRunID]:
     """Make a repository in which one object of twenty is staged, and one is garbage."""
-    lake = Lake(root)
+    lake = GarbageLake(root)
     few = objects // 20
-    lake.commit(objects - 2 * few, min(COMMITS, objects - 2 * few))
+    lake.commit(objects - 2 * few, _commits(objects - 2 * few))
     lake.stage(few)
     lake.litter(few)
     return lake, lake.prepare()
 
 
-def add_some(lake: Lake, objects: int) -> GCRunID:
+def add_some(lake: GarbageLake, objects: int) -> GCRunID:
     """Commit some objects in two commits, stage some, and leave some lying about."""
     lake.commit(objects // 2, 2)
     lake.stage(objects // 4)
@@ -169,7 +174,7 @@ def add_some(lake: Lake, objects: int) -> GCRunID:
     return lake.prepare()
 
 
-def bare_look(lake: Lake, run_id: GCRunID) -> tuple[float, int]:
+def bare_look(lake: GarbageLake, run_id: GCRunID) -> tuple[float, int]:
     """List and subtract with the least that can do it; return the seconds and the garbage."""
     start = perf_counter()
     prefix = len(str(lake.data)) + 1

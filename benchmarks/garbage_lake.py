@@ -74,7 +74,7 @@ class Objects:
 
 
 @dataclass
-class Lake:
+class GarbageLake:
     """A repository in a folder; days pass before every preparation."""
 
     root: Path
@@ -197,7 +197,7 @@ class Lake:
 
 
 class PreparedServer(Server):
-    """A server that has prepared a run of a `Lake`."""
+    """A server that has prepared a run of a `GarbageLake`."""
 
     def __init__(self, run_id: GCRunID) -> None:
         self._run_id = run_id

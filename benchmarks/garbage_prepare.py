@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks.engine_commit import AT_MOST_1_8_TIMES, bare_commit
-from benchmarks.engine_data import LAKE, MAIN, Lake, open_lake, tables
+from benchmarks.engine_data import LAKE, MAIN, BenchLake, open_lake, tables
 from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
 from lakebed.catalog.gc.prepare import GCPreparation
@@ -46,7 +46,7 @@ def measure_idle(folder: Path, branches: int) -> Row:
     return Row(operation, "sqlite", branches / seconds, IDLE_SECONDS_MAX / seconds, 1.0)
 
 
-def prepare(lake: Lake) -> float:
+def prepare(lake: BenchLake) -> float:
     """Prepare a run; return the seconds that it took."""
     block = open_block(LocalSettings(lake.file.parent / "blocks"))
     preparation = GCPreparation(lake.engine, lake.store, block, ThreadRuntime(), CatalogSettings())

@@ -4,8 +4,9 @@ import os
 
 from hypothesis import settings
 
-# "ci" tries the same examples every time; "deep" looks for new ones.
-settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None)
+# "fast" and "ci" try the same examples every time; "deep" looks for new ones.
+settings.register_profile("fast", derandomize=True, max_examples=10, deadline=None)
+settings.register_profile("ci", derandomize=True, max_examples=30, deadline=None)
 settings.register_profile("deep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
@@ -15,5 +16,6 @@ pytest_plugins = [
     "tests.kit.postgresql",
     "tests.kit.served",
     "tests.kit.s3_gateway",  # which imports the one before
+    "tests.kit.scheduling",
     "tests.kit.spark",
 ]

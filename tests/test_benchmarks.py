@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
         ("s3", ["verify", "durable put", "HEAD", "GET", "PUT", "LIST", "multipart"]),
     ],
 )
+@pytest.mark.slow
 def test_a_benchmark_runs(name: str, operations: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--tiny"],

@@ -1,6 +1,5 @@
 """Users and permissions under the simulator: every seed holds, every mutant is caught."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -38,10 +37,11 @@ from tests.auth.scenarios import (
     setup_holds,
     with_memberships,
 )
+from tests.kit.rounds import rounds
 
 MessageT = TypeVar("MessageT", bound=Message)
 
-SEEDS = 10_000 if os.environ.get("LAKEBED_TEST_LONG") else 150
+SEEDS = rounds(60, long=10_000, fast=10)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -49,6 +49,7 @@ def test_every_seed_holds(name: str) -> None:
     assert first_failure(f"tests.auth.scenarios:{name}", range(SEEDS)) is None
 
 
+@pytest.mark.slow
 def test_the_scenarios_reach_what_they_are_about() -> None:
     replaced = Counter[bool]()
 
@@ -122,6 +123,7 @@ class ChecksBeforeItReads(Setup):
 SETUP_MUTANTS = [ClaimsBlindly, FinishesBlindly, WritesWithoutFence, ChecksBeforeItReads]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", SETUP_MUTANTS)
 def test_a_broken_setup_is_found_out(mutant: type[Setup]) -> None:
     assert found_out(lambda seed: setup_holds(seed, with_setup(mutant)))

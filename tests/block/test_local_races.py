@@ -54,6 +54,7 @@ def test_a_folder_that_another_replaced_is_found_again(root: Path) -> None:
         assert not other.exists(address)
 
 
+@pytest.mark.slow
 def test_puts_and_deletes_race_in_one_folder(root: Path) -> None:
     def churn(name: bytes) -> None:
         with open_local(root) as store:
@@ -107,6 +108,7 @@ def replacing(root: Path, folder: Path, count: int) -> Iterator[None]:
             replacer.kill()
 
 
+@pytest.mark.slow
 def test_listings_hold_every_object_that_is_merely_replaced(in_memory: Path) -> None:
     with open_local(in_memory) as store:
         (in_memory / "data").mkdir()
@@ -121,6 +123,7 @@ def test_listings_hold_every_object_that_is_merely_replaced(in_memory: Path) -> 
                 assert listed == expected
 
 
+@pytest.mark.slow
 def test_listings_hold_every_part_that_is_merely_replaced(in_memory: Path) -> None:
     address = DATA.address("object")
     with open_local(in_memory) as store:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalog.lakes import Lake, open_lake
+from tests.kit.lake import Lake, open_lake
 
 
 @pytest.fixture(params=["memory", "disk"])

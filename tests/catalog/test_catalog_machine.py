@@ -22,7 +22,7 @@ from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.errors import EntryNotFound, NoChanges, PreconditionFailed
 from lakebed.engine.model import BranchID
 from lakebed.engine.staging.writer import if_absent
-from tests.catalog.lakes import DEV, MAIN, REPOSITORY, open_lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, open_lake
 
 PATHS = [b"a", b"a/b", b"a/c", b"d", b"\xc3\xa9/\x00x"]
 paths = st.sampled_from(PATHS)

@@ -8,7 +8,7 @@ from lakebed.catalog.metadata_files import FileKind
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.committed import ChangeType, CommonPrefix, Query
 from lakebed.engine.errors import InvalidName
-from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
 REQUEST = CommitRequest(
     committer="ann", message="change", metadata={"why": "because", "who": "ann"}

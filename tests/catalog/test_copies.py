@@ -11,7 +11,7 @@ from lakebed.engine.errors import EntryNotFound, PreconditionFailed, RepositoryN
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import AddressType, Entry
-from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
 OTHER = RepositoryID("other")

@@ -36,7 +36,7 @@ from lakebed.formats.gc_files import (
 )
 from lakebed.ids import UniqueID
 from lakebed.kv.records import Records
-from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake, open_lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
 SMALL = PageLimits(objects=1, branches=1)

@@ -18,7 +18,7 @@ from lakebed.engine.model import RepositoryID
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import open_store
 from lakebed.kv.records import Records
-from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake, make_lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
 
 
 def give_out(lake: Lake, body: str | None = "linked") -> PhysicalAddress:

@@ -38,7 +38,7 @@ from lakebed.engine.errors import (
 from lakebed.engine.model import BranchID
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv.records import Records
-from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
 FIRST = b"1" * PART_BYTES_MIN
 LAST = b"end"

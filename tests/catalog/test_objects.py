@@ -14,7 +14,7 @@ from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.errors import BranchNotFound, EntryNotFound, Protected, RefNotFound
 from lakebed.engine.model import BranchID
 from lakebed.kv import open_store
-from tests.catalog.lakes import MAIN, REPOSITORY, Lake, make_lake
+from tests.kit.lake import MAIN, REPOSITORY, Lake, make_lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
 

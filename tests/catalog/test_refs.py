@@ -8,7 +8,7 @@ from lakebed.catalog.errors import RepositoryNotFound
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.errors import PreconditionFailed
 from lakebed.engine.model import BranchID, RepositoryID, TagID
-from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
 
 def commit(lake: Lake, path: bytes, branch: BranchID = MAIN) -> str:

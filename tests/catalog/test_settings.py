@@ -12,7 +12,7 @@ from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats.object_paths import ObjectPath, partition_made_us
 from lakebed.ids import UniqueID
-from tests.catalog.lakes import TurnableClock
+from tests.kit.lake import TurnableClock
 
 ENGINE = EngineSettings()
 DEFAULTS = CatalogSettings()

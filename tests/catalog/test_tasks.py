@@ -17,7 +17,7 @@ from lakebed.errors import LakebedError
 from lakebed.formats import DumpID
 from lakebed.kv import OutcomeUnknown, Version
 from lakebed.kv.records import Records
-from tests.catalog.lakes import MAIN, REPOSITORY, Lake
+from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 OTHER = RepositoryID("other")
 Work = Callable[[], None]

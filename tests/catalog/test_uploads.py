@@ -22,7 +22,7 @@ from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import Entry
 from lakebed.formats.object_paths import ObjectPath
-from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
 

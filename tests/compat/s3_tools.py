@@ -6,6 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,9 @@ from tests.kit.s3_gateway import Gateway
 
 PART_BYTES: Final = 5 << 20
 """Larger files go in parts of this size, with clients that can be told."""
+
+EXTENSION: Final = files("duckdb_extension_httpfs") / "extensions"
+"""What lets DuckDB read over HTTP, from a package."""
 
 _THREADS: Final = 8
 

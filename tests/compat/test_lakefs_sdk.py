@@ -18,7 +18,7 @@ from lakebed.testing.servers.lakebed import LakebedServer
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
 
 
-class Lake:
+class Repository:
     """A repository, through the client."""
 
     def __init__(self, client: LakeFSClient, server: LakebedServer, name: str) -> None:
@@ -65,8 +65,8 @@ def client_of(server: LakebedServer, pair: sdk.CredentialsWithSecret | None = No
 
 
 @pytest.fixture
-def lake(lakebed: LakebedServer, client: LakeFSClient, repository_name: str) -> Lake:
-    return Lake(client, lakebed, repository_name)
+def lake(lakebed: LakebedServer, client: LakeFSClient, repository_name: str) -> Repository:
+    return Repository(client, lakebed, repository_name)
 
 
 def status_of(error: pytest.ExceptionInfo[ApiException]) -> int:
@@ -87,7 +87,7 @@ def test_health_and_configuration(client: LakeFSClient) -> None:
     assert status_of(refused) == 409
 
 
-def test_repositories(lake: Lake) -> None:
+def test_repositories(lake: Repository) -> None:
     api = lake.client.repositories_api
     made = api.get_repository(lake.name)
     assert (made.id, made.default_branch, made.read_only) == (lake.name, "main", False)
@@ -113,7 +113,7 @@ def test_repositories(lake: Lake) -> None:
     api.create_repository(sdk.RepositoryCreation(name=lake.name, storage_namespace=lake.namespace))
 
 
-def test_repository_metadata_and_read_only(lake: Lake, lakebed: LakebedServer) -> None:
+def test_repository_metadata_and_read_only(lake: Repository, lakebed: LakebedServer) -> None:
     internal, api = lake.client.internal_api, lake.client.repositories_api
     internal.set_repository_metadata(
         lake.name, sdk.RepositoryMetadataSet(metadata={"owner": "me", "team": "x"})
@@ -135,7 +135,7 @@ def test_repository_metadata_and_read_only(lake: Lake, lakebed: LakebedServer) -
     api.delete_repository(name, force=True)
 
 
-def test_branches(lake: Lake) -> None:
+def test_branches(lake: Repository) -> None:
     api = lake.client.branches_api
     head = api.get_branch(lake.name, "main").commit_id
     assert lake.branch("dev") == head
@@ -161,7 +161,7 @@ def test_branches(lake: Lake) -> None:
         assert status_of(invalid) == 400
 
 
-def test_tags(lake: Lake) -> None:
+def test_tags(lake: Repository) -> None:
     api = lake.client.tags_api
     commit = lake.client.branches_api.get_branch(lake.name, "main").commit_id
     for name in ("v1", "releases/2026/v2"):
@@ -177,7 +177,7 @@ def test_tags(lake: Lake) -> None:
         api.get_tag(lake.name, "v1")
 
 
-def test_commits_and_log(lake: Lake) -> None:
+def test_commits_and_log(lake: Repository) -> None:
     with pytest.raises(ApiException) as nothing:
         lake.commit()
     assert status_of(nothing) == 400
@@ -208,7 +208,7 @@ def test_commits_and_log(lake: Lake) -> None:
     assert empty.meta_range_id == second.meta_range_id
 
 
-def test_diff_and_reset(lake: Lake) -> None:
+def test_diff_and_reset(lake: Repository) -> None:
     lake.put("kept")
     lake.put("changed", b"1")
     lake.put("removed")
@@ -236,7 +236,7 @@ def test_diff_and_reset(lake: Lake) -> None:
     assert changes() == []
 
 
-def test_diff_of_refs(lake: Lake) -> None:
+def test_diff_of_refs(lake: Repository) -> None:
     lake.put("both", b"0")
     lake.commit("base")
     lake.branch("dev")
@@ -263,7 +263,7 @@ def test_diff_of_refs(lake: Lake) -> None:
     assert lake.log(base.base_commit_id)[0] == "base"
 
 
-def test_merge(lake: Lake) -> None:
+def test_merge(lake: Repository) -> None:
     lake.put("a", b"0")
     lake.commit("base")
     lake.branch("dev")
@@ -299,7 +299,7 @@ def test_merge(lake: Lake) -> None:
     assert status_of(strategy) == 400
 
 
-def test_revert_cherry_pick_hard_reset(lake: Lake) -> None:
+def test_revert_cherry_pick_hard_reset(lake: Repository) -> None:
     lake.put("a", b"1")
     first = lake.commit("first")
     lake.put("b", b"2")
@@ -328,7 +328,7 @@ def test_revert_cherry_pick_hard_reset(lake: Lake) -> None:
         lake.read("main", "c")
 
 
-def test_branch_protection(lake: Lake) -> None:
+def test_branch_protection(lake: Repository) -> None:
     api = lake.client.repositories_api
     api.set_branch_protection_rules(lake.name, [sdk.BranchProtectionRule(pattern="ma*")])
     assert [rule.pattern for rule in api.get_branch_protection_rules(lake.name)] == ["ma*"]
@@ -349,7 +349,7 @@ def test_branch_protection(lake: Lake) -> None:
     assert api.get_branch_protection_rules(lake.name) == []
 
 
-def test_objects(lake: Lake) -> None:
+def test_objects(lake: Repository) -> None:
     api = lake.client.objects_api
     stored = lake.put("folder/ünï code.txt", b"0123456789")
     assert (stored.size_bytes, stored.checksum) == (10, "781e5e245d69b566979b86e28d23f2c7")
@@ -384,7 +384,7 @@ def test_objects(lake: Lake) -> None:
     lake.client.internal_api.upload_object_preflight(lake.name, "main", "x")
 
 
-def test_links_and_staging(lake: Lake, lakebed: LakebedServer) -> None:
+def test_links_and_staging(lake: Repository, lakebed: LakebedServer) -> None:
     api = lake.client.staging_api
     location = api.get_physical_address(lake.name, "main", "linked")
     where = location.physical_address.removeprefix("local://")
@@ -413,7 +413,7 @@ def test_links_and_staging(lake: Lake, lakebed: LakebedServer) -> None:
     assert status_of(inside) == 400
 
 
-def test_metadata_files(lake: Lake) -> None:
+def test_metadata_files(lake: Repository) -> None:
     lake.put("a")
     commit = lake.commit()
     api = lake.client.metadata_api
@@ -432,7 +432,7 @@ def test_metadata_files(lake: Lake) -> None:
     assert symlinks.location.startswith(lake.namespace)
 
 
-def test_dump_and_restore(lake: Lake, lakebed: LakebedServer) -> None:
+def test_dump_and_restore(lake: Repository, lakebed: LakebedServer) -> None:
     lake.put("a", b"1")
     lake.commit("first")
     lake.branch("dev")
@@ -467,7 +467,7 @@ def _done(status: Callable[[], Any], field: str = "done") -> Any:
     raise AssertionError("the task does not end")
 
 
-def test_users_groups_policies(lake: Lake, lakebed: LakebedServer) -> None:
+def test_users_groups_policies(lake: Repository, lakebed: LakebedServer) -> None:
     api = lake.client.auth_api
     name = f"user-{lake.name}"
     user = api.create_user(user_creation=sdk.UserCreation(id=name))
@@ -543,7 +543,7 @@ def test_wrong_keys(lakebed: LakebedServer) -> None:
     assert "error authenticating request" in refused.value.body
 
 
-def test_what_is_not_there_yet_says_so(lake: Lake) -> None:
+def test_what_is_not_there_yet_says_so(lake: Repository) -> None:
     calls: list[Callable[[], object]] = [
         lambda: lake.client.actions_api.list_repository_runs(lake.name),
         lambda: lake.client.repositories_api.get_gc_rules(lake.name),
@@ -556,7 +556,7 @@ def test_what_is_not_there_yet_says_so(lake: Lake) -> None:
         assert "not there yet" in missing.value.body
 
 
-def test_preparation_for_garbage_collection(lake: Lake) -> None:
+def test_preparation_for_garbage_collection(lake: Repository) -> None:
     lake.put("committed")
     lake.commit()
     lake.put("staged")

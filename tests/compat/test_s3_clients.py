@@ -12,12 +12,11 @@ import pytest
 from pyarrow import fs as arrow_fs
 
 from tests.compat.s3_tools import TOOLS, AwsCli, Tool
+from tests.kit.rounds import rounds
 from tests.kit.s3_gateway import Gateway
 
-LONG = "LAKEBED_TEST_LONG" in os.environ
-MANY_SMALL_FILES = TOOLS.keys() if LONG else {"boto3", "rclone"}
-"""Which clients copy a thousand small files; the others a hundred."""
-LARGE_BYTES = (200 << 20) if LONG else (12 << 20)
+SMALL_FILES = rounds(100, long=1000)
+LARGE_BYTES = rounds(12, long=200) << 20
 SPIKY = ["a b", "a+b", "100%", "%41", "ü/ö", "x&y=z;", "quote'", "~tilde", "dir/a,b", "(1)@$!"]
 
 
@@ -54,9 +53,7 @@ def keys_below(gateway: Gateway, prefix: str) -> list[str]:
     return [item["Key"] for item in found.get("Contents", []) if not item["Key"].endswith("/")]
 
 
-def test_a_folder_goes_there_and_back(
-    name: str, tool: Tool, gateway: Gateway, tmp_path: Path
-) -> None:
+def test_a_folder_goes_there_and_back(tool: Tool, gateway: Gateway, tmp_path: Path) -> None:
     prefix = f"main/tools/{type(tool).__name__}"
     source, back = tmp_path / "source", tmp_path / "back"
     back.mkdir()
@@ -67,7 +64,7 @@ def test_a_folder_goes_there_and_back(
     parts = ["k" * 200] * 4
     parts.append("k" * (longest - len("/".join(parts)) - 1))
     make(source, "/".join(parts), b"long")
-    for number in range(1000 if name in MANY_SMALL_FILES else 100):
+    for number in range(SMALL_FILES):
         make(source, f"small/{number:04d}", f"content {number}".encode())
     make(source, "empty", b"")
     with (source / "large").open("wb") as file:

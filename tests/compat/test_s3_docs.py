@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.compat.test_s3_duckdb import EXTENSION
+from tests.compat.s3_tools import EXTENSION
 from tests.kit.s3_gateway import Gateway
 
 PAGE = Path(__file__).parents[2] / "docs" / "s3-clients.md"

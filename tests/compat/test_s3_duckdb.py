@@ -1,15 +1,13 @@
 """DuckDB's own client of S3, the extension httpfs, against a real server."""
 
 from collections.abc import Iterator
-from importlib.resources import files
 
 import duckdb
 import httpx
 import pytest
 
+from tests.compat.s3_tools import EXTENSION
 from tests.kit.s3_gateway import Gateway
-
-EXTENSION = files("duckdb_extension_httpfs") / "extensions"
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ rest is not about things that are not there; then with whatever the description 
 what it does not allow.
 """
 
-import os
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -26,9 +25,10 @@ from schemathesis.specs.openapi.checks import (
 from lakebed.server.api.operations import ROUTES, not_there
 from lakebed.server.api.routes import Route
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
-from tests.compat.described_world import World, api_of, authorization, good, make_world
+from tests.compat.samples import Sample, api_of, authorization, good, make_sample
+from tests.kit.rounds import rounds
 
-EXAMPLES: Final = 300 if "LAKEBED_TEST_LONG" in os.environ else 4
+EXAMPLES: Final = rounds(4, long=300)
 CHECKS: Final = [
     status_code_conformance,
     content_type_conformance,
@@ -72,11 +72,11 @@ def call(server: LakebedServer, case: Case[Any], route: Route) -> int:
     return int(answer.status_code)
 
 
-def succeed(server: LakebedServer, world: World, operation: Any, route: Route) -> None:
+def succeed(server: LakebedServer, sample: Sample, operation: Any, route: Route) -> None:
     """Call an operation with what is there, and see it succeed."""
-    wanted = good(route.operation, world)
+    wanted = good(route.operation, sample)
     query = {
-        each.name: world.known[each.name] for each in operation.query if each.name in world.known
+        each.name: sample.known[each.name] for each in operation.query if each.name in sample.known
     }
     body: dict[str, Any] = {}
     if route.uploads:
@@ -85,7 +85,7 @@ def succeed(server: LakebedServer, world: World, operation: Any, route: Route) -
         body = {"body": wanted.body, "media_type": "application/json"}
     case = operation.Case(
         path_parameters={
-            name: wanted.path.get(name, world.known.get(name, "7")) for name in route.parameters
+            name: wanted.path.get(name, sample.known.get(name, "7")) for name in route.parameters
         },
         query={**query, **wanted.query},
         **body,
@@ -95,15 +95,15 @@ def succeed(server: LakebedServer, world: World, operation: Any, route: Route) -
 
 
 @st.composite
-def cases(draw: st.DrawFn, operation: Any, world: World) -> Case[Any]:
+def cases(draw: st.DrawFn, operation: Any, sample: Sample) -> Case[Any]:
     """Any request that the description allows, or almost; most of them about what is there."""
     mode = draw(st.sampled_from([GenerationMode.POSITIVE, GenerationMode.NEGATIVE]))
     case: Case[Any] = draw(operation.as_strategy(generation_mode=mode))
     for drawn in (case.path_parameters, case.query, case.body):
         if isinstance(drawn, dict):
             for name in drawn:
-                if name in world.known and draw(st.integers(0, 3)):
-                    drawn[name] = world.known[name]
+                if name in sample.known and draw(st.integers(0, 3)):
+                    drawn[name] = sample.known[name]
     return case
 
 
@@ -111,7 +111,7 @@ def cases(draw: st.DrawFn, operation: Any, world: World) -> Case[Any]:
 def test_every_answer_is_as_described(
     server: LakebedServer, api: httpx.Client, schema: Any, tag: str
 ) -> None:
-    shared = make_world(server, api, {"repository", "user"})
+    shared = make_sample(server, api, {"repository", "user"})
     for found in schema.get_all_operations():
         operation = found.ok()
         route = BY_NAME[operation.definition.raw["operationId"]]
@@ -119,17 +119,17 @@ def test_every_answer_is_as_described(
             continue
         # What changes something may leave nothing for the next one.
         if route.method in {"GET", "HEAD"} or tag == NOT_THERE:
-            world = shared
+            sample = shared
         else:
-            world = make_world(server, api, route.parameters)
-        succeed(server, world, operation, route)
+            sample = make_sample(server, api, route.parameters)
+        succeed(server, sample, operation, route)
 
         @settings(
             max_examples=EXAMPLES,
             phases=[Phase.explicit, Phase.generate],
             suppress_health_check=list(HealthCheck),
         )
-        @given(case=cases(operation, world))
+        @given(case=cases(operation, sample))
         def try_others(case: Case[Any]) -> None:
             call(server, case, route)  # noqa: B023 - it is called in this turn of the loop
 

@@ -55,7 +55,7 @@ REPOSITORY = Repository(
 """For parts of the engine that are given a repository and do not look for its record."""
 
 
-class World:
+class HistoryKit:
     """A store, a storage and an empty repository in them."""
 
     def __init__(self, store: Store | None = None, *, breaks: Breaks | None = None) -> None:

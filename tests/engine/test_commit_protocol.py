@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.commits.publish import Publisher
@@ -28,97 +27,30 @@ from lakebed.engine.errors import (
 from lakebed.engine.hooks import Hooks, Offer
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Commit
-from lakebed.engine.parts import EngineParts, assemble
+from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging.codec import encode
 from lakebed.engine.staging.writer import if_absent
-from lakebed.kv import OutcomeUnknown, Store
-from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.runtime import ThreadRuntime
+from lakebed.kv import OutcomeUnknown
 from lakebed.testing.faults import FaultyStore, StoreCall
-from lakebed.testing.models.committed import ModelCommitted
+from tests.engine.commit_kit import CommitKit, Interrupting, commit, head, put, shown
 from tests.engine.histories import REPOSITORY
 from tests.engine.samples import sample
+from tests.simulation import engine_mutants as mutants
 from tests.simulation.world import DEV, MAIN, SETTINGS, entry
 
 ResultT = TypeVar("ResultT")
 
 
-class Interrupting(Hooks):
-    """Does things, each once, before a commit is published."""
-
-    def __init__(self, *things: Callable[[], object]) -> None:
-        self.things = list(things)
-        self.offers: list[Offer] = []
-
-    def before_commit(self, offer: Offer) -> None:
-        self.offers.append(offer)
-        if self.things:
-            self.things.pop(0)()
-
-
-class Lake:
-    """A repository with two branches, and engines of several processes on it."""
-
-    def __init__(self) -> None:
-        self.runtime = ThreadRuntime()
-        self.store = MemoryStore(self.runtime)
-        self.committed = ModelCommitted(MemoryBlockStore(self.runtime), REPOSITORY.namespace)
-        engine = self.engine()
-        first = engine.commits.add(
-            REPOSITORY,
-            committer="",
-            message="",
-            metarange_id=self.committed.write([]),
-            parents=[],
-            metadata={},
-        )
-        for branch in (MAIN, DEV):
-            engine.branches.create(REPOSITORY, branch, first.id)
-
-    def engine(self, hooks: Hooks | None = None, store: Store | None = None) -> EngineParts:
-        return assemble(
-            store or self.store,
-            self.runtime,
-            lambda _: self.committed,
-            hooks=hooks,
-            settings=SETTINGS,
-        )
-
-    def contents(self, commit: Commit) -> dict[bytes, str]:
-        found = self.committed.contents(commit.metarange_id)
-        return {key: value.address for key, value in found.items()}
-
-
 @pytest.fixture
-def lake() -> Lake:
-    return Lake()
+def lake() -> CommitKit:
+    return CommitKit()
 
 
 def rebuilds() -> float:
     return sample("lakebed_engine_rebuilds_total")
 
 
-def put(engine: EngineParts, key: bytes, name: str) -> None:
-    engine.writer.put(REPOSITORY, MAIN, entry(key, name))
-
-
-def commit(engine: EngineParts, *, allow_empty: bool = False) -> CommitResult:
-    request = CommitRequest(committer="ann", message="m", allow_empty=allow_empty)
-    return engine.committer.commit(REPOSITORY, MAIN, request)
-
-
-def shown(engine: EngineParts, key: bytes) -> str | None:
-    try:
-        return engine.reader.get(REPOSITORY, MAIN, key).address
-    except EntryNotFound:
-        return None
-
-
-def head(engine: EngineParts) -> Commit:
-    return engine.commits.get(REPOSITORY, engine.branches.get(REPOSITORY, MAIN).commit_id)
-
-
-def test_a_later_committer_takes_our_changes_along(lake: Lake) -> None:
+def test_a_later_committer_takes_our_changes_along(lake: CommitKit) -> None:
     other = lake.engine()
     taken: list[CommitResult] = []
     ours = lake.engine(Interrupting(lambda: taken.append(commit(other))))
@@ -130,7 +62,7 @@ def test_a_later_committer_takes_our_changes_along(lake: Lake) -> None:
     assert head(ours) == result.commit
 
 
-def test_changes_discarded_in_the_middle_are_not_reported_as_committed(lake: Lake) -> None:
+def test_changes_discarded_in_the_middle_are_not_reported_as_committed(lake: CommitKit) -> None:
     other = lake.engine()
     ours = lake.engine(Interrupting(partial(other.resetter.reset, REPOSITORY, MAIN)))
     put(ours, b"a", "w1")
@@ -139,7 +71,7 @@ def test_changes_discarded_in_the_middle_are_not_reported_as_committed(lake: Lak
     assert shown(ours, b"a") is None
 
 
-def test_after_a_reset_in_the_middle_what_is_staged_now_is_committed(lake: Lake) -> None:
+def test_after_a_reset_in_the_middle_what_is_staged_now_is_committed(lake: CommitKit) -> None:
     other = lake.engine()
 
     def reset_and_write() -> None:
@@ -153,7 +85,7 @@ def test_after_a_reset_in_the_middle_what_is_staged_now_is_committed(lake: Lake)
     assert lake.contents(result.commit) == {b"b": "w2"}
 
 
-def test_a_reset_of_a_key_in_the_middle_outlives_the_commit(lake: Lake) -> None:
+def test_a_reset_of_a_key_in_the_middle_outlives_the_commit(lake: CommitKit) -> None:
     other = lake.engine()
     ours = lake.engine(Interrupting(partial(other.resetter.reset_key, REPOSITORY, MAIN, b"a")))
     put(ours, b"a", "w1")
@@ -163,7 +95,7 @@ def test_a_reset_of_a_key_in_the_middle_outlives_the_commit(lake: Lake) -> None:
     assert shown(ours, b"a") is None
 
 
-def test_a_reset_of_a_prefix_in_the_middle_outlives_the_commit(lake: Lake) -> None:
+def test_a_reset_of_a_prefix_in_the_middle_outlives_the_commit(lake: CommitKit) -> None:
     other = lake.engine()
     ours = lake.engine(Interrupting(partial(other.resetter.reset_prefix, REPOSITORY, MAIN, b"d/")))
     put(ours, b"d/a", "w1")
@@ -173,7 +105,7 @@ def test_a_reset_of_a_prefix_in_the_middle_outlives_the_commit(lake: Lake) -> No
     assert shown(ours, b"e") == "w2"
 
 
-def test_a_reset_of_a_key_is_evaluated_against_the_head_of_its_end(lake: Lake) -> None:
+def test_a_reset_of_a_key_is_evaluated_against_the_head_of_its_end(lake: CommitKit) -> None:
     ours = lake.engine()
     put(ours, b"a", "w1")
     commit(ours)
@@ -192,7 +124,7 @@ def test_a_reset_of_a_key_is_evaluated_against_the_head_of_its_end(lake: Lake) -
     assert shown(ours, b"a") == "w2"
 
 
-def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: Lake) -> None:
+def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: CommitKit) -> None:
     ours = lake.engine()
     put(ours, b"a", "w1")
     commit(ours)
@@ -220,7 +152,9 @@ def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: L
     assert shown(ours, b"a") == "w2"
 
 
-def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(lake: Lake) -> None:
+def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(
+    lake: CommitKit,
+) -> None:
     ours, other = lake.engine(), lake.engine()
     put(ours, b"a", "old")
     commit(ours)
@@ -238,19 +172,19 @@ def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(
     assert shown(ours, b"a") == "old"
 
 
-def test_a_read_that_got_its_record_too_long_ago_begins_again(lake: Lake) -> None:
+def test_a_read_that_got_its_record_too_long_ago_begins_again(lake: CommitKit) -> None:
     """The Cleaner may have dropped tokens of it since."""
     engine = lake.engine()
     put(engine, b"a", "old")
     record = engine.branches.get(REPOSITORY, MAIN)
     engine.resetter.reset(REPOSITORY, MAIN)
-    assert engine.reader.get(REPOSITORY, MAIN, b"a", record=record).address == "old"
+    assert engine.reader.get(REPOSITORY, MAIN, b"a", known=record).address == "old"
     late = replace(record, read_at=record.read_at - SETTINGS.grace_seconds)
     with pytest.raises(EntryNotFound):
-        engine.reader.get(REPOSITORY, MAIN, b"a", record=late)
+        engine.reader.get(REPOSITORY, MAIN, b"a", known=late)
 
 
-def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: Lake) -> None:
+def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: CommitKit) -> None:
     other = lake.engine()
     merged: list[Commit] = []
 
@@ -268,7 +202,7 @@ def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: Lake) -> N
     assert other.branches.get(REPOSITORY, MAIN).staging_token == before.staging_token
 
 
-def test_a_moved_head_is_built_upon(lake: Lake) -> None:
+def test_a_moved_head_is_built_upon(lake: CommitKit) -> None:
     other = lake.engine()
 
     def commit_more() -> None:
@@ -285,7 +219,7 @@ def test_a_moved_head_is_built_upon(lake: Lake) -> None:
     assert shown(ours, b"c") == "w3"
 
 
-def test_tokens_sealed_by_others_meanwhile_do_not_cost_a_build(lake: Lake) -> None:
+def test_tokens_sealed_by_others_meanwhile_do_not_cost_a_build(lake: CommitKit) -> None:
     other = lake.engine(Interrupting(_refuse))
 
     def seal_more() -> None:
@@ -305,7 +239,7 @@ def test_tokens_sealed_by_others_meanwhile_do_not_cost_a_build(lake: Lake) -> No
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_hook_sees_every_content_that_is_offered(lake: Lake, *, late: bool) -> None:
+def test_a_hook_sees_every_content_that_is_offered(lake: CommitKit, *, late: bool) -> None:
     sealing = lake.engine(Interrupting(_refuse))
     put(sealing, b"a", "w1")
     with pytest.raises(Refused):
@@ -335,7 +269,7 @@ def test_a_hook_sees_every_content_that_is_offered(lake: Lake, *, late: bool) ->
     assert hooks.offers[-1].metarange_id == result.commit.metarange_id
 
 
-def test_a_branch_made_again_in_the_middle_is_not_ours(lake: Lake) -> None:
+def test_a_branch_made_again_in_the_middle_is_not_ours(lake: CommitKit) -> None:
     other = lake.engine()
 
     def recreate() -> None:
@@ -365,7 +299,7 @@ class LosesTheReplyToThePublishingSwap:
         return result
 
 
-def test_a_lost_reply_to_the_publishing_swap_is_a_success(lake: Lake) -> None:
+def test_a_lost_reply_to_the_publishing_swap_is_a_success(lake: CommitKit) -> None:
     network = LosesTheReplyToThePublishingSwap()
     ours = lake.engine(store=FaultyStore(lake.store, network))
     put(ours, b"a", "w1")
@@ -376,7 +310,7 @@ def test_a_lost_reply_to_the_publishing_swap_is_a_success(lake: Lake) -> None:
     assert len(list(ours.commits.list(REPOSITORY))) == 2
 
 
-def test_a_lost_reply_to_an_empty_commit_does_not_make_two(lake: Lake) -> None:
+def test_a_lost_reply_to_an_empty_commit_does_not_make_two(lake: CommitKit) -> None:
     network = LosesTheReplyToThePublishingSwap()
     ours = lake.engine(store=FaultyStore(lake.store, network))
     result = commit(ours, allow_empty=True)
@@ -392,7 +326,7 @@ def _refuse() -> None:
     raise Refused("no")
 
 
-def test_commits_refused_by_a_hook_leave_a_branch_that_works(lake: Lake) -> None:
+def test_commits_refused_by_a_hook_leave_a_branch_that_works(lake: CommitKit) -> None:
     refusing = lake.engine(_AlwaysRefusing())
     names = [f"w{number}" for number in range(16)]
     for number, name in enumerate(names):
@@ -416,7 +350,7 @@ class _AlwaysRefusing(Hooks):
 
 
 @pytest.mark.parametrize("what", ["uploads of the same", "put and delete"])
-def test_what_changes_nothing_never_piles_up(lake: Lake, what: str) -> None:
+def test_what_changes_nothing_never_piles_up(lake: CommitKit, what: str) -> None:
     ours = lake.engine()
     put(ours, b"a", "w0")
     commit(ours)
@@ -446,7 +380,7 @@ def _merge(engine: EngineParts) -> Commit:
     return engine.merger.merge(REPOSITORY, MAIN, source, request)
 
 
-def test_a_conditional_create_written_too_late_is_written_again(lake: Lake) -> None:
+def test_a_conditional_create_written_too_late_is_written_again(lake: CommitKit) -> None:
     other = lake.engine()
     moments: list[str] = []
 
@@ -464,7 +398,9 @@ def test_a_conditional_create_written_too_late_is_written_again(lake: Lake) -> N
     assert shown(other, b"a") == "w1"
 
 
-def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(lake: Lake) -> None:
+def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(
+    lake: CommitKit,
+) -> None:
     other = lake.engine()
     put(other, b"b", "w2")
     under_way: list[tuple[Branch, Commit]] = []
@@ -490,7 +426,7 @@ def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(la
     assert shown(other, b"a") == "w1"
 
 
-def test_publishing_takes_only_the_oldest_tokens(lake: Lake) -> None:
+def test_publishing_takes_only_the_oldest_tokens(lake: CommitKit) -> None:
     ours = lake.engine()
     branch: Branch = ours.branches.get(REPOSITORY, MAIN)
     publisher = Publisher(ours.branches, ours.commits, lake.runtime, SETTINGS)
@@ -501,7 +437,7 @@ def test_publishing_takes_only_the_oldest_tokens(lake: Lake) -> None:
 
 @pytest.mark.parametrize("when", ["before the record is stored", "while it is stored"])
 def test_a_scan_that_is_too_old_is_made_again(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, when: str
+    lake: CommitKit, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Garbage collection looked meanwhile, and nothing but the old scan names what it had found."""
     ahead = [0.0]
@@ -530,3 +466,60 @@ def test_a_scan_that_is_too_old_is_made_again(
     before = rebuilds()
     assert lake.contents(commit(ours).commit) == {b"a": "stray"}
     assert rebuilds() == before + 1
+
+
+# Proof that these tests bite: each fails with its rule broken
+
+
+CAUGHT: list[tuple[mutants.Plant, Callable[[CommitKit], None]]] = [
+    (
+        mutants.infer_success_from_absence,
+        test_changes_discarded_in_the_middle_are_not_reported_as_committed,
+    ),
+    (
+        mutants.edit_a_sealed_token,
+        test_a_reset_of_a_key_in_the_middle_outlives_the_commit,
+    ),
+    (
+        mutants.take_a_lost_reply_for_failure,
+        test_a_lost_reply_to_the_publishing_swap_is_a_success,
+    ),
+    (
+        mutants.take_a_lost_reply_for_failure,
+        test_a_lost_reply_to_an_empty_commit_does_not_make_two,
+    ),
+    (
+        mutants.reset_to_a_stale_head,
+        test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token,
+    ),
+    (
+        mutants.compare_tokens_only,
+        test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token,
+    ),
+    (
+        mutants.compare_tokens_only,
+        test_a_conditional_create_sees_a_merge_under_the_same_token,
+    ),
+    (
+        mutants.acknowledge_own_entry,
+        test_a_conditional_create_that_a_commit_under_way_missed_is_written_again,
+    ),
+    (
+        mutants.publish_a_stale_build,
+        partial(test_a_hook_sees_every_content_that_is_offered, late=True),
+    ),
+    (
+        mutants.commit_what_others_sealed,
+        test_commits_refused_by_a_hook_leave_a_branch_that_works,
+    ),
+]
+
+
+@pytest.mark.parametrize(("plant", "scenario"), CAUGHT)
+def test_a_broken_rule_is_found_out(
+    plant: mutants.Plant, scenario: Callable[[CommitKit], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario(CommitKit())  # as it is, it holds
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        scenario(CommitKit())

@@ -1,4 +1,3 @@
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -38,14 +37,14 @@ from lakebed.kv import CorruptRecord, KVError, Store, open_store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
-from tests.engine.histories import NO_METARANGE, RUNTIME, Shape, World, shapes
+from tests.engine.histories import NO_METARANGE, RUNTIME, HistoryKit, Shape, shapes
+from tests.kit.rounds import rounds
 
 ResultT = TypeVar("ResultT")
-LONG = bool(os.environ.get("LAKEBED_TEST_LONG"))
-MANY = 100_000 if LONG else 5_000
+MANY = rounds(5_000, long=100_000)
 
 
-class Dumps(World):
+class Dumps(HistoryKit):
     def dump(self) -> DumpManifest:
         return dump_refs(self.store, self.block, RUNTIME, self.repository)
 
@@ -123,7 +122,7 @@ def small() -> Dumps:
     return world
 
 
-def test_everything_comes_back_but_what_is_staged() -> None:
+def test_everything_is_restored_except_what_is_staged() -> None:
     world = small()
     original = {branch.id: branch for branch in world.branches.list(world.repository)}
     main = original[BranchID("main")]
@@ -140,7 +139,7 @@ def test_everything_comes_back_but_what_is_staged() -> None:
 
 
 @given(shapes(max_size=20), st.data())
-def test_any_history_comes_back(history: list[Shape], data: st.DataObject) -> None:
+def test_any_history_is_restored(history: list[Shape], data: st.DataObject) -> None:
     world = Dumps()
     commits = world.build(history)
     some = st.lists(st.sampled_from(commits), max_size=4)
@@ -156,7 +155,7 @@ def test_any_history_comes_back(history: list[Shape], data: st.DataObject) -> No
     assert manifest.rows(RefKind.COMMITS) == len(commits)
 
 
-def test_an_empty_repository_comes_back() -> None:
+def test_an_empty_repository_is_restored() -> None:
     world = Dumps()
     bare = world.make_repository("bare")
     world.restore(world.dump(), bare)
@@ -214,7 +213,7 @@ def test_another_dump_is_not_restored_over_the_first() -> None:
     assert world.contents(bare) == before
 
 
-def test_a_repository_that_is_no_more() -> None:
+def test_a_repository_that_is_gone_is_neither_dumped_nor_restored_into() -> None:
     world = small()
     manifest, gone = world.dump(), world.make_repository("bare")
     world.make_repository("bare")  # again, with another unique id
@@ -256,7 +255,7 @@ def test_a_damaged_dump_is_refused_whole() -> None:
         ends = [data[: len(data) // 2], data + b"x", b""]
         flips = [
             data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :]
-            for place in range(0, len(data), 3 if LONG else 113)
+            for place in range(0, len(data), rounds(113, long=3))
         ]
         for broken in ends + flips:
             world.block.put(address, [broken])
@@ -271,7 +270,7 @@ def test_a_damaged_dump_is_refused_whole() -> None:
         world.block.put(address, [data])
 
 
-def test_a_metarange_that_is_not_there() -> None:
+def test_a_dump_whose_metarange_is_missing_is_refused() -> None:
     world = small()
     manifest, bare = world.dump(), world.make_repository("bare")
     path = metarange_path(world.committed().write([]))
@@ -281,7 +280,7 @@ def test_a_metarange_that_is_not_there() -> None:
     assert world.is_untouched(bare)
 
 
-def test_the_id_of_a_dump_is_no_path() -> None:
+def test_the_id_of_a_dump_cannot_be_a_path() -> None:
     world = Dumps()
     for name in ("", "../x", "a/b", "a\n"):
         with pytest.raises(Invalid, match="not the id of a dump"):
@@ -345,8 +344,8 @@ def lonely(generation: int, parents: list[str]) -> Callable[[Rows], Rows]:
 @pytest.mark.parametrize(
     ("kind", "edit", "reason"),
     [
-        (RefKind.COMMITS, edited("message", "forged"), "is not what its id says"),
-        (RefKind.COMMITS, edited("nonce", b""), "is not what its id says"),
+        (RefKind.COMMITS, edited("message", "forged"), "does not match its id"),
+        (RefKind.COMMITS, edited("nonce", b""), "does not match its id"),
         (RefKind.COMMITS, lambda rows: [*rows, rows[0]], "is there twice"),
         (RefKind.COMMITS, lonely(2, ["0" * 64]), "parent 0+ of commit .* is not there"),
         (RefKind.COMMITS, lonely(2, []), "has generation 2 instead of 1"),
@@ -615,8 +614,9 @@ def test_the_repository_record_changes_while_refs_are_restored() -> None:
 # Size
 
 
+@pytest.mark.slow
 def test_many_commits_go_through_in_files_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = FILE_ROWS if LONG else 1_000
+    rows = rounds(1_000, long=FILE_ROWS)
     monkeypatch.setattr(dump, "FILE_ROWS", rows)
     world = Dumps(open_store("memory://"))
     head = world.commit()

@@ -19,8 +19,8 @@ from lakebed.kv import Item, OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.engine.commit_kit import CommitKit, commit, put
 from tests.engine.histories import REPOSITORY
-from tests.engine.test_commit_protocol import Lake, commit, put
 from tests.simulation.world import MAIN, entry
 
 ResultT = TypeVar("ResultT")
@@ -41,7 +41,7 @@ FILLERS: dict[str, Callable[[EngineParts], None]] = {
 }
 
 
-class Emptying(Lake):
+class Emptying(CommitKit):
     """A branch whose entries are all deleted, and none of it is committed."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ def test_what_is_put_before_the_search_begins_is_met_by_it() -> None:
 
 def test_no_more_is_noted_than_was_sought() -> None:
     """A search through one directory, behind which nothing follows, ends with the directory."""
-    lake = Lake()
+    lake = CommitKit()
     engine = lake.engine()
     keys = [b"a/%03d" % number for number in range(150)]  # more than the first window
     for key in [b"0/live", *keys]:
@@ -167,7 +167,7 @@ def test_writers_behind_a_deleted_directory_do_not_disturb_the_search() -> None:
     assert [(each.start, each.end) for each in notes.stretches] == [(b"a/1\x00", b"a/7\x00")]
 
 
-def test_a_note_that_cannot_be_read_is_none() -> None:
+def test_a_note_that_cannot_be_read_is_ignored() -> None:
     lake = Emptying()
     lake.store.set(lake.token, EMPTIED, b"\xff")
     engine = lake.engine()
@@ -177,7 +177,7 @@ def test_a_note_that_cannot_be_read_is_none() -> None:
     assert listed(engine) == [KEYS[5]]
 
 
-def test_where_others_always_change_the_note_it_is_given_up() -> None:
+def test_a_note_that_others_always_change_is_deleted() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
     notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)

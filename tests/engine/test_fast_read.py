@@ -28,7 +28,7 @@ class Piecemeal(FaultyStore):
     get_many = Store.get_many
 
 
-class Lake:
+class ReaderAndWriter:
     """A repository, a process that reads, and another that does things meanwhile."""
 
     def __init__(self) -> None:
@@ -70,11 +70,11 @@ class Lake:
 
 
 @pytest.fixture
-def lake() -> Lake:
-    return Lake()
+def lake() -> ReaderAndWriter:
+    return ReaderAndWriter()
 
 
-def test_a_read_of_a_branch_that_was_seen_is_one_call(lake: Lake) -> None:
+def test_a_read_of_a_branch_that_was_seen_is_one_call(lake: ReaderAndWriter) -> None:
     lake.put("1")
     lake.shown()
     lake.calls.clear()
@@ -85,7 +85,7 @@ def test_a_read_of_a_branch_that_was_seen_is_one_call(lake: Lake) -> None:
     assert lake.calls == ["get_many", "get_many"]
 
 
-def test_a_read_sees_what_others_have_done_since(lake: Lake) -> None:
+def test_a_read_sees_what_others_have_done_since(lake: ReaderAndWriter) -> None:
     lake.put("1")
     lake.shown()
     lake.put("2")
@@ -98,7 +98,7 @@ def test_a_read_sees_what_others_have_done_since(lake: Lake) -> None:
     assert lake.shown() == "2"
 
 
-def test_what_is_committed_is_found_below_what_is_staged(lake: Lake) -> None:
+def test_what_is_committed_is_found_below_what_is_staged(lake: ReaderAndWriter) -> None:
     lake.put("1")
     lake.commit()
     assert lake.shown() == "1"
@@ -107,7 +107,7 @@ def test_what_is_committed_is_found_below_what_is_staged(lake: Lake) -> None:
     assert lake.calls == ["get_many"]
 
 
-def test_a_branch_that_is_gone_is_not_found(lake: Lake) -> None:
+def test_a_branch_that_is_gone_is_not_found(lake: ReaderAndWriter) -> None:
     lake.put("1")
     lake.commit()
     lake.writer.create_branch(NAME, DEV, MAIN)
@@ -120,7 +120,7 @@ def test_a_branch_that_is_gone_is_not_found(lake: Lake) -> None:
         lake.shown(DEV)
 
 
-def test_a_repository_made_again_shows_nothing_of_the_old_one(lake: Lake) -> None:
+def test_a_repository_made_again_shows_nothing_of_the_old_one(lake: ReaderAndWriter) -> None:
     lake.put("1")
     lake.shown()
     lake.writer.repositories.delete(NAME)
@@ -132,7 +132,9 @@ def test_a_repository_made_again_shows_nothing_of_the_old_one(lake: Lake) -> Non
 
 
 @pytest.mark.parametrize("call", range(3))
-def test_a_slow_read_never_goes_back_behind_what_is_staged(lake: Lake, call: int) -> None:
+def test_a_slow_read_never_goes_back_behind_what_is_staged(
+    lake: ReaderAndWriter, call: int
+) -> None:
     lake.put("old")
     lake.commit()
     lake.put("new")
@@ -148,7 +150,7 @@ def test_a_slow_read_never_goes_back_behind_what_is_staged(lake: Lake, call: int
 
 @pytest.mark.parametrize("call", range(3))
 def test_a_repository_made_again_during_a_read_shows_nothing_of_the_old_one(
-    lake: Lake, call: int
+    lake: ReaderAndWriter, call: int
 ) -> None:
     lake.put("old")
 

@@ -187,6 +187,7 @@ class Reads:
 
 
 @pytest.mark.parametrize("where", ["committed", "staged"])
+@pytest.mark.slow
 def test_a_directory_costs_its_subdirectories(where: str) -> None:
     keys = [b"%d/%d/%05d" % (top, n % 7, n) for top in range(10) for n in range(600)]
     contents = dict.fromkeys(sorted(keys), "x")
@@ -209,6 +210,7 @@ def test_a_page_reads_one_record_more_than_it_returns() -> None:
     assert reads.records == 1001
 
 
+@pytest.mark.slow
 def test_tombstones_are_read_once_whatever_ranges_lie_below() -> None:
     keys = [b"a/%05d" % number for number in range(3000)]
     lake = Staged(dict.fromkeys([*keys, b"b"], "x"), dict.fromkeys(keys), {})
@@ -219,6 +221,7 @@ def test_tombstones_are_read_once_whatever_ranges_lie_below() -> None:
     assert reads.records <= len(keys) + probes
 
 
+@pytest.mark.slow
 def test_a_prefix_that_begins_with_tombstones_is_found_by_what_is_left() -> None:
     keys = [b"a/%05d" % number for number in range(3000)]
     gone = dict.fromkeys(keys[:2000])
@@ -229,6 +232,7 @@ def test_a_prefix_that_begins_with_tombstones_is_found_by_what_is_left() -> None
     assert reads.records < 300
 
 
+@pytest.mark.slow
 def test_a_run_of_tombstones_is_gone_through_once() -> None:
     keys = [b"a/%05d" % number for number in range(3000)]
     lake = Staged(dict.fromkeys([*keys, b"b"], "x"), dict.fromkeys(keys), {})

@@ -10,10 +10,10 @@ from lakebed.engine.errors import CommitNotFound
 from lakebed.engine.model import Commit, CommitID
 from lakebed.engine.refs.log import History, LogQuery
 from lakebed.formats import AddressType, Entry, entries_table
-from tests.engine.histories import NO_METARANGE, RUNTIME, Shape, World, ancestry, shapes
+from tests.engine.histories import NO_METARANGE, RUNTIME, HistoryKit, Shape, ancestry, shapes
 
 
-class Log(World):
+class Log(HistoryKit):
     def __init__(self, *, breaks: Breaks | None = None) -> None:
         super().__init__(breaks=breaks)
         self.history = History(self.commits, RUNTIME)
@@ -113,7 +113,7 @@ def test_a_page_need_not_look_whether_others_follow() -> None:
     assert world.history.page(*args, amount=1, look_ahead=False).commits == [head]
 
 
-def test_a_log_from_nowhere() -> None:
+def test_a_log_from_a_commit_that_is_not_there() -> None:
     world = Log()
     with pytest.raises(CommitNotFound):
         list(world.history.log(world.repository, world.committed(), CommitID("0" * 64), LogQuery()))
@@ -180,6 +180,7 @@ def test_a_log_of_objects_and_prefixes(
     )
 
 
+@pytest.mark.slow
 def test_a_log_of_one_object_reads_few_ranges() -> None:
     """Of 200 commits over 100,000 entries, only those count that touched the object's range."""
     world = Log(breaks=Breaks(mean_rows=1000))

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from lakebed.engine.model import Commit
 from lakebed.engine.refs.ancestry import find_merge_base
-from tests.engine.histories import Shape, World, ancestry, shapes
+from tests.engine.histories import HistoryKit, Shape, ancestry, shapes
 
 
 def naive(commits: list[Commit], left: Commit, right: Commit) -> Commit | None:
@@ -17,8 +17,10 @@ def naive(commits: list[Commit], left: Commit, right: Commit) -> Commit | None:
 
 
 @given(shapes(max_size=200), st.data())
-def test_it_is_what_sets_of_ancestors_say(history: list[Shape], data: st.DataObject) -> None:
-    world = World()
+def test_the_merge_base_agrees_with_sets_of_ancestors(
+    history: list[Shape], data: st.DataObject
+) -> None:
+    world = HistoryKit()
     commits = world.build(history)
     for _ in range(5):
         left = data.draw(st.sampled_from(commits))
@@ -29,14 +31,14 @@ def test_it_is_what_sets_of_ancestors_say(history: list[Shape], data: st.DataObj
 
 
 def test_after_a_criss_cross_the_newest_of_the_best_is_taken() -> None:
-    world = World()
+    world = HistoryKit()
     root = world.commit()
     older, newer = world.commit(root, created_us=5), world.commit(root, created_us=7)
     left, right = world.commit(older, newer), world.commit(newer, older)
     assert find_merge_base(world.commits, world.repository, left.id, right.id) == newer
 
 
-def test_unrelated_histories_have_none() -> None:
-    world = World()
+def test_unrelated_histories_have_no_merge_base() -> None:
+    world = HistoryKit()
     left, right = world.commit(world.commit()), world.commit()
     assert find_merge_base(world.commits, world.repository, left.id, right.id) is None

@@ -14,7 +14,7 @@ from lakebed.formats import (
 OWNER = Owner("installation", "lake", "unique")
 
 
-def test_an_owner_comes_back() -> None:
+def test_an_owner_is_decoded_as_it_was_encoded() -> None:
     assert decode_owner(encode_owner(OWNER), file="owner") == OWNER
 
 
@@ -29,10 +29,12 @@ def test_an_owner_comes_back() -> None:
         (b'{"type": "lakebed owner", "version": 1}', DamagedFile, "it lacks 'installation_id'"),
     ],
 )
-def test_what_is_no_owner_is_named(data: bytes, error: type[Exception], reason: str) -> None:
+def test_a_file_that_is_not_an_owner_is_named_in_the_error(
+    data: bytes, error: type[Exception], reason: str
+) -> None:
     with pytest.raises(error, match=reason):
         decode_owner(data, file="owner")
 
 
-def test_people_can_read_it() -> None:
+def test_people_can_read_the_owner_object() -> None:
     assert json.loads(encode_owner(OWNER))["repository"] == "lake"

@@ -4,16 +4,16 @@ from lakebed.engine.errors import Invalid, PreconditionFailed, Protected
 from lakebed.engine.model import BranchID
 from lakebed.engine.refs.protection import BranchProtection
 from lakebed.kv import ABSENT
-from tests.engine.histories import RUNTIME, World
+from tests.engine.histories import RUNTIME, HistoryKit
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> HistoryKit:
+    return HistoryKit()
 
 
 @pytest.fixture
-def protection(world: World) -> BranchProtection:
+def protection(world: HistoryKit) -> BranchProtection:
     return BranchProtection(world.store, RUNTIME)
 
 
@@ -35,7 +35,7 @@ def protection(world: World) -> BranchProtection:
     ],
 )
 def test_patterns(
-    world: World, protection: BranchProtection, pattern: str, branch: str, protected: bool
+    world: HistoryKit, protection: BranchProtection, pattern: str, branch: str, protected: bool
 ) -> None:
     protection.set(world.repository, ["nothing-like-it", pattern])
     if protected:
@@ -45,20 +45,22 @@ def test_patterns(
         protection.check(world.repository, BranchID(branch))
 
 
-def test_without_rules_nothing_is_protected(world: World, protection: BranchProtection) -> None:
+def test_without_rules_nothing_is_protected(
+    world: HistoryKit, protection: BranchProtection
+) -> None:
     rules = protection.get(world.repository)
     assert rules.patterns == ()
     assert rules.predicate is ABSENT
     protection.check(world.repository, BranchID("main"))
 
 
-def test_rules_belong_to_one_repository(world: World, protection: BranchProtection) -> None:
+def test_rules_belong_to_one_repository(world: HistoryKit, protection: BranchProtection) -> None:
     protection.set(world.repository, ["main"])
     protection.check(world.make_repository("other"), BranchID("main"))
 
 
 def test_a_rule_counts_from_the_moment_it_is_set(
-    world: World, protection: BranchProtection
+    world: HistoryKit, protection: BranchProtection
 ) -> None:
     other_process = BranchProtection(world.store, RUNTIME)
     other_process.check(world.repository, BranchID("main"))
@@ -70,7 +72,7 @@ def test_a_rule_counts_from_the_moment_it_is_set(
 
 
 def test_rules_are_replaced_only_if_they_are_those_that_were_read(
-    world: World, protection: BranchProtection
+    world: HistoryKit, protection: BranchProtection
 ) -> None:
     first = protection.set(world.repository, ["a", "b", "a"], predicate=ABSENT)
     assert first.patterns == ("a", "b")
@@ -85,8 +87,8 @@ def test_rules_are_replaced_only_if_they_are_those_that_were_read(
 
 @pytest.mark.parametrize("pattern", ["", "two words", "a/b", "main\n", "x" * 256, "{a,b}"])
 def test_a_pattern_that_matches_nothing_is_refused(
-    world: World, protection: BranchProtection, pattern: str
+    world: HistoryKit, protection: BranchProtection, pattern: str
 ) -> None:
-    with pytest.raises(Invalid, match="matches no branch"):
+    with pytest.raises(Invalid, match="cannot match any branch"):
         protection.set(world.repository, ["main", pattern])
     assert protection.get(world.repository).patterns == ()

@@ -121,7 +121,7 @@ def test_a_new_repository_has_a_branch_and_an_empty_first_commit(parts: Parts) -
         committed.get(commit.metarange_id, b"anything")
 
 
-def test_a_bare_repository_has_neither(parts: Parts) -> None:
+def test_a_bare_repository_has_neither_branch_nor_commit(parts: Parts) -> None:
     created = parts.repositories.create_bare("lake", at("lake"))
     assert list(parts.store.scan(created.partition)) == []
     assert parts.repositories.get(LAKE) == created
@@ -159,7 +159,7 @@ def test_a_name_is_taken_once(parts: Parts) -> None:
 
 
 @pytest.mark.parametrize("path", ["a/b/", "a", "", "a/b/c", "a/b//", "a/b/_lakebed"])
-def test_a_place_is_taken_with_all_above_and_below(parts: Parts, path: str) -> None:
+def test_a_namespace_is_taken_with_all_above_and_below(parts: Parts, path: str) -> None:
     create(parts, path="a/b")
     with pytest.raises(
         NamespaceTaken, match=r"repository lake keeps its data in mem://bucket/a/b/"
@@ -171,7 +171,7 @@ def test_a_place_is_taken_with_all_above_and_below(parts: Parts, path: str) -> N
 
 
 @pytest.mark.parametrize("path", ["a/bc", "a/b-2", "b", "a//b"])
-def test_neighbours_do_not_disturb(parts: Parts, path: str) -> None:
+def test_neighbouring_namespaces_do_not_exclude_each_other(parts: Parts, path: str) -> None:
     create(parts, path="a/b")
     create(parts, "sea", path)
 

@@ -11,10 +11,10 @@ from lakebed.engine.model import BranchID, Commit, CommitID, TagID
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.refs.resolve import Resolver, View
 from lakebed.kv.records import Records
-from tests.engine.histories import Shape, World, shapes
+from tests.engine.histories import HistoryKit, Shape, shapes
 
 
-class Refs(World):
+class Refs(HistoryKit):
     """main -> merge -> (second -> root), (side -> root); tag v1.0 -> second."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ def test_an_id_means_its_commit_and_nothing_else_may_be_called_so(refs: Refs) ->
 
 
 @pytest.mark.parametrize("expression", ["other", "other~1", "other@", "other$", "v2.0"])
-def test_what_is_not_there(refs: Refs, expression: str) -> None:
+def test_names_of_nothing(refs: Refs, expression: str) -> None:
     with pytest.raises(RefNotFound, match=re.escape(expression.rstrip("~1@$"))):
         refs.commit_id(expression)
 
@@ -144,7 +144,7 @@ def test_what_is_not_there(refs: Refs, expression: str) -> None:
         "v1.0$",
     ],
 )
-def test_what_makes_no_sense(refs: Refs, expression: str) -> None:
+def test_expressions_that_are_not_well_formed(refs: Refs, expression: str) -> None:
     with pytest.raises(InvalidRef):
         refs.commit_id(expression)
 
@@ -153,7 +153,7 @@ def test_what_makes_no_sense(refs: Refs, expression: str) -> None:
     ("expression", "count"),
     [("main^3", "2 parents"), ("main~1^2", "1 parent"), ("main~3", "0 parents")],
 )
-def test_a_parent_out_of_range(refs: Refs, expression: str, count: str) -> None:
+def test_a_parent_that_a_commit_does_not_have(refs: Refs, expression: str, count: str) -> None:
     with pytest.raises(InvalidRef, match=f"{re.escape(expression)} .* has {count}$"):
         refs.commit_id(expression)
 
@@ -173,7 +173,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("~^"), st.none() | st.integers(0, 3))
 def test_chains_follow_the_parents(
     history: list[Shape], steps: list[tuple[str, int | None]]
 ) -> None:
-    world = World()
+    world = HistoryKit()
     commits = world.build(history)
     by_id = {commit.id: commit for commit in commits}
     resolver = Resolver(world.branches, world.tags, world.commits)

@@ -1,12 +1,13 @@
-"""Object storages: one server of each kind for all tests of a run, with buckets in it."""
+"""Object storages: one server of each kind for all tests of a run, with buckets in it.
+
+All tests load this module; the clients are imported by those that use them.
+"""
+# ruff: noqa: PLC0415
 
 import os
 from contextlib import suppress
 
-import boto3
 import pytest
-from azure.core.exceptions import ResourceExistsError
-from azure.storage.blob import BlobServiceClient
 
 from lakebed.block import AzureSettings, S3Settings
 from lakebed.testing.servers.object_stores import (
@@ -37,6 +38,9 @@ def moto_settings(tmp_path_factory: pytest.TempPathFactory) -> S3Settings:
 @pytest.fixture(scope="session")
 def azure_settings(tmp_path_factory: pytest.TempPathFactory) -> AzureSettings:
     """How to reach Azurite, which has containers of the same names."""
+    from azure.core.exceptions import ResourceExistsError
+    from azure.storage.blob import BlobServiceClient
+
     server = _server("azurite", tmp_path_factory)
     with BlobServiceClient(server.endpoint, AZURE_ACCOUNT_KEY) as client:
         for container in (BUCKET, OTHER_BUCKET):
@@ -47,6 +51,8 @@ def azure_settings(tmp_path_factory: pytest.TempPathFactory) -> AzureSettings:
 
 def s3_settings(server: ObjectServer) -> S3Settings:
     """Make the buckets, if another worker did not; return how to reach them."""
+    import boto3
+
     settings = S3Settings(
         endpoint=server.endpoint,
         access_key_id=ACCESS_KEY_ID,

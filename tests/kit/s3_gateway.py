@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
 
 from tests.kit.served import Served, Servers
 from tests.system.s3_server import ADMIN, REPOSITORY
@@ -47,6 +45,10 @@ class Gateway:
 
     def client(self, **options: Any) -> Client:
         """A boto3 client with its default settings; path style, since the host is an address."""
+        # Slow to import, and all tests load this module.
+        import boto3  # noqa: PLC0415
+        from botocore.config import Config  # noqa: PLC0415
+
         return boto3.client(
             "s3",
             endpoint_url=self.url,
@@ -57,16 +59,9 @@ class Gateway:
         )
 
 
-def start(servers: Servers, **sections: dict[str, object]) -> Gateway:
+def start(servers: Servers, **sections: Any) -> Gateway:
     """Start a server with a repository; again in the same folder, it finds what was there."""
-    settings = servers.settings(processes={"workers": 1}, **sections)
-    process = servers.launch(settings, "-m", "tests.system.s3_server")
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    port = settings["listen"]["port"]
-    assert isinstance(port, int)
-    served = Served(process, port, servers.folder)
-    assert line == f"ready {served.url}\n", served.log()
+    served = servers.serve(module="tests.system.s3_server", processes={"workers": 1}, **sections)
     return Gateway(served)
 
 

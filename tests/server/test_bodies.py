@@ -1,6 +1,5 @@
 import io
 from collections.abc import Iterator
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,24 +14,7 @@ from lakebed.server.http.bodies import (
     LengthRequired,
     MalformedBody,
 )
-
-
-class Input:
-    """What a server hands over: bytes in the pieces in which they came."""
-
-    def __init__(self, pieces: list[bytes]) -> None:
-        self._pieces = pieces
-        self.largest = 0
-
-    def read(self, size: int) -> bytes:
-        self.largest = max(self.largest, size)
-        while self._pieces and not self._pieces[0]:
-            self._pieces.pop(0)
-        if not self._pieces or not size:
-            return b""
-        piece = self._pieces[0]
-        self._pieces[0] = piece[size:]
-        return piece[:size]
+from tests.server.body_kit import Input, pieces_of
 
 
 def body_of(pieces: list[bytes], length: int | str | None, seconds_max: float = 60.0) -> Body:
@@ -40,11 +22,6 @@ def body_of(pieces: list[bytes], length: int | str | None, seconds_max: float = 
     if length is not None:
         environ["CONTENT_LENGTH"] = str(length)  # type: ignore[assignment]
     return Body(environ, seconds_max=seconds_max)
-
-
-def pieces_of(content: bytes, cuts: list[int]) -> list[bytes]:
-    places = sorted({min(cut, len(content)) for cut in cuts} | {0, len(content)})
-    return [content[a:b] for a, b in pairwise(places)]
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200)))

@@ -1,7 +1,7 @@
 """Every operation, tried by someone without its permission, and by someone with just that one."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,8 +20,8 @@ GUARDED = [route for route in ROUTES if isinstance(route.needs, tuple)]
 NOTHING = Statement(effect=Effect.DENY, actions=("fs:Nothing",), resource="*")
 
 
-@pytest.fixture
-def world() -> Iterator[Server]:
+@contextmanager
+def new_world() -> Iterator[Server]:
     with server() as found:
         found.put(PATH)
         commit = found.call(
@@ -32,6 +32,19 @@ def world() -> Iterator[Server]:
         found.services.catalog.refs.create_tag(RepositoryID(REPOSITORY), "v1", BRANCH)
         found.services.auth.users.create("someone")
         yield found
+
+
+@pytest.fixture
+def world() -> Iterator[Server]:
+    with new_world() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def refused() -> Iterator[tuple[Server, KeyPair]]:
+    """A world, and the keys of a user who may do nothing: one for all that changes nothing."""
+    with new_world() as found:
+        yield found, newcomer(found)
 
 
 def newcomer(world: Server) -> KeyPair:
@@ -67,8 +80,10 @@ def test_every_operation_has_a_request() -> None:
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.operation)
-def test_without_the_permission_nothing_happens(world: Server, route: Route) -> None:
-    pair = newcomer(world)
+def test_without_the_permission_nothing_happens(
+    refused: tuple[Server, KeyPair], route: Route
+) -> None:
+    world, pair = refused
     before = everything(world.services.foundation.store)
     method, path, kwargs = request(route)
     answer = world.call(method, path, pair=pair, **kwargs)
@@ -86,6 +101,7 @@ def resources(route: Route, need: Need, kwargs: dict[str, Any]) -> list[str]:
     return [need.resource.format(**parts, query=query, body=body, each=value) for value in each]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.operation)
 def test_with_just_the_permission_it_goes_through(world: Server, route: Route) -> None:
     assert isinstance(route.needs, tuple)

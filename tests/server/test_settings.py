@@ -138,6 +138,8 @@ def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> 
         ("processes.workers", -1, "processes.workers is -1"),
         ("limits.stall_seconds", math.nan, "limits.stall_seconds is nan"),
         ("limits.stall_seconds", math.inf, "limits.stall_seconds is inf"),
+        ("cache.memory_bytes", 0, "cache.memory_bytes is 0"),
+        ("processes.builders", 0, "processes.builders is 0"),
         ("limits.work_slots", 80, "left to refuse"),
         ("limits.transfer_slots", 64, "left to refuse"),
         ("limits.request_seconds", 900.0, "longest_request_seconds (600) must not be less"),

@@ -11,10 +11,10 @@ from tests.simulation.gc_world import (
     SCAN_LIMIT,
     Branch,
     Entry,
+    GCWorld,
     Link,
     Process,
     Steps,
-    World,
 )
 
 TRIES = 6
@@ -31,7 +31,7 @@ class IsFresh(Protocol):
     def __call__(self) -> bool: ...
 
 
-def write(world: World, name: str, key: str, entry: Entry, is_fresh: IsFresh) -> Steps:
+def write(world: GCWorld, name: str, key: str, entry: Entry, is_fresh: IsFresh) -> Steps:
     """Stage an entry as the server's writers do; true if it was acknowledged.
 
     The age is looked at before the entry is written and before it is acknowledged. Who finds it too
@@ -80,7 +80,7 @@ def _put_back(token: dict[str, Entry], key: str, replaced: Entry | None) -> None
         token[key] = replace(replaced)
 
 
-def upload(world: World, process: Process, name: str, key: str) -> Steps:
+def upload(world: GCWorld, process: Process, name: str, key: str) -> Steps:
     if world.repository_uid is None:
         return False
     path = world.issue(process, name)
@@ -92,7 +92,7 @@ def upload(world: World, process: Process, name: str, key: str) -> Steps:
     return (yield from write(world, name, key, entry, partial(world.is_fresh, process, path)))
 
 
-def read(world: World, name: str, key: str) -> Entry | None:
+def read(world: GCWorld, name: str, key: str) -> Entry | None:
     branch = world.branches.get(name)
     if branch is None:
         return None
@@ -103,7 +103,7 @@ def read(world: World, name: str, key: str) -> Entry | None:
     return world.entries(branch.head).get(key)
 
 
-def copy(world: World, process: Process, name: str, source: str, key: str, target: str) -> Steps:
+def copy(world: GCWorld, process: Process, name: str, source: str, key: str, target: str) -> Steps:
     """Copy within a branch, sharing the address of young objects, or between branches."""
     found = read(world, source, key)
     yield
@@ -125,17 +125,17 @@ def copy(world: World, process: Process, name: str, source: str, key: str, targe
     return (yield from write(world, name, target, entry, partial(world.is_fresh, process, path)))
 
 
-def remove(world: World, name: str, key: str) -> Steps:
+def remove(world: GCWorld, name: str, key: str) -> Steps:
     return (yield from write(world, name, key, Entry(None), lambda: True))
 
 
-def move(world: World, process: Process, name: str, key: str, target: str) -> Steps:
+def move(world: GCWorld, process: Process, name: str, key: str, target: str) -> Steps:
     if not (yield from copy(world, process, name, name, key, target)):
         return False
     return (yield from remove(world, name, key))
 
 
-def link(world: World, process: Process, name: str, key: str) -> Steps:
+def link(world: GCWorld, process: Process, name: str, key: str) -> Steps:
     """Get an address, upload there, link it; the client may sleep anywhere."""
     if world.repository_uid is None:
         return False
@@ -157,7 +157,7 @@ def link(world: World, process: Process, name: str, key: str) -> Steps:
     return (yield from write(world, name, key, entry, partial(world.is_fresh, process, path)))
 
 
-def multipart(world: World, process: Process, name: str, key: str) -> Steps:
+def multipart(world: GCWorld, process: Process, name: str, key: str) -> Steps:
     """Begin an upload, complete it perhaps days later; its record goes when it is staged."""
     if world.repository_uid is None:
         return False
@@ -176,7 +176,7 @@ def multipart(world: World, process: Process, name: str, key: str) -> Steps:
     return True
 
 
-def expire(world: World) -> Steps:
+def expire(world: GCWorld) -> Steps:
     """What the Cleaner does to links and multipart uploads."""
     for path, record in list(world.links.items()):
         if world.now > record.expiry:
@@ -189,7 +189,7 @@ def expire(world: World) -> Steps:
     return True
 
 
-def drop(world: World, tokens: tuple[int, ...]) -> Steps:
+def drop(world: GCWorld, tokens: tuple[int, ...]) -> Steps:
     """What the Cleaner does to tokens that no branch names."""
     for _ in range(world.random.randint(0, 5)):
         yield
@@ -199,7 +199,7 @@ def drop(world: World, tokens: tuple[int, ...]) -> Steps:
     return True
 
 
-def commit(world: World, process: Process, name: str) -> Steps:
+def commit(world: GCWorld, process: Process, name: str) -> Steps:
     """Seal, scan, build, store the record, publish; rebuild when the branch moved."""
     before = world.branches.get(name)
     yield
@@ -225,7 +225,7 @@ def commit(world: World, process: Process, name: str) -> Steps:
 
 
 def _publish(
-    world: World, process: Process, name: str, current: Branch, mine: tuple[int, ...]
+    world: GCWorld, process: Process, name: str, current: Branch, mine: tuple[int, ...]
 ) -> Steps:
     scanned = world.now + process.offset
     entries = dict(world.entries(current.head))
@@ -246,12 +246,12 @@ def _publish(
     return world.swap(name, current, replace(current, head=number, sealed=kept))
 
 
-def scan_is_young(world: World, process: Process, scanned: int) -> bool:
+def scan_is_young(world: GCWorld, process: Process, scanned: int) -> bool:
     return world.now + process.offset - scanned < SCAN_LIMIT
 
 
 def _apply(
-    world: World, current: Branch, entries: dict[str, Entry], key: str, entry: Entry
+    world: GCWorld, current: Branch, entries: dict[str, Entry], key: str, entry: Entry
 ) -> None:
     committed = world.entries(current.head).get(key)
     if entry.path is None:
@@ -262,7 +262,7 @@ def _apply(
         entries[key] = entry
 
 
-def merge(world: World, source: str, name: str) -> Steps:
+def merge(world: GCWorld, source: str, name: str) -> Steps:
     into, branch = world.branches.get(source), world.branches.get(name)
     yield
     if into is None or branch is None:
@@ -273,13 +273,13 @@ def merge(world: World, source: str, name: str) -> Steps:
     return world.swap(name, branch, replace(branch, head=number))
 
 
-def hard_reset(world: World, name: str, number: int) -> Steps:
+def hard_reset(world: GCWorld, name: str, number: int) -> Steps:
     branch = world.branches.get(name)
     yield
     return branch is not None and world.swap(name, branch, replace(branch, head=number))
 
 
-def reset_all(world: World, name: str) -> Steps:
+def reset_all(world: GCWorld, name: str) -> Steps:
     branch = world.branches.get(name)
     yield
     if branch is None:
@@ -290,7 +290,7 @@ def reset_all(world: World, name: str) -> Steps:
     return (yield from drop(world, branch.tokens))
 
 
-def reset_key(world: World, name: str, key: str) -> Steps:
+def reset_key(world: GCWorld, name: str, key: str) -> Steps:
     """Write back what the head holds: an entry that a commit record names."""
     branch = world.branches.get(name)
     yield
@@ -302,13 +302,13 @@ def reset_key(world: World, name: str, key: str) -> Steps:
     return True
 
 
-def delete_branch(world: World, name: str) -> Steps:
+def delete_branch(world: GCWorld, name: str) -> Steps:
     yield
     branch = world.branches.pop(name, None)
     return branch is not None and (yield from drop(world, branch.tokens))
 
 
-def create_branch(world: World, name: str, source: str) -> Steps:
+def create_branch(world: GCWorld, name: str, source: str) -> Steps:
     branch = world.branches.get(source)
     yield
     if branch is None or name in world.branches:
@@ -317,7 +317,7 @@ def create_branch(world: World, name: str, source: str) -> Steps:
     return True
 
 
-def tag(world: World, name: str, source: str) -> Steps:
+def tag(world: GCWorld, name: str, source: str) -> Steps:
     branch = world.branches.get(source)
     yield
     if branch is not None:
@@ -325,7 +325,7 @@ def tag(world: World, name: str, source: str) -> Steps:
     return branch is not None
 
 
-def repository(world: World, *, restores: bool = True) -> Steps:
+def repository(world: GCWorld, *, restores: bool = True) -> Steps:
     """Dump the refs, delete the repository, make it again in its namespace, restore them there.
 
     Or make a new one there, which has nothing to do with the former but its name and namespace.

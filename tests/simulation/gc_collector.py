@@ -18,10 +18,10 @@ from tests.simulation.gc_world import (
     PARTITION_OPEN,
     SKEW,
     Entry,
+    GCWorld,
     Pause,
     Process,
     Steps,
-    World,
 )
 
 NAMESPACE = Namespace.parse("s3://bucket/lake")
@@ -54,7 +54,7 @@ def path_of(entry: Entry) -> str | None:
     return rules.canonical_path(entry.path, AddressType.RELATIVE, NAMESPACE)
 
 
-def prepare(world: World, process: Process) -> Generator[Pause, None, Preparation | None]:
+def prepare(world: GCWorld, process: Process) -> Generator[Pause, None, Preparation | None]:
     """Read in the direction of flow; None if the repository went away."""
     uid, adopted = world.repository_uid, world.adopted
     began = world.now + process.offset
@@ -75,11 +75,11 @@ def prepare(world: World, process: Process) -> Generator[Pause, None, Preparatio
     return Preparation(uid, frozenset({uid, *adopted}), look, frozenset(held), commits)
 
 
-def is_active(world: World, repository_uid: str) -> bool:
+def is_active(world: GCWorld, repository_uid: str) -> bool:
     return world.repository_uid == repository_uid
 
 
-def read_uploads(world: World) -> Generator[Pause, None, set[str]]:
+def read_uploads(world: GCWorld) -> Generator[Pause, None, set[str]]:
     paths = set(world.multiparts)
     yield
     paths |= set(world.links)
@@ -87,7 +87,7 @@ def read_uploads(world: World) -> Generator[Pause, None, set[str]]:
     return paths
 
 
-def read_staging(world: World) -> Generator[Pause, None, set[str]]:
+def read_staging(world: GCWorld) -> Generator[Pause, None, set[str]]:
     held: set[str] = set()
     for name in sorted(world.branches):
         branch = world.branches.get(name)
@@ -98,13 +98,13 @@ def read_staging(world: World) -> Generator[Pause, None, set[str]]:
     return held
 
 
-def staged_paths(world: World, token: int) -> set[str]:
+def staged_paths(world: GCWorld, token: int) -> set[str]:
     entries = list(world.staged.get(token, {}).values())
     paths = {*map(path_of, entries), *(entry.replaced for entry in entries)}
     return {path for path in paths if path is not None}
 
 
-def read_commits(world: World) -> Generator[Pause, None, dict[int, frozenset[str]]]:
+def read_commits(world: GCWorld) -> Generator[Pause, None, dict[int, frozenset[str]]]:
     found: dict[int, frozenset[str]] = {}
     numbers = sorted(world.commits)
     for chunk in (numbers[::2], numbers[1::2]):
@@ -120,7 +120,7 @@ def read_commits(world: World) -> Generator[Pause, None, dict[int, frozenset[str
 class Collector:
     """The job, with what it keeps between runs: a state for each kind of run."""
 
-    world: World
+    world: GCWorld
     clean_state: State | None = None
     optimized_state: State | None = None
     state_uid: str | None = None

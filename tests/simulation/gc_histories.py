@@ -19,9 +19,9 @@ from tests.simulation.gc_world import (
     MULTIPART_LIFE,
     PARTITION_OPEN,
     SCAN_LIMIT,
+    GCWorld,
     Process,
     Steps,
-    World,
 )
 
 BRANCHES = ("main", "dev", "dev-2")
@@ -37,7 +37,7 @@ class History:
 
     def __init__(self, seed: int, *, naps: float, pace: int = 3) -> None:
         self.random = random.Random(seed)
-        self.world = World(self.random)
+        self.world = GCWorld(self.random)
         self.collector = Collector(self.world)
         self.deaths = 0.002
         self._naps = naps

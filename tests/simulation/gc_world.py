@@ -93,7 +93,7 @@ class Link:
 
 
 @dataclass
-class World:
+class GCWorld:
     random: random.Random
     now: int = 10_000
     repository_uid: str | None = "a0"

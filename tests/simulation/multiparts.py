@@ -35,10 +35,10 @@ from tests.simulation.objects import (
     MAIN,
     REPOSITORY,
     SETTINGS,
+    CatalogWorld,
     Collector,
     CollectorLives,
     Process,
-    World,
     commit,
 )
 
@@ -98,7 +98,7 @@ class Told:
 class Upload:
     """One upload, and what actors were told of it."""
 
-    world: World
+    world: CatalogWorld
     target: Target
     completed: list[Told] = field(default_factory=list)
     refused: int = 0
@@ -116,7 +116,7 @@ class Upload:
         return [entry for entry in found if str(self.target.upload_id) in entry.address]
 
 
-def begin(world: World) -> Upload:
+def begin(world: CatalogWorld) -> Upload:
     """An upload with two parts, before anything goes wrong."""
     multiparts = world.catalog.multiparts
     upload_id = multiparts.create(REPOSITORY, MAIN, PATH, scheme=SCHEME)
@@ -250,7 +250,9 @@ def check_repeats(upload: Upload) -> None:
 
 def parts_hold(seed: int, faults: Faults = FAULTS) -> Upload:
     with patch.object(completions, "PART_BYTES_MIN", 5):
-        upload = begin(World(Simulation(seed, faults, steps_max=200_000), MULTIPART_SETTINGS))
+        upload = begin(
+            CatalogWorld(Simulation(seed, faults, steps_max=200_000), MULTIPART_SETTINGS)
+        )
         start_all(upload)
         upload.world.simulation.run()
         check(upload)
@@ -261,7 +263,7 @@ def parts_hold(seed: int, faults: Faults = FAULTS) -> Upload:
 
 def parts_collected_hold(seed: int, faults: Faults = SLOW) -> Upload:
     with patch.object(completions, "PART_BYTES_MIN", 5):
-        world = World(CollectorLives(seed, faults, steps_max=400_000), MULTIPART_SETTINGS)
+        world = CatalogWorld(CollectorLives(seed, faults, steps_max=400_000), MULTIPART_SETTINGS)
         upload = begin(world)
         grow_old(upload)
         start_all(upload, cleaning=1.0)

@@ -78,7 +78,7 @@ class OnlookerRuntime(ThreadRuntime):
         return [function(item) for item in items]
 
 
-class World:
+class CatalogWorld:
     """What one run shares: the truth, and what actors were told."""
 
     def __init__(self, simulation: Simulation, settings: CatalogSettings = SETTINGS) -> None:
@@ -135,7 +135,7 @@ class Process:
 
     actor: Actor
     catalog: Catalog
-    world: World
+    world: CatalogWorld
 
 
 # Links
@@ -152,7 +152,7 @@ class Race:
     """Whether anyone tried to write something else to the path."""
 
 
-def give_out(world: World) -> Race:
+def give_out(world: CatalogWorld) -> Race:
     given = world.catalog.links.get_physical_address(REPOSITORY, MAIN, b"a")
     world.block.inner.put(given.address, [b"linked"])
     return Race(given)
@@ -197,7 +197,7 @@ LINK_FAULTS: Final = Faults(
 
 
 def links_hold(seed: int, faults: Faults = LINK_FAULTS) -> Race:
-    world = World(Simulation(seed, faults, steps_max=200_000))
+    world = CatalogWorld(Simulation(seed, faults, steps_max=200_000))
     race = give_out(world)
     for number, checksum in enumerate(["same", "same", "other"]):
         process = world.process(f"linker{number}")
@@ -211,7 +211,7 @@ def links_hold(seed: int, faults: Faults = LINK_FAULTS) -> Race:
     return race
 
 
-def check_link(world: World, race: Race) -> None:
+def check_link(world: CatalogWorld, race: Race) -> None:
     entries = [*world.staged(MAIN), *world.staged(DEV), *world.committed()]
     relative = world.repository.namespace.relative(race.given.address)
     linked = [entry for entry in entries if entry.address == relative]
@@ -225,7 +225,7 @@ def check_link(world: World, race: Race) -> None:
     check_repeat(world, race)
 
 
-def check_repeat(world: World, race: Race) -> None:
+def check_repeat(world: CatalogWorld, race: Race) -> None:
     """Once someone was told that it worked, a repeat says the same and changes nothing."""
     if not race.told:
         return
@@ -398,7 +398,7 @@ COLLECT_FAULTS: Final = Faults(
 )
 
 
-def nothing_acknowledged_is_gone(world: World, acknowledged: Acknowledged) -> None:
+def nothing_acknowledged_is_gone(world: CatalogWorld, acknowledged: Acknowledged) -> None:
     """Every entry that is named, and was acknowledged as it is, has its bytes."""
     entries = [*world.staged(MAIN), *world.staged(DEV), *world.committed()]
     for entry in entries:
@@ -428,7 +428,7 @@ class CollectorLives(Simulation):
 
 def collected_hold(seed: int, faults: Faults = COLLECT_FAULTS) -> int:
     """Run it; return how many objects were deleted."""
-    world = World(CollectorLives(seed, faults, steps_max=200_000))
+    world = CatalogWorld(CollectorLives(seed, faults, steps_max=200_000))
     acknowledged: Acknowledged = set()
     for number in range(3):
         process = world.process(f"server{number}")

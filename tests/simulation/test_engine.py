@@ -1,15 +1,14 @@
 """The engine under simulation, and proof that the checker bites: rules broken one at a time."""
 
-import os
-
 import pytest
 
 from lakebed.testing.simulation.explore import first_failure
+from tests.kit.rounds import rounds
 from tests.simulation import engine_mutants as mutants
 from tests.simulation.engine import SCENARIOS
 
 # In portions, which can run beside each other.
-PORTION = 1_500 if os.environ.get("LAKEBED_TEST_LONG") else 100
+PORTION = rounds(50, long=1_500, fast=4)
 
 
 @pytest.mark.parametrize("portion", range(2))
@@ -19,6 +18,7 @@ def test_every_seed_passes(name: str, portion: int) -> None:
     assert first_failure(f"tests.simulation.engine:{name}", seeds) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "scenario"),
     [

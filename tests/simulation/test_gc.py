@@ -1,6 +1,5 @@
 """Garbage collection in random histories, and proof that the checks bite: broken rules."""
 
-import os
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
@@ -11,12 +10,13 @@ from lakebed.gc import rules
 from lakebed.gc.errors import TooMuchGarbage
 from lakebed.gc.rules import Judged, Look, State, Verdict
 from lakebed.testing.simulation.explore import first_failure
+from tests.kit.rounds import rounds
 from tests.simulation import gc_actors, gc_collector
 from tests.simulation.gc_collector import Collector, Preparation
 from tests.simulation.gc_histories import SCENARIOS
-from tests.simulation.gc_world import GAP, MULTIPART_LIFE, Entry, Pause, Process, Steps, World
+from tests.simulation.gc_world import GAP, MULTIPART_LIFE, Entry, GCWorld, Pause, Process, Steps
 
-SEEDS = 20_000 if os.environ.get("LAKEBED_TEST_LONG") else 400
+SEEDS = rounds(200, long=20_000, fast=20)
 
 
 @pytest.mark.timeout(1200)
@@ -32,7 +32,7 @@ def finding(scenario: str, *, seeds: int = 5_000) -> str:
 
 
 def test_a_preparation_that_reads_against_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    def prepare(world: World, process: Process) -> Generator[Pause, None, Preparation | None]:
+    def prepare(world: GCWorld, process: Process) -> Generator[Pause, None, Preparation | None]:
         commits = yield from read_commits(world)
         yield
         prepared = yield from forwards(world, process)
@@ -46,11 +46,11 @@ def test_a_preparation_that_reads_against_the_flow(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_preparation_that_reads_uploads_after_staging(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_uploads(world: World) -> Generator[Pause, None, set[str]]:
+    def read_uploads(world: GCWorld) -> Generator[Pause, None, set[str]]:
         yield
         return set()
 
-    def read_staging(world: World) -> Generator[Pause, None, set[str]]:
+    def read_staging(world: GCWorld) -> Generator[Pause, None, set[str]]:
         held = yield from staging(world)
         return held | (yield from uploads(world))
 
@@ -68,7 +68,7 @@ def test_a_preparation_that_reads_uploads_after_staging(monkeypatch: pytest.Monk
 def test_a_preparation_that_leaves_something_out(
     part: str, scenario: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read_nothing(world: World) -> Generator[Pause, None, set[str]]:
+    def read_nothing(world: GCWorld) -> Generator[Pause, None, set[str]]:
         yield
         return set()
 
@@ -77,7 +77,7 @@ def test_a_preparation_that_leaves_something_out(
 
 
 def test_a_preparation_that_hides_what_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_staging(world: World) -> Generator[Pause, None, set[str]]:
+    def read_staging(world: GCWorld) -> Generator[Pause, None, set[str]]:
         held: set[str] = set()
         for branch in list(world.branches.values()):
             seen: dict[str, Entry] = {}
@@ -99,7 +99,7 @@ def test_a_committer_that_publishes_what_it_read_long_ago(
 
 
 def test_only_commits_that_refs_lead_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_commits(world: World) -> Generator[Pause, None, dict[int, frozenset[str]]]:
+    def read_commits(world: GCWorld) -> Generator[Pause, None, dict[int, frozenset[str]]]:
         found = yield from read_all(world)
         reached: set[int] = set()
         for head in [*(one.head for one in world.branches.values()), *world.tags.values()]:
@@ -124,7 +124,7 @@ def test_only_commits_of_the_branch_whose_path_it_is(monkeypatch: pytest.MonkeyP
 
 
 def with_look(monkeypatch: pytest.MonkeyPatch, change: Callable[[Look], Look]) -> None:
-    def prepare(world: World, process: Process) -> Generator[Pause, None, Preparation | None]:
+    def prepare(world: GCWorld, process: Process) -> Generator[Pause, None, Preparation | None]:
         prepared = yield from rightly(world, process)
         return None if prepared is None else replace(prepared, look=change(prepared.look))
 
@@ -138,14 +138,14 @@ def test_no_regard_for_age(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_writers_without_regard_for_age(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(World, "is_fresh", lambda _self, _process, _path: True)
+    monkeypatch.setattr(GCWorld, "is_fresh", lambda _self, _process, _path: True)
     assert finding("sleepers") == "DataLossError"
 
 
 def test_a_sleeper_that_puts_back_what_has_become_garbage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def staged_paths(world: World, token: int) -> set[str]:
+    def staged_paths(world: GCWorld, token: int) -> set[str]:
         paths = map(gc_collector.path_of, world.staged.get(token, {}).values())
         return {path for path in paths if path is not None}
 
@@ -167,7 +167,7 @@ def test_an_upload_completed_without_its_record(monkeypatch: pytest.MonkeyPatch)
 def test_an_upload_whose_record_goes_before_it_is_staged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def multipart(world: World, process: Process, name: str, key: str) -> Steps:
+    def multipart(world: GCWorld, process: Process, name: str, key: str) -> Steps:
         path = world.issue(process, name)
         world.multiparts[path] = world.now + process.offset
         yield world.random.randint(0, MULTIPART_LIFE)

@@ -13,15 +13,15 @@ from lakebed.kv.wrappers.retries import RetryingStore, _Write
 from lakebed.runtime import Runtime
 from lakebed.testing.simulation.explore import first_failure, load, spread
 from lakebed.testing.simulation.simulator import Simulation
+from tests.kit.rounds import rounds
 from tests.simulation.scenarios import BROKEN, SCENARIOS, outcomes_hold
 
-SEEDS = 100_000 if os.environ.get("LAKEBED_TEST_LONG") else 3_000
+SEEDS = rounds(1_000, long=100_000, fast=100)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_is_right_passes_every_seed(name: str) -> None:
-    seeds = max(SEEDS, 10_000) if name == "set_if_counter" else SEEDS
-    assert first_failure(f"tests.simulation.scenarios:{name}", range(seeds)) is None
+    assert first_failure(f"tests.simulation.scenarios:{name}", range(SEEDS)) is None
 
 
 @pytest.mark.parametrize("name", BROKEN)

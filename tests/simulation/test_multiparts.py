@@ -1,6 +1,5 @@
 """Multipart uploads under the simulator: every seed holds, a death at any step, broken rules."""
 
-import os
 from functools import partial
 from unittest.mock import patch
 
@@ -15,19 +14,25 @@ from lakebed.catalog.multipart.records import MultipartRecords, UploadRecord
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
 from lakebed.testing.simulation.explore import first_failure
+from tests.kit.rounds import rounds
 from tests.simulation import multiparts
 from tests.simulation.kills import KillsAt
 from tests.simulation.multiparts import SAME, abort, begin, check, check_repeats, complete
-from tests.simulation.objects import World
-
-TIMES = 30 if os.environ.get("LAKEBED_TEST_LONG") else 1
+from tests.simulation.objects import CatalogWorld
 
 
-@pytest.mark.parametrize(("name", "seeds"), [("parts", 600), ("parts_collected", 40)])
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [
+        ("parts", rounds(200, long=18_000, fast=20)),
+        ("parts_collected", rounds(20, long=1_200, fast=2)),
+    ],
+)
 def test_every_seed_holds(name: str, seeds: int) -> None:
-    assert first_failure(f"tests.simulation.multiparts:{name}", range(seeds * TIMES)) is None
+    assert first_failure(f"tests.simulation.multiparts:{name}", range(seeds)) is None
 
 
+@pytest.mark.slow
 def test_the_scenarios_reach_what_they_are_about() -> None:
     uploads = [multiparts.parts_hold(seed) for seed in range(100)]
     assert sum(len(upload.completed) for upload in uploads) > 50
@@ -42,7 +47,7 @@ def test_the_scenarios_reach_what_they_are_about() -> None:
 def die_and_repeat(at: int, *, after: bool, aborting: bool) -> tuple[multiparts.Upload, bool]:
     """Let a completion die at a call, and others come after it; return whether it was so."""
     simulation = KillsAt(at, after=after)
-    upload = begin(World(simulation))
+    upload = begin(CatalogWorld(simulation))
     for name in ["victim", "aborter", "repeat"] if aborting else ["victim", "repeat"]:
         process = upload.world.process(name)
         if name == "aborter":

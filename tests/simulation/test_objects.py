@@ -1,6 +1,5 @@
 """Objects under the simulator: every seed holds, a death at any step, and broken rules show."""
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -17,12 +16,13 @@ from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
 from lakebed.testing.simulation.explore import first_failure
+from tests.kit.rounds import rounds
 from tests.simulation import objects
 from tests.simulation.kills import KillsAt
 from tests.simulation.objects import (
+    CatalogWorld,
     Collector,
     Race,
-    World,
     check_link,
     give_out,
     link,
@@ -30,14 +30,19 @@ from tests.simulation.objects import (
 
 ResultT = TypeVar("ResultT")
 
-TIMES = 30 if os.environ.get("LAKEBED_TEST_LONG") else 1
 
-
-@pytest.mark.parametrize(("name", "seeds"), [("links", 200), ("collected", 40)])
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [
+        ("links", rounds(100, long=6_000, fast=10)),
+        ("collected", rounds(20, long=1_200, fast=2)),
+    ],
+)
 def test_every_seed_holds(name: str, seeds: int) -> None:
-    assert first_failure(f"tests.simulation.objects:{name}", range(seeds * TIMES)) is None
+    assert first_failure(f"tests.simulation.objects:{name}", range(seeds)) is None
 
 
+@pytest.mark.slow
 def test_the_scenarios_reach_what_they_are_about() -> None:
     races = [objects.links_hold(seed) for seed in range(30)]
     assert sum(len(race.told) for race in races) > 20
@@ -51,7 +56,7 @@ def test_the_scenarios_reach_what_they_are_about() -> None:
 def repeat_after_death(at: int, *, after: bool) -> tuple[Race, bool]:
     """Let a link die at a call, and others come after it; return whether it was so."""
     simulation = KillsAt(at, after=after)
-    world = World(simulation)
+    world = CatalogWorld(simulation)
     race = give_out(world)
     for name, checksum in [("victim", "same"), ("repeat", "same"), ("rival", "other")]:
         process = world.process(name)
@@ -79,7 +84,7 @@ def test_a_rival_takes_over_before_the_link_is_consumed_and_not_after() -> None:
     winners = []
     for at in range(1, 100):
         simulation = KillsAt(at, after=False)
-        world = World(simulation)
+        world = CatalogWorld(simulation)
         race = give_out(world)
         for name, checksum in [("victim", "first"), ("rival", "other")]:
             process = world.process(name)

@@ -1,6 +1,5 @@
 """Repositories and the Cleaner under the simulator: every seed holds, every mutant is caught."""
 
-import os
 from collections import Counter
 from dataclasses import replace
 
@@ -8,6 +7,7 @@ import pytest
 
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.testing.simulation.simulator import Simulation
+from tests.kit.rounds import rounds
 from tests.simulation.checks import check_quiet
 from tests.simulation.kills import KillsAt
 from tests.simulation.play import Mix, begin, play
@@ -22,7 +22,7 @@ from tests.simulation.world import (
     entry,
 )
 
-SEEDS = 5_000 if os.environ.get("LAKEBED_TEST_LONG") else 100
+SEEDS = rounds(50, long=5_000, fast=5)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -30,6 +30,7 @@ def test_every_seed_holds(name: str) -> None:
     assert first_failure(f"tests.simulation.repositories:{name}", range(SEEDS)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_rule_is_found_out(name: str) -> None:
     mix, parts = BROKEN[name]
@@ -42,6 +43,7 @@ def test_a_broken_rule_is_found_out(name: str) -> None:
     pytest.fail(f"{name} was not found out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
 def test_the_scenarios_reach_what_they_are_about(mix: Mix) -> None:
     """A scenario in which nothing is ever created, refused or uncertain proves nothing."""

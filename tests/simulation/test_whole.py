@@ -1,6 +1,5 @@
 """The whole engine under simulation: every seed holds, every mutant is caught."""
 
-import os
 from collections import Counter
 from functools import partial
 
@@ -9,6 +8,7 @@ import pytest
 from lakebed.engine.staging.codec import encode
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.testing.simulation.simulator import Simulation
+from tests.kit.rounds import rounds
 from tests.simulation import engine_mutants, whole_mutants
 from tests.simulation.checks import check_quiet
 from tests.simulation.engine_mutants import Plant
@@ -24,7 +24,7 @@ from tests.simulation.world import (
 )
 
 # In portions, which can run beside each other.
-PORTION = 1_500 if os.environ.get("LAKEBED_TEST_LONG") else 120
+PORTION = rounds(40, long=1_500, fast=3)
 
 
 @pytest.mark.parametrize("portion", range(3))
@@ -34,6 +34,7 @@ def test_every_seed_holds(name: str, portion: int) -> None:
     assert first_failure(f"tests.simulation.whole:{name}", seeds) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "scenario"),
     [
@@ -59,6 +60,7 @@ def test_a_broken_rule_is_found_out(
     assert found in failure.error, "found by a check, not by a crash"
 
 
+@pytest.mark.slow
 def test_the_scenarios_reach_what_they_are_about() -> None:
     """Everything is done, refused, interrupted and lost, and seen by someone."""
     told: Counter[str] = Counter()

@@ -1,17 +1,17 @@
 """What runs that others start have in common; what is too slow for every day is left out."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lakebed.testing.servers.lakebed import LakebedServer
+from tests.kit.rounds import rounds
 from tests.spark.clients import Client, sign_in
 from tests.spark.submitting import PROGRAM
 
 # They are run by `make test-long`.
-collect_ignore = [] if os.environ.get("LAKEBED_TEST_LONG") else ["test_cluster.py", "test_azure.py"]
+collect_ignore = rounds(["test_cluster.py", "test_azure.py"], long=[])
 
 
 @pytest.fixture

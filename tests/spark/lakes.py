@@ -11,11 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakebed.block import BlockSettings, BlockStore, LocalSettings, Namespace, open_block
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
 from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID
 from lakebed.formats.gc_files import GCMark, GCRunID
 from lakebed.gc.job import Job, Options
@@ -24,7 +21,7 @@ from lakebed.gc.server import Server
 from lakebed.gc.storage import open_storage
 from lakebed.ids import UniqueID
 from lakebed.kv import Store, open_store
-from tests.catalog.lakes import DEV, MAIN, REPOSITORY, Lake, TurnableClock
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
 
 HOUR = 3600.0
 
@@ -106,13 +103,7 @@ def gc_lake(
     store: Store, block: BlockStore, settings: BlockSettings, spark: SparkSession, *, namespace: str
 ) -> GCLake:
     """A new repository with the branches main and dev."""
-    clock, times = TurnableClock(), CatalogSettings()
-    engine = Engine(store, block, runtime=clock)
-    catalog = Catalog(engine, store, block, clock, times)
-    engine.repositories.create(REPOSITORY, Namespace.parse(namespace), committer="ann")
-    engine.create_branch(REPOSITORY, DEV, MAIN)
-    lake = Lake(store, block, clock, times, engine, catalog, REPOSITORY)
-    return GCLake(lake, settings, spark)
+    return GCLake(make_lake(store, block, namespace=namespace), settings, spark)
 
 
 @contextmanager

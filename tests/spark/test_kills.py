@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from lakebed import cli
 from lakebed.cli.running import run
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+from tests.kit.rounds import rounds
 from tests.kit.served import PATIENCE_SECONDS
 from tests.spark.clients import Client, files, folder_of, sign_in
 
@@ -96,9 +97,8 @@ STAGES: dict[str, Callable[[Storage], bool]] = {
     "state replaced": lambda storage: storage.has("*/state.json"),
     "summary written": lambda storage: storage.has("*/runs/*/summary.json"),
 }
-LONG = bool(os.environ.get("LAKEBED_TEST_LONG"))
-CHOSEN = list(STAGES) if LONG else ["sweeping"]
-MODES = ["two looks", "quiet"] if LONG else ["two looks"]
+CHOSEN = rounds(["sweeping"], long=list(STAGES))
+MODES = rounds(["two looks"], long=["two looks", "quiet"])
 
 # Little data and a short life, as in `tests.kit.spark`.
 SUBMIT = (

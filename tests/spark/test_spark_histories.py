@@ -1,6 +1,5 @@
 """Random histories through the engine, a real storage and Spark itself: few, for they take long."""
 
-import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,11 +12,12 @@ from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.errors import EngineError
 from lakebed.engine.model import BranchID
 from lakebed.gc.job import Options
+from tests.kit.rounds import rounds
 from tests.spark.lakes import DEV, MAIN, REPOSITORY, GCLake, local_lake
 
 pytestmark = pytest.mark.timeout(3600)
 
-SEEDS = 12 if os.environ.get("LAKEBED_TEST_LONG") else 1
+SEEDS = rounds(1, long=12)
 RUNS = 3
 STEPS = 25
 BRANCHES = (MAIN, DEV, BranchID("dev-2"))

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from lakebed.auth import KeyPair
-from lakebed.server.app import open_services
 from lakebed.server.config_files import load
+from lakebed.server.processes.children import do_without_pandas
 from lakebed.server.processes.supervisor import serve
 
 ADMIN = KeyPair(access_key_id="AKIAJADMIN", secret_access_key="admin-secret")
@@ -13,6 +13,9 @@ REPOSITORY = "lake"
 
 
 def main(file: str) -> None:
+    do_without_pandas()
+    from lakebed.server.app import open_services  # noqa: PLC0415 - it imports PyArrow
+
     settings = load(Path(file), environment={})
     services = open_services(settings)
     if not services.auth.is_set_up():

@@ -1,7 +1,6 @@
 """Bodies of uploads through the API: cut, slow and large ones."""
 
 import io
-import os
 import socket
 import threading
 import time
@@ -12,6 +11,7 @@ from typing import Final, Self
 import pytest
 
 from lakebed.testing.servers.lakebed import LakebedServer
+from tests.kit.rounds import rounds
 from tests.kit.served import eventually
 from tests.system.api_kit import (
     BASE_PATH,
@@ -31,7 +31,7 @@ FORM: Final = (
     + b"\r\n--b--\r\n"
 )
 FORM_TYPE: Final = "Content-Type: multipart/form-data; boundary=b"
-LARGE_BYTES: Final = (1024 if "LAKEBED_TEST_LONG" in os.environ else 300) << 20
+LARGE_BYTES: Final = rounds(300, long=1024) << 20
 GROWTH_BYTES_MAX: Final = 100 << 20
 
 

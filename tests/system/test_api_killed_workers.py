@@ -22,14 +22,14 @@ import pytest
 from lakebed.block.drivers.local.files import ABANDONED_SECONDS
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from lakebed.testing.servers.postgresql import PostgreSQLServer
+from tests.kit.rounds import rounds
 from tests.kit.served import eventually
 from tests.system.api_kit import Answer, RawClient, begin, create_repository, drafts, workers
 
-LONG: Final = "LAKEBED_TEST_LONG" in os.environ
-CLIENTS: Final = 32
-KILLS: Final = 40 if LONG else 3
+CLIENTS: Final = rounds(16, long=32)
+KILLS: Final = rounds(2, long=40)
 OWN_KEYS: Final = 3
-SHARED_KEYS: Final = 400
+SHARED_KEYS: Final = rounds(100, long=400)
 REPOSITORY: Final = "shared-lake"
 ON_MAIN: Final = f"/repositories/{REPOSITORY}/branches/main"
 AT_MAIN: Final = f"/repositories/{REPOSITORY}/refs/main"
@@ -40,7 +40,7 @@ TRY_AGAIN: Final = {429, 503}
 Value = bytes | None
 
 
-@pytest.fixture(params=["sqlite", "postgresql"] if LONG else ["sqlite"])
+@pytest.fixture(params=rounds(["sqlite"], long=["sqlite", "postgresql"]))
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LakebedServer]:
     settings = {}
     if request.param == "postgresql":
@@ -219,7 +219,7 @@ def wait_for_another(server: LakebedServer, before: list[psutil.Process]) -> Non
     eventually(lambda: any(process.pid not in others for process in workers(server)))
 
 
-@pytest.mark.timeout(1800 if LONG else 300)
+@pytest.mark.timeout(rounds(300, long=1800))
 def test_what_was_acknowledged_outlives_the_processes(server: LakebedServer) -> None:
     with RawClient(server) as admin:
         create_repository(admin, REPOSITORY)

@@ -23,9 +23,10 @@ from lakebed.block import (
     StorageFull,
     open_block,
 )
+from tests.kit.rounds import rounds
 
 DATA = Namespace.parse("local://data")
-ROUNDS = 60 if "LAKEBED_TEST_LONG" in os.environ else 6
+ROUNDS = rounds(6, long=60)
 
 # Content depends on the path and on the write, so that a torn object could not look whole.
 WRITER = """

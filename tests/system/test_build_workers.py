@@ -52,7 +52,7 @@ if __name__ == "__main__":
 """
 
 
-class Lake:
+class BuildLake:
     """A repository whose large commits are built by one worker."""
 
     def __init__(self, folder: Path, store: Store, workers: Builders) -> None:
@@ -82,12 +82,12 @@ def workers(tmp_path: Path) -> Iterator[Builders]:
 
 
 @pytest.fixture
-def lake(tmp_path: Path, workers: Builders) -> Iterator[Lake]:
+def lake(tmp_path: Path, workers: Builders) -> Iterator[BuildLake]:
     with open_store(f"sqlite:///{tmp_path}/kv.db") as store:
-        yield Lake(tmp_path, store, workers)
+        yield BuildLake(tmp_path, store, workers)
 
 
-def test_a_worker_builds_what_this_process_would(lake: Lake) -> None:
+def test_a_worker_builds_what_this_process_would(lake: BuildLake) -> None:
     dev = lake.engine.create_branch(LAKE, "dev", "main").id
     lake.stage(2 * LARGE)
     lake.stage(2 * LARGE, dev)
@@ -99,13 +99,13 @@ def test_a_worker_builds_what_this_process_would(lake: Lake) -> None:
         lake.commit()
 
 
-def test_a_small_commit_starts_no_process(lake: Lake) -> None:
+def test_a_small_commit_starts_no_process(lake: BuildLake) -> None:
     lake.stage(LARGE - 1)
     lake.commit()
     assert multiprocessing.active_children() == []
 
 
-def test_small_tokens_together_are_a_large_commit(lake: Lake) -> None:
+def test_small_tokens_together_are_a_large_commit(lake: BuildLake) -> None:
     lake.stage(LARGE // 2)
     branch = lake.engine.branches.get(lake.repository, MAIN)
     lake.engine._parts.committer._publisher.seal(lake.repository, branch)
@@ -114,7 +114,7 @@ def test_small_tokens_together_are_a_large_commit(lake: Lake) -> None:
     assert len(multiprocessing.active_children()) == 1
 
 
-def test_a_build_whose_worker_is_killed_is_done_by_another(lake: Lake) -> None:
+def test_a_build_whose_worker_is_killed_is_done_by_another(lake: BuildLake) -> None:
     lake.stage(20_000)
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(lake.commit)
@@ -125,7 +125,7 @@ def test_a_build_whose_worker_is_killed_is_done_by_another(lake: Lake) -> None:
     assert lake.alone.get(LAKE, result.commit.id, b"019999").size == 1
 
 
-def test_a_commit_whose_workers_all_die_says_so_and_loses_nothing(lake: Lake) -> None:
+def test_a_commit_whose_workers_all_die_says_so_and_loses_nothing(lake: BuildLake) -> None:
     lake.stage(20_000)
     with ThreadPoolExecutor(1) as pool:
         future: Future[CommitResult] = pool.submit(lake.commit)
@@ -138,7 +138,18 @@ def test_a_commit_whose_workers_all_die_says_so_and_loses_nothing(lake: Lake) ->
     assert lake.alone.get(LAKE, result.commit.id, b"019999").size == 1
 
 
-def test_errors_of_a_worker_are_raised_as_they_are(lake: Lake, workers: Builders) -> None:
+def test_as_many_processes_as_are_asked_for(tmp_path: Path, lake: BuildLake) -> None:
+    head = lake.engine.branches.get(lake.repository, MAIN).commit_id
+    base = lake.engine.commits.get(lake.repository, head).metarange_id
+    request = BuildRequest(lake.repository.namespace, base, ())
+    url, block = f"sqlite:///{tmp_path}/kv.db", LocalSettings(tmp_path / "blocks")
+    with Builders(url, block, processes=2) as two:
+        assert [two.build(request).metarange_id for _ in range(3)] == [base] * 3
+        assert len(multiprocessing.active_children()) == 2
+    assert multiprocessing.active_children() == []
+
+
+def test_errors_of_a_worker_are_raised_as_they_are(lake: BuildLake, workers: Builders) -> None:
     missing = MetaRangeID("0" * 64)
     with pytest.raises(MissingFile, match=missing):
         workers.build(BuildRequest(lake.repository.namespace, missing, ()))

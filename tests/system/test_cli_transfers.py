@@ -13,11 +13,13 @@ import psutil
 import pytest
 
 from lakebed.testing.servers.lakebed import LakebedServer
+from tests.kit.rounds import rounds
 from tests.kit.served import eventually
 from tests.system.cli_kit import CommandLine
 
 MB: Final = 1_000_000
 LARGE_BYTES: Final = 150 * MB
+FILES: Final = rounds(200, long=1000)
 ODD_KEYS: Final = [
     "plain",
     "with space",
@@ -98,14 +100,14 @@ def test_odd_keys_go_there_and_back(run: CommandLine, main: str, tmp_path: Path)
 
 
 def test_a_folder_goes_there_and_back(run: CommandLine, main: str, tmp_path: Path) -> None:
-    files = {f"{n % 7}/ä b/{n % 13}/{n}%.txt": f"{n}".encode() * (n % 50) for n in range(1000)}
+    files = {f"{n % 7}/ä b/{n % 13}/{n}%.txt": f"{n}".encode() * (n % 50) for n in range(FILES)}
     source = plant(tmp_path / "source", files)
     target = tmp_path / "target"
 
     report = run.json("fs", "upload", "-r", "-s", str(source), f"{main}/in/here")
     size = sum(len(content) for content in files.values())
-    assert report == {"objects": 1000, "size_bytes": size, "failed": []}
-    assert len(run.json("fs", "ls", "-r", f"{main}/in/here/")) == 1000
+    assert report == {"objects": FILES, "size_bytes": size, "failed": []}
+    assert len(run.json("fs", "ls", "-r", f"{main}/in/here/")) == FILES
     assert [item["path"] for item in run.json("fs", "ls", f"{main}/in/here/")] == [
         f"in/here/{n}/" for n in range(7)
     ]
@@ -114,7 +116,7 @@ def test_a_folder_goes_there_and_back(run: CommandLine, main: str, tmp_path: Pat
     assert run.json("fs", "download", "-r", f"{main}/in/here", str(target)) == report
     assert tree(target) == files
 
-    assert run.json("fs", "rm", "-r", f"{main}/in/here") == {"removed": 1000, "failed": []}
+    assert run.json("fs", "rm", "-r", f"{main}/in/here") == {"removed": FILES, "failed": []}
     assert [item["path"] for item in run.json("fs", "ls", "-r", main)] == ["in/here-not"]
 
 

@@ -30,10 +30,12 @@ from lakebed.block import (
     UploadId,
     open_block,
 )
+from lakebed.block.drivers.azure import store as azure_store
 from lakebed.block.streams import Meter
 from lakebed.testing.conformance.block_listing import addresses_of
 from lakebed.testing.servers.object_stores import AZURE_ACCOUNT, free_ports
 from tests.kit.object_stores import BUCKET, OTHER_BUCKET
+from tests.kit.rounds import rounds
 from tests.kit.unruly_proxy import unruly_proxy
 
 MIB = 1 << 20
@@ -257,11 +259,18 @@ def test_of_two_long_puts_that_race_on_azure_one_may_be_tried_again(
     assert azure.read(azure_address) == b"y" * 20 * MIB
 
 
-@pytest.mark.parametrize("size_mib", [1, 300])
+@pytest.mark.parametrize(
+    ("size_mib", "limit_mib"), rounds([(1, 256), (9, 4)], long=[(1, 256), (9, 4), (300, 256)])
+)
 def test_a_copy_on_azure_is_there_whole(
-    azure: BlockStore, azure_address: Address, size_mib: int
+    azure: BlockStore,
+    azure_address: Address,
+    size_mib: int,
+    limit_mib: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Up to 256 MiB by one request, above in blocks.
+    # Up to the limit by one request, above in blocks.
+    monkeypatch.setattr(azure_store, "_COPY_BYTES_MAX", limit_mib * MIB)
     copy = Address(azure_address.store, azure_address.path + "-copy")
     azure.put(azure_address, (bytes([number % 256]) * MIB for number in range(size_mib)))
     azure.put(copy, [b"old"])

@@ -1,6 +1,5 @@
 """The PostgreSQL driver when processes race, servers restart and clients die."""
 
-import os
 import random
 import signal
 import subprocess
@@ -33,9 +32,9 @@ from lakebed.kv.drivers.postgresql.pool import POOL_SIZE
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
+from tests.kit.rounds import rounds
 
-LONG = "LAKEBED_TEST_LONG" in os.environ
-KILL_ROUNDS = 40 if LONG else 4
+KILL_ROUNDS = rounds(2, long=40)
 
 
 def execute(url: str, statements: str) -> None:

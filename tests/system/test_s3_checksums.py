@@ -1,18 +1,23 @@
 """The checksum of an object from its upload to its reader, with boto3."""
 
 import hashlib
-import zlib
 from base64 import b64encode
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 from botocore.exceptions import FlexibleChecksumError
 
 from tests.kit.s3_gateway import Client, Gateway
-from tests.system.test_s3_multipart import LAKE
-from tests.system.test_s3_object_headers import metadata_by_api
+from tests.system.s3_kit import (
+    LAKE,
+    ask_api,
+    checksums,
+    damage,
+    kept,
+    metadata_by_api,
+    of_crc32,
+    where,
+)
 
 BODY = b"from one end to the other"
 
@@ -20,49 +25,6 @@ BODY = b"from one end to the other"
 @pytest.fixture
 def s3(gateway: Gateway) -> Client:
     return gateway.client()
-
-
-def where(name: str) -> dict[str, str]:
-    return {"Bucket": LAKE, "Key": f"main/{name}"}
-
-
-def checksums(found: dict[str, Any]) -> dict[str, str]:
-    return {name: found[name] for name in found if name.startswith("Checksum")}
-
-
-def kept(s3: Client, name: str) -> dict[str, str]:
-    """Return what the gateway shows of the checksum of an object."""
-    return checksums(s3.head_object(**where(name), ChecksumMode="ENABLED"))
-
-
-def crc32(body: bytes) -> str:
-    return b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
-
-
-def of_crc32(body: bytes) -> dict[str, str]:
-    return {"ChecksumCRC32": crc32(body), "ChecksumType": "FULL_OBJECT"}
-
-
-def ask_api(gateway: Gateway, method: str, path: str, **options: Any) -> httpx.Response:
-    answer = httpx.request(
-        method,
-        f"{gateway.url}/api/v1/repositories/lake/{path}",
-        auth=(gateway.access_key, gateway.secret_key),
-        **options,
-    )
-    assert answer.is_success, answer.text
-    return answer
-
-
-def damage(gateway: Gateway, name: str) -> None:
-    """Change one byte of an object where it lies on the disk."""
-    answer = ask_api(gateway, "GET", "refs/main/objects/stat", params={"path": name})
-    inside = answer.json()["physical_address"].removeprefix("local://")
-    (file,) = (each for each in gateway.served.folder.rglob(Path(inside).name) if each.is_file())
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.chmod(0o600)
-    file.write_bytes(data)
 
 
 @pytest.mark.parametrize("algorithm", ["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"])

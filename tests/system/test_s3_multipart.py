@@ -4,7 +4,6 @@ import hashlib
 import os
 import socket
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -17,39 +16,12 @@ from botocore.exceptions import ClientError
 
 from tests.kit.s3_gateway import Client, Gateway, start
 from tests.kit.served import Servers, eventually
-
-LAKE = "lake"
-FIRST = b"1" * (5 << 20)
-LAST = b"end"
+from tests.system.s3_kit import FIRST, LAKE, LAST, begin, code_of, complete, send
 
 
 @pytest.fixture
 def s3(gateway: Gateway) -> Client:
     return gateway.client()
-
-
-def code_of(caught: pytest.ExceptionInfo[ClientError]) -> str:
-    code: str = caught.value.response["Error"]["Code"]
-    return code
-
-
-def begin(s3: Client, key: str, **options: Any) -> dict[str, str]:
-    upload_id = s3.create_multipart_upload(Bucket=LAKE, Key=key, **options)["UploadId"]
-    return {"Bucket": LAKE, "Key": key, "UploadId": upload_id}
-
-
-def send(s3: Client, upload: dict[str, str], number: int, body: bytes) -> dict[str, object]:
-    etag = s3.upload_part(**upload, PartNumber=number, Body=body)["ETag"]
-    assert etag.strip('"') == hashlib.md5(body).hexdigest()
-    return {"PartNumber": number, "ETag": etag}
-
-
-def complete(s3: Client, upload: dict[str, str], *parts: dict[str, object], **options: Any) -> str:
-    answer = s3.complete_multipart_upload(
-        **upload, MultipartUpload={"Parts": list(parts)}, **options
-    )
-    etag: str = answer["ETag"]
-    return etag.strip('"')
 
 
 def test_parts_become_an_object(s3: Client) -> None:

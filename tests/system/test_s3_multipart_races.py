@@ -1,6 +1,5 @@
 """Many clients at one multipart upload, and processes that are killed."""
 
-import os
 import random
 import threading
 import time
@@ -12,12 +11,12 @@ import psutil
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
+from tests.kit.rounds import rounds
 from tests.kit.s3_gateway import Client, Gateway, start
 from tests.kit.served import Servers, eventually
-from tests.system.test_s3_multipart import FIRST, LAKE, LAST, begin, complete, send
+from tests.system.s3_kit import FIRST, LAKE, LAST, begin, complete, send
 
-LONG = "LAKEBED_TEST_LONG" in os.environ
-ROUNDS = 6
+ROUNDS = rounds(3, long=6)
 
 
 @pytest.fixture
@@ -125,7 +124,7 @@ def repeated(gateway: Gateway, upload: dict[str, str], *parts: dict[str, object]
 def test_a_worker_that_is_killed_while_it_completes(servers: Servers) -> None:
     gateway = start(servers)
     chance = random.Random(6)
-    for number in range(40 if LONG else 3):
+    for number in range(rounds(2, long=40)):
         s3 = gateway.client()
         upload = begin(s3, f"main/killed/{number}")
         parts = [send(s3, upload, 1, FIRST), send(s3, upload, 2, LAST)]

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.kit.s3_gateway import Client, Gateway
-from tests.system.test_s3_multipart import FIRST, LAKE, LAST, begin, code_of, complete, send
+from tests.system.s3_kit import FIRST, LAKE, LAST, begin, code_of, complete, metadata_by_api, send
 
 KEPT: dict[str, Any] = {
     "CacheControl": "max-age=60",
@@ -27,16 +27,6 @@ def s3(gateway: Gateway) -> Client:
 def kept(found: dict[str, Any]) -> dict[str, Any]:
     found["Expires"] = found.get("Expires")
     return {name: found[name] for name in KEPT if found.get(name) is not None}
-
-
-def metadata_by_api(gateway: Gateway, path: str) -> dict[str, str]:
-    answer = httpx.get(
-        f"{gateway.url}/api/v1/repositories/lake/refs/main/objects/stat",
-        params={"path": path},
-        auth=(gateway.access_key, gateway.secret_key),
-    )
-    metadata: dict[str, str] = answer.json()["metadata"]
-    return metadata
 
 
 def test_headers_stay_with_an_object(gateway: Gateway, s3: Client) -> None:

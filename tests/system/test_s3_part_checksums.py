@@ -12,8 +12,19 @@ from botocore.exceptions import ClientError, FlexibleChecksumError
 
 from lakebed.catalog.checksums import ALGORITHMS
 from tests.kit.s3_gateway import Client, Gateway
-from tests.system.test_s3_checksums import checksums, damage, kept, of_crc32, where
-from tests.system.test_s3_multipart import FIRST, LAKE, LAST, begin, code_of, complete
+from tests.system.s3_kit import (
+    FIRST,
+    LAKE,
+    LAST,
+    begin,
+    checksums,
+    code_of,
+    complete,
+    damage,
+    kept,
+    of_crc32,
+    where,
+)
 
 COMPOSITE = ["CRC32", "CRC32C", "SHA1", "SHA256"]
 FULL = ["CRC32", "CRC32C", "CRC64NVME"]

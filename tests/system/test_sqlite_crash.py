@@ -1,6 +1,5 @@
 """A process that is killed loses nothing that it acknowledged, and applies nothing twice."""
 
-import os
 import random
 import select
 import subprocess
@@ -11,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakebed.kv import Store, open_store
+from tests.kit.rounds import rounds
 from tests.system import acknowledging_child as child
 
-ROUNDS = 200 if os.environ.get("LAKEBED_TEST_LONG") else 15
+ROUNDS = rounds(6, long=200)
 PROCESSES = 2
 THREADS = 3
 SLOTS = PROCESSES * THREADS

@@ -59,7 +59,8 @@ INTERRUPTED: Final = 130
 _WRONG_CALLS: Final = frozenset(
     {
         Misuse.kind,
-        "invalid_name",
+        "client_invalid_name",
+        "invalid_name",  # of a repository or branch
         "settings",  # of a server
         "invalid_argument",  # a database URL that cannot be one
     }

@@ -32,7 +32,7 @@ class SettingsError(ClientError):
 class InvalidName(ClientError, ValueError):
     """A name that would lead a request to another place."""
 
-    kind = "invalid_name"
+    kind = "client_invalid_name"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name!r} is not a name")

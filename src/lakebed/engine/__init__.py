@@ -1,1 +1,4 @@
-"""The versioning engine: no HTTP, no storage library; of an entry it reads key and identity."""
+"""The versioning engine: repositories, refs, staged and committed entries.
+
+It knows neither HTTP nor any storage library. Of an entry it uses the key and the identity.
+"""

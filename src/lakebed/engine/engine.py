@@ -1,8 +1,8 @@
-"""The engine as the doors use it: rules that concern several parts, and nothing else.
+"""The engine as its callers see it: the rules that concern several of its parts.
 
-Every operation begins by reading the repository's record, uncached: it proves that the repository
-is there, and gives the unique id without which its partition cannot be named. What only reads
-records (lists of repositories, branches, tags and commits; logs) is on the parts themselves.
+Every operation begins by reading the repository's record, uncached. That proves that the repository
+is there, and gives the unique id that names its partition. To list repositories, branches, tags and
+commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
 from lakebed.block import BlockStore
@@ -38,17 +38,18 @@ from lakebed.engine.refs.resolve import Resolver, View
 from lakebed.engine.refs.restore import restore_refs
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.settings import CacheSettings, EngineSettings
-from lakebed.engine.staging.codec import decode
+from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.fast_read import FastReader
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.runtime import Runtime, ThreadRuntime
+from lakebed.tracing import traced
 
 
 class Engine:
-    """Repositories, refs, staged and committed entries. One for each process, used by its threads.
+    """Repositories, refs, staged and committed entries; one for a process and all its threads.
 
     Refs are expressions (see `lakebed.engine.refs.resolve`): branch, tag, commit id, ``main~3``.
     """
@@ -67,14 +68,14 @@ class Engine:
         """Put an engine on a store and a storage.
 
         Args:
-            store: All that changes.
-            block: The files that never do.
-            runtime: Clock, chance and concurrency; the real ones if there is none.
+            store: Holds all records that change.
+            block: Holds the files of committed entries, which never change.
+            runtime: Clock, chance and concurrency; by default the real ones.
             hooks: What to run before and after operations.
             settings: Times and bounds.
             cache: How much is kept of committed files, and where.
-            build_large: Builds large commits. In a process with many writers, they belong into
-                another (`lakebed.builders`); if there is none, all are built in this one.
+            build_large: Builds large commits in another process (`lakebed.builders`), so that they
+                do not slow down this one; by default all are built in this one.
         """
         self._store = store
         self._block = block
@@ -108,16 +109,17 @@ class Engine:
     # Entries
 
     def get(self, repository_id: RepositoryID, ref: str, key: bytes) -> Entry:
-        """Return an entry: of a branch what is staged or committed, else what is committed.
+        """Return the entry of a key; of a branch, what is staged comes before what is committed.
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
-            EntryNotFound: There is no such entry.
+            EntryNotFound: There is no entry with this key.
         """
         return self.find(repository_id, ref, key)[1]
 
+    @traced("engine.find")
     def find(self, repository_id: RepositoryID, ref: str, key: bytes) -> tuple[Repository, Entry]:
-        """Return an entry as `get` does, and with it the very repository that it was found in."""
+        """Return an entry as `get` does, with the repository that it was found in."""
         seen = self.repositories.last_seen(repository_id)
         if seen is not None:
             version, repository = seen
@@ -127,40 +129,43 @@ class Engine:
         repository = self.repositories.get(repository_id)
         return repository, self.get_entry(repository, ref, key)
 
+    @traced("engine.get_entry")
     def get_entry(self, repository: Repository, ref: str, key: bytes) -> Entry:
         """Return an entry of a repository that was just read; otherwise as `get`.
 
-        Whoever needs more of the repository than its name (its namespace, say) takes the entry from
-        the very same one: another may be there under that name a moment later.
+        For callers that need more of the repository than its name (its namespace, say). They must
+        take the entry from the same one: a moment later another may have that name.
         """
         resolved = self.resolver.resolve(repository, ref)
         reader = self._parts.reader
         if resolved.branch is None or resolved.view is View.COMMITTED:
             found = reader.committed(repository, resolved.commit_id, key)
         elif resolved.view is View.COMBINED:
-            return reader.get(repository, resolved.branch.id, key, record=resolved.branch)
+            return reader.get(repository, resolved.branch.id, key, known=resolved.branch)
         else:
-            staged = [record for record in reader.staged(resolved.branch, key) if record]
-            found = decode(key, staged[0].value) if staged else None
+            staged = newest(reader.staged(resolved.branch, key))
+            found = None if staged is None else decode(key, staged.value)
         if found is None:
             raise EntryNotFound(key)
         return found
 
     def list_entries(self, repository_id: RepositoryID, ref: str, query: Query) -> Page[Entry]:
-        """Return a page of entries; raises as `get` does, and `Invalid` for what is only staged."""
+        """Return a page of entries; raises as `get` does, and `Invalid` for ``branch$``."""
         return self.list_entries_of(self.repositories.get(repository_id), ref, query)
 
+    @traced("engine.list_entries_of")
     def list_entries_of(self, repository: Repository, ref: str, query: Query) -> Page[Entry]:
         """Return a page of entries of a repository that was just read; see `get_entry`."""
         resolved = self.resolver.resolve(repository, ref)
         if resolved.view is View.STAGED:
-            raise Invalid(f"{ref} lists nothing: ask for the changes of the branch instead")
+            raise Invalid(f"{ref} cannot be listed: ask for the changes of the branch instead")
         if resolved.branch is not None and resolved.view is View.COMBINED:
-            record = resolved.branch
-            return self._parts.reader.list_entries(repository, record.id, query, record=record)
+            branch = resolved.branch
+            return self._parts.reader.list_entries(repository, branch.id, query, known=branch)
         commit = self.commits.get(repository, resolved.commit_id)
         return self._committed_in(repository.namespace).list(commit.metarange_id, query)
 
+    @traced("engine.put")
     def put(
         self,
         repository_id: RepositoryID,
@@ -171,15 +176,16 @@ class Engine:
         is_fresh: IsFresh | None = None,
         unique_id: UniqueID | None = None,
     ) -> None:
-        """Stage an entry, perhaps only on a condition, or while its object is fresh; see `Writer`.
+        """Stage an entry, always or on a condition; see `Writer`.
 
         Args:
-            repository_id: Where.
+            repository_id: In which repository.
             branch: On which branch.
-            entry: What.
-            condition: Whether to write, given what is there.
-            is_fresh: Whether its object is young enough to be acknowledged.
-            unique_id: Of the repository that the caller means: not of another under that name.
+            entry: What to stage.
+            condition: Says whether to write, given the entry that is there.
+            is_fresh: Says whether the entry's object is still young enough to be acknowledged.
+            unique_id: The repository that the caller means; one made later under the same name is
+                not found.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
@@ -198,11 +204,11 @@ class Engine:
         else:
             writer.put(repository, branch, entry)
 
+    @traced("engine.check_writable")
     def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
         """Return the repository if a write to the branch that began now would not be refused.
 
-        Whoever is about to take a long time before writing asks here first. The write itself is
-        checked again.
+        For callers that need a long time before they write. The write itself is checked again.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
@@ -211,13 +217,15 @@ class Engine:
         self.branches.get_cached(repository, branch)
         return repository
 
+    @traced("engine.delete")
     def delete(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:
-        """Stage that a key is not there; raises as `put` does."""
+        """Stage the removal of a key; raises as `put` does."""
         repository = self._open_for_writing(repository_id, branch)
         self._parts.writer.delete(repository, branch, key)
 
     # What differs
 
+    @traced("engine.list_changes")
     def list_changes(
         self, repository_id: RepositoryID, branch: BranchID, query: Query
     ) -> Page[DiffEntry]:
@@ -225,6 +233,7 @@ class Engine:
         repository = self.repositories.get(repository_id)
         return self._parts.reader.list_changes(repository, branch, query)
 
+    @traced("engine.diff")
     def diff(
         self,
         repository_id: RepositoryID,
@@ -236,9 +245,9 @@ class Engine:
     ) -> Page[DiffEntry]:
         """Return a page of what is different on the right.
 
-        With `since_parting`, what the right changed since the two had their last commit in common
-        ("three dots"), and whether the left changed it too, to something else; otherwise all that
-        differs between them ("two dots").
+        With `since_parting` ("three dots"): what the right changed since their last common commit,
+        and whether the left changed it too, to something else. Otherwise ("two dots"): all that
+        differs between the two.
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to compare.
@@ -254,6 +263,7 @@ class Engine:
         base_id = base.metarange_id
         return committed.list_changes(base_id, before.metarange_id, right_id, query)
 
+    @traced("engine.merge_base")
     def merge_base(self, repository: Repository, left: CommitID, right: CommitID) -> Commit:
         """Return the best common ancestor of two commits.
 
@@ -265,6 +275,7 @@ class Engine:
             raise Invalid(f"commits {left} and {right} have no ancestor in common")
         return base
 
+    @traced("engine.log")
     def log(
         self,
         repository: Repository,
@@ -282,6 +293,7 @@ class Engine:
 
     # Commits
 
+    @traced("engine.commit")
     def commit(
         self,
         repository_id: RepositoryID,
@@ -297,6 +309,7 @@ class Engine:
         merger = self._parts.merger
         return CommitResult(merger.commit_metarange(repository, branch, source_metarange, request))
 
+    @traced("engine.merge")
     def merge(
         self, repository_id: RepositoryID, source: str, branch: BranchID, request: MergeRequest
     ) -> Commit:
@@ -305,6 +318,7 @@ class Engine:
         commit = self.resolver.commit(repository, source)
         return self._parts.merger.merge(repository, branch, commit, request)
 
+    @traced("engine.revert")
     def revert(
         self,
         repository_id: RepositoryID,
@@ -314,13 +328,14 @@ class Engine:
         *,
         parent_number: int | None = None,
     ) -> Commit:
-        """Undo on a branch what a commit changed; see `Merger.revert`."""
+        """Undo what a commit changed, on a branch; see `Merger.revert`."""
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, ref)
         return self._parts.merger.revert(
             repository, branch, commit, request, parent_number=parent_number
         )
 
+    @traced("engine.cherry_pick")
     def cherry_pick(
         self,
         repository_id: RepositoryID,
@@ -330,7 +345,7 @@ class Engine:
         *,
         parent_number: int | None = None,
     ) -> Commit:
-        """Do again on a branch what a commit changed; see `Merger.cherry_pick`."""
+        """Repeat what a commit changed, on a branch; see `Merger.cherry_pick`."""
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, ref)
         return self._parts.merger.cherry_pick(
@@ -339,21 +354,25 @@ class Engine:
 
     # Resets
 
+    @traced("engine.reset")
     def reset(self, repository_id: RepositoryID, branch: BranchID) -> None:
         """Discard everything that is staged on a branch; see `Resetter`."""
         repository = self._open_for_writing(repository_id, branch)
         self._parts.resetter.reset(repository, branch)
 
+    @traced("engine.reset_key")
     def reset_key(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:
         """Discard what is staged for one key; see `Resetter`."""
         repository = self._open_for_writing(repository_id, branch)
         self._parts.resetter.reset_key(repository, branch, key)
 
+    @traced("engine.reset_prefix")
     def reset_prefix(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> None:
         """Discard what is staged for the keys with a prefix; see `Resetter`."""
         repository = self._open_for_writing(repository_id, branch)
         self._parts.resetter.reset_prefix(repository, branch, prefix)
 
+    @traced("engine.hard_reset")
     def hard_reset(self, repository_id: RepositoryID, branch: BranchID, ref: str) -> None:
         """Make a clean branch point to another commit; see `Resetter.hard_reset`."""
         repository = self._open_for_writing(repository_id, branch)
@@ -362,15 +381,16 @@ class Engine:
 
     # Branches and tags
 
+    @traced("engine.create_branch")
     def create_branch(
         self, repository_id: RepositoryID, name: str, source: str, *, hidden: bool = False
     ) -> Branch:
         """Make a branch that points to a ref's commit.
 
         Raises:
-            InvalidName: It cannot be the name of a branch.
+            InvalidName: A branch cannot have this name.
             RepositoryNotFound, ReadOnly, RefNotFound, InvalidRef: There is nothing to branch from.
-            NotUnique: There is a branch of this name.
+            NotUnique: There is already a branch of this name.
             Refused: A hook refused it.
         """
         branch = check_branch_name(name)
@@ -381,12 +401,13 @@ class Engine:
         self._hooks.after_create_branch(repository, branch, commit.id)
         return created
 
+    @traced("engine.delete_branch")
     def delete_branch(self, repository_id: RepositoryID, branch: BranchID) -> None:
         """Delete a branch and what is staged on it.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
-            DefaultBranch: A repository keeps that.
+            DefaultBranch: It is the default branch, which cannot be deleted.
             Refused: A hook refused it.
         """
         repository = self._writable(repository_id)
@@ -396,6 +417,7 @@ class Engine:
         self.branches.delete(repository, branch)
         self._hooks.after_delete_branch(repository, branch)
 
+    @traced("engine.create_tag")
     def create_tag(self, repository_id: RepositoryID, name: str, ref: str) -> Tag:
         """Make a tag for a ref's commit; raises as `create_branch` does."""
         tag = check_tag_name(name)
@@ -406,6 +428,7 @@ class Engine:
         self._hooks.after_create_tag(repository, tag, commit.id)
         return created
 
+    @traced("engine.delete_tag")
     def delete_tag(self, repository_id: RepositoryID, tag: TagID) -> None:
         """Delete a tag; raises as `delete_branch` does, with `TagNotFound`."""
         repository = self._writable(repository_id)
@@ -415,13 +438,15 @@ class Engine:
 
     # Dumps
 
+    @traced("engine.dump_refs")
     def dump_refs(self, repository_id: RepositoryID) -> DumpManifest:
         """Write all branches, tags and commits into the repository's namespace; see `dump_refs`."""
         repository = self.repositories.get(repository_id)
         return dump_refs(self._store, self._block, self._runtime, repository)
 
+    @traced("engine.restore_refs")
     def restore_refs(self, repository_id: RepositoryID, dump_id: DumpID) -> DumpManifest:
-        """Bring a dump back into a bare repository; see `restore_refs`."""
+        """Restore a dump into a bare repository; see `restore_refs`."""
         repository = self._writable(repository_id)
         return restore_refs(self._store, self._block, self._runtime, repository, dump_id)
 

@@ -1,15 +1,15 @@
-"""What the versioning engine refuses or cannot do, by what the caller does next.
+"""What the versioning engine refuses to do or cannot do.
 
 LakebedError
 └── EngineError
     ├── NotFound                there is no such thing                      (also a KeyError)
     │   ├── RepositoryNotFound, BranchNotFound, TagNotFound, CommitNotFound, EntryNotFound
-    │   └── RefNotFound         an expression that leads nowhere
+    │   └── RefNotFound         an expression that names nothing
     ├── NotUnique               something of that name is there already
     │   └── NamespaceTaken      another repository keeps its data there
-    ├── Invalid                 the request makes no sense                  (also a ValueError)
+    ├── Invalid                 the request cannot be carried out           (also a ValueError)
     │   ├── InvalidName, InvalidRef, UnsortedEntries
-    │   └── ParentNumberMissing a merge has several parents: against which?
+    │   └── ParentNumberMissing a merge has several parents, and none was chosen
     ├── PreconditionFailed      a conditional write found another state; nothing was written
     │   └── NothingThere        it found nothing
     ├── Stale                   a write took so long that its object may be taken for garbage
@@ -17,11 +17,11 @@ LakebedError
     ├── DirtyBranch             the branch has uncommitted changes
     ├── NoChanges               there is nothing to commit or merge
     ├── Protected               a rule protects the branch
-    ├── DefaultBranch           a repository keeps its default branch
+    ├── DefaultBranch           the default branch cannot be deleted
     ├── ReadOnly                the repository is read-only
     ├── Deleting                the repository is being deleted
-    ├── Refused                 a hook said no
-    ├── TooManyTries            others were always faster; try again
+    ├── Refused                 a hook refused
+    ├── TooManyTries            others always came first; try again
     ├── GivenUp                 it took so long that others ended it; try again
     └── MissingFile             a file that something names is not in the storage
 """
@@ -30,7 +30,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from lakebed.errors import LakebedError, NotFoundMixin
+from lakebed.errors import LakebedError, NotFoundMixin, quoted
 
 # The names say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -85,7 +85,7 @@ class CommitNotFound(NotFound):
 
 
 class RefNotFound(NotFound):
-    """An expression leads to nothing."""
+    """There is no branch, tag or commit that an expression names."""
 
     kind = "ref_not_found"
 
@@ -99,24 +99,24 @@ class EntryNotFound(NotFound):
     kind = "entry_not_found"
 
     def __init__(self, key: bytes) -> None:
-        super().__init__(f"no entry {key!r}")
+        super().__init__(f"there is no entry {quoted(key)}")
         self.key = key
 
 
 class NotUnique(EngineError):
-    """Something of that name is there already."""
+    """Something of this name is there already."""
 
     kind = "not_unique"
 
 
 class NamespaceTaken(NotUnique):
-    """Another repository keeps its data at this place, above it or below it."""
+    """Another repository keeps its data in this namespace, above it or below it."""
 
     kind = "namespace_taken"
 
 
 class Invalid(EngineError, ValueError):
-    """The request makes no sense; nothing was done."""
+    """The request cannot be carried out as it is; nothing was done."""
 
     kind = "invalid"
 
@@ -128,7 +128,7 @@ class InvalidName(Invalid):
 
 
 class InvalidRef(Invalid):
-    """An expression that is not well formed, or means nothing where it stands."""
+    """An expression that is not well formed, or cannot be used here."""
 
     kind = "invalid_ref"
 
@@ -139,7 +139,9 @@ class UnsortedEntries(Invalid):
     kind = "unsorted_entries"
 
     def __init__(self, before: bytes, after: bytes) -> None:
-        super().__init__(f"key {after!r} comes after {before!r}: keys must rise from row to row")
+        super().__init__(
+            f"key {quoted(after)} comes after {quoted(before)}: keys must rise from row to row"
+        )
 
 
 class ParentNumberMissing(Invalid):
@@ -148,37 +150,39 @@ class ParentNumberMissing(Invalid):
     kind = "parent_number_missing"
 
     def __init__(self, commit: str, parents: int) -> None:
-        super().__init__(f"commit {commit} has {parents} parents: say against which, from 1")
+        super().__init__(
+            f"commit {commit} has {parents} parents: give the number of one, counted from 1"
+        )
 
 
 class PreconditionFailed(EngineError):
-    """A conditional write found another state than it asked for; nothing was written."""
+    """The condition of a write does not hold; nothing was written."""
 
     kind = "entry_precondition_failed"
 
     def __init__(self, key: bytes, found: str) -> None:
-        super().__init__(f"the condition on {key!r} does not hold: {found}")
+        super().__init__(f"the condition on {quoted(key)} does not hold: {found}")
         self.key = key
 
 
 class NothingThere(PreconditionFailed):
-    """A conditional write asked for an entry, and there is none; nothing was written."""
+    """A write was to happen only if there is an entry, and there is none; nothing was written."""
 
     kind = "nothing_there"
 
     def __init__(self, key: bytes) -> None:
-        super().__init__(key, "no such entry")
+        super().__init__(key, "there is no such entry")
 
 
 class Stale(EngineError):
-    """A write was held up until its object was too old to be staged; it was taken back."""
+    """A write took so long that its object is too old to be staged; the write was taken back."""
 
     kind = "stale"
 
     def __init__(self, key: bytes) -> None:
         super().__init__(
-            f"the write of {key!r} took so long that its object may be taken for garbage: it was"
-            " not done, write the object again"
+            f"the write of {quoted(key)} took so long that its object may be taken for garbage:"
+            " it was taken back, upload the object again"
         )
         self.key = key
 
@@ -215,7 +219,7 @@ class Protected(EngineError):
     kind = "protected"
 
     def __init__(self, branch: str, pattern: str) -> None:
-        super().__init__(f"branch {branch} is protected by the rule {pattern!r}")
+        super().__init__(f"branch {branch} is protected by the rule '{pattern}'")
 
 
 class DefaultBranch(EngineError):
@@ -224,7 +228,10 @@ class DefaultBranch(EngineError):
     kind = "default_branch"
 
     def __init__(self, repository: str, branch: str) -> None:
-        super().__init__(f"{branch} is the default branch of {repository}: it cannot be deleted")
+        super().__init__(
+            f"branch {branch} is the default branch of repository {repository}: it cannot be"
+            " deleted"
+        )
 
 
 class ReadOnly(EngineError):
@@ -237,7 +244,7 @@ class ReadOnly(EngineError):
 
 
 class Deleting(EngineError):
-    """The repository is being deleted; in a moment it is not found."""
+    """The repository is being deleted; soon it will not be found."""
 
     kind = "deleting"
 
@@ -252,21 +259,21 @@ class Refused(EngineError):
 
 
 class TooManyTries(EngineError):
-    """Others changed the same record every time; nothing was lost, try again."""
+    """Others changed the same record first, every time; nothing was lost, try again."""
 
     kind = "too_many_tries"
 
     def __init__(self, what: str, tries: int) -> None:
-        super().__init__(f"{what} did not get through in {tries} tries: try again")
+        super().__init__(f"{what} failed {tries} times because others came first: try again")
 
 
 class GivenUp(EngineError):
-    """It took so long that others took it for dead and ended it; nothing of it stays, try again."""
+    """It took so long that others took it for dead and undid it; try again."""
 
     kind = "given_up"
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} took so long that it was given up: try again")
+        super().__init__(f"{what} took so long that others undid it: try again")
 
 
 class MissingFile(EngineError):

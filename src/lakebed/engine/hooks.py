@@ -1,4 +1,4 @@
-"""Where others may look at an operation, and stop it, before it takes effect."""
+"""Code that runs before operations, and may refuse them, and after operations."""
 
 from dataclasses import dataclass
 
@@ -25,8 +25,8 @@ class Offer:
 class Hooks:
     """Does nothing; subclasses override what they care about.
 
-    A ``before_…`` hook stops the operation by raising `Refused`; nothing has happened then that
-    anyone could see. It runs once for every content offered: if another commit comes first and the
+    A ``before_…`` hook stops the operation by raising `Refused`; until then nothing has happened
+    that anyone could see. It runs once for every content: if another commit comes first and the
     content changes, it runs again. An ``after_…`` hook runs when the operation has taken effect,
     and cannot undo it.
     """

@@ -1,13 +1,16 @@
-"""Where each kind of record lives in the key-value store.
+"""The map of the key-value store: where each kind of record is kept.
 
 | partition              | keys                                                      |
 |------------------------|-----------------------------------------------------------|
-| graveler               | repos/<repository>, namespaces/<canonical namespace>      |
+| graveler               | repos/<repository>, namespaces/<storage namespace>        |
 | graveler_deleted       | repo/<repository>/<unique id>                             |
 | <repository>-<uid>     | branches/<name>, tags/<name>, commits/<id>, settings/…    |
 | <staging token>        | key/<object path>, emptied                                |
 | cleanup_tokens         | <staging token>                                           |
 | kv_metadata            | schema_version, installation_id, leases/…                 |
+
+The catalog keeps more in the partition of a repository (`lakebed.catalog.keys`), and users and
+permissions have a partition of their own (`lakebed.auth.entities.keys`).
 """
 
 from typing import Final
@@ -32,14 +35,15 @@ RESTORED: Final = Kind(b"settings/", pb.RestoredRefs)
 RESTORED_NAME: Final = b"restored_refs"
 
 STAGED_PREFIX: Final = b"key/"
-"""Before the path of an object, in the partition of a staging token."""
+"""Comes before the path of an object, in the partition of a staging token."""
 
 EMPTIED: Final = b"emptied"
-"""One in the partition of a staging token; before all staged keys, whose scans do not meet it."""
+"""The note of listings (`empty_runs`), one for a staging token. It sorts before all staged keys, so
+that scans of them do not meet it."""
 
 DROPPED_PARTITION: Final = b"cleanup_tokens"
 DROPPED: Final = Kind(b"", pb.DroppedToken)
 
 LEASES: Final = Kind(b"leases/", pb.Lease)
 INSTALLATION_KEY: Final = b"installation_id"
-"""Both in the partition of the store's own metadata."""
+"""Leases and this key are in the partition of the store's own metadata."""

@@ -1,4 +1,4 @@
-"""The nouns of the engine: ids as types of their own, records as frozen values."""
+"""The values of the engine: ids as types of their own, records as frozen classes."""
 
 from dataclasses import dataclass, field
 from typing import NewType
@@ -22,7 +22,7 @@ CommitID = NewType("CommitID", str)
 """The id of a commit: a hash of its record, in hexadecimal."""
 
 StagingToken = NewType("StagingToken", str)
-"""The name of a partition that writers write to; unique for ever."""
+"""The name of a partition that holds uncommitted changes; never used twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +44,12 @@ class Repository:
 
 
 def new_staging_token(runtime: Runtime, repository: RepositoryID, branch: BranchID) -> StagingToken:
-    """Return the name of a new partition for what writers stage; it says whose it is, to people."""
+    """Return the name of a new partition for uncommitted changes; people can read whose it is."""
     return StagingToken(f"{repository}-{branch}:{runtime.random_bytes(16).hex()}")
 
 
 def repository_partition(repository: RepositoryID, unique_id: UniqueID) -> bytes:
-    """The partition of one creation of a repository."""
+    """Return the partition of one creation of a repository."""
     return f"{repository}-{unique_id}".encode()
 
 
@@ -66,13 +66,13 @@ class Branch:
     hidden: bool
     created_us: int
     version: Version
-    """The write that left the record: two reads with equal versions saw the same record."""
+    """The version of the record: two reads with equal versions saw the same record."""
     read_at: float = field(compare=False)
-    """Before it was read, on the monotonic clock of the process."""
+    """A moment before it was read, on the monotonic clock of the process."""
 
     @property
     def tokens(self) -> tuple[StagingToken, ...]:
-        """Where uncommitted changes are, newest first."""
+        """The tokens that hold uncommitted changes, newest first."""
         return (self.staging_token, *self.sealed_tokens)
 
 
@@ -86,13 +86,13 @@ class Tag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A state of a repository, and where it came from."""
+    """A state of a repository, and the commits it was made from."""
 
     id: CommitID
     committer: str
     message: str
     metarange_id: MetaRangeID
-    """What it holds; of a commit without entries, the empty metarange."""
+    """The entries it holds."""
     created_us: int
     parents: tuple[CommitID, ...]
     metadata: dict[str, str] = field(hash=False)

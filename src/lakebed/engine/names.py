@@ -13,7 +13,7 @@ _TAG: Final = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\@$]{1,255}")
 
 
 COMMIT_ID: Final = re.compile(r"[0-9a-f]{64}")
-"""What no branch or tag may be called: the id of a commit always means that commit."""
+"""No branch or tag may have such a name: the id of a commit always means that commit."""
 
 
 def check_repository_name(name: str) -> RepositoryID:
@@ -24,7 +24,7 @@ def check_repository_name(name: str) -> RepositoryID:
     """
     if not _REPOSITORY.fullmatch(name):
         raise InvalidName(
-            f"{name!r} cannot be the name of a repository: use 3 to 63 lower-case letters, digits"
+            f"'{name}' cannot be the name of a repository: use 3 to 63 lower-case letters, digits"
             " and hyphens, beginning with a letter or digit"
         )
     return RepositoryID(name)
@@ -38,7 +38,7 @@ def check_branch_name(name: str) -> BranchID:
     """
     if not _BRANCH.fullmatch(name) or COMMIT_ID.fullmatch(name):
         raise InvalidName(
-            f"{name!r} cannot be the name of a branch: use up to 255 letters, digits, hyphens and"
+            f"'{name}' cannot be the name of a branch: use up to 255 letters, digits, hyphens and"
             " underscores, not beginning with a hyphen, and not like the id of a commit"
         )
     return BranchID(name)
@@ -55,7 +55,7 @@ def check_tag_name(name: str) -> TagID:
     well_formed = well_formed and ".." not in name and not name.endswith(".lock")
     if not _TAG.fullmatch(name) or not well_formed or COMMIT_ID.fullmatch(name):
         raise InvalidName(
-            f"{name!r} cannot be the name of a tag: use up to 255 characters without spaces and"
+            f"'{name}' cannot be the name of a tag: use up to 255 characters without spaces and"
             r" without ~ ^ : ? * [ \ @ $, in parts that are not empty and do not begin with a dot,"
             " and not like the id of a commit"
         )

@@ -80,6 +80,7 @@ def assemble(
             publisher,
             dirty,
             committed_in,
+            runtime,
             hooks=hooks,
             settings=settings,
         ),

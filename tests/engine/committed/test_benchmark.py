@@ -1,8 +1,11 @@
 """The benchmark runs, small; its numbers mean nothing here."""
 
+import pytest
+
 from benchmarks.committed import measure
 
 
+@pytest.mark.slow
 def test_the_benchmark_stays_alive() -> None:
     rows = measure(2000)
     assert [row.operation.split()[0] for row in rows] == [

@@ -163,13 +163,14 @@ def test_what_a_dead_process_left_is_swept(tmp_path: Path) -> None:
     assert cached(tmp_path) == []
 
 
-def test_a_disk_that_cannot_be_written_is_no_cache_and_no_error(tmp_path: Path) -> None:
+def test_a_disk_that_cannot_be_written_keeps_nothing_and_raises_nothing(tmp_path: Path) -> None:
     disk = DiskCache(RUNTIME, tmp_path / "cache/lakebed-ranges", max_bytes=1000)
     (tmp_path / "cache/lakebed-ranges").rmdir()
     disk.put("name", b"data")
     assert disk.get("name") is None
 
 
+@pytest.mark.slow
 def test_processes_share_a_folder_that_is_too_small(tmp_path: Path) -> None:
     metarange = with_disk(tmp_path).write([rows(MODEL)])
     sizes = [file.stat().st_size for file in (tmp_path / "blocks").rglob("*.parquet")]

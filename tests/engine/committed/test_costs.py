@@ -17,6 +17,7 @@ def reopened(block: BlockStore, breaks: Breaks | None = None) -> Committed:
     return Committed(block, NAMESPACE, RUNTIME, cache=Cache(RUNTIME), breaks=breaks)
 
 
+@pytest.mark.slow
 def test_a_change_of_a_million_entries_costs_what_it_touches() -> None:
     block = open_block(MemorySettings())
     entries = numbered_entries(pa.array(np.arange(1_000_000)))
@@ -123,6 +124,7 @@ def test_a_range_known_to_be_there_is_not_even_sent(monkeypatch: pytest.MonkeyPa
     assert sent == [f"repo/{metarange_path(metarange)}"]
 
 
+@pytest.mark.slow
 def test_a_listing_jumps_over_common_prefixes() -> None:
     block = open_block(MemorySettings())
     keys = [b"%d/%05d" % (directory, file) for directory in range(5) for file in range(4000)]
@@ -162,6 +164,7 @@ def test_a_page_reads_no_more_than_it_shows() -> None:
     assert store.counters.ranges_read == 1
 
 
+@pytest.mark.slow
 def test_a_merge_reads_only_what_both_sides_changed() -> None:
     block = open_block(MemorySettings())
     model = {b"%05d" % n: entry(b"%05d" % n, 0) for n in range(5000)}

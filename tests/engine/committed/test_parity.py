@@ -1,6 +1,5 @@
 """The column-wise code against the plain reference, on a hundred thousand entries."""
 
-import os
 import random
 from collections.abc import Iterable
 
@@ -13,6 +12,7 @@ from lakebed.formats import Entry, entries_of
 from tests.engine.committed import reference
 from tests.engine.committed.kit import change_rows, committed, content, entry, rows
 from tests.engine.committed.reference import Changes, Entries
+from tests.kit.rounds import rounds
 
 COUNT = 100_000
 BREAKS = Breaks(mean_rows=3000, max_rows=12_000, max_bytes=2_000_000)
@@ -46,7 +46,8 @@ def listed(tables: Iterable[pa.Table]) -> list[tuple[int, Entry]]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(10 if "LAKEBED_TEST_LONG" in os.environ else 1))
+@pytest.mark.parametrize("seed", range(rounds(1, long=10)))
+@pytest.mark.slow
 def test_parity(seed: int) -> None:
     chance = random.Random(seed)
     base = random_entries(chance, COUNT)

@@ -1,1 +1,1 @@
-"""Removing the records that nothing names any more."""
+"""The Cleaner, which removes records that nothing names any more."""

@@ -1,29 +1,31 @@
-"""Removes what nothing names any more: dropped tokens, deleted repositories, creations that died.
+"""Removes what nothing names any more: dropped tokens, deleted repositories, dead creations.
 
-Whatever the engine drops, it announces first; the Cleaner reads the announcements, waits, deletes,
-looks again, and removes the announcement last. So a pass may stop anywhere and the next one goes
-on, and two Cleaners at once do no harm: the lease only saves work.
+Whatever the engine drops, it announces first. The Cleaner reads the announcements, waits, deletes,
+looks again, and removes the announcement last. So a pass may stop anywhere, and the next one goes
+on. Two Cleaners at once do no harm: the lease only saves work.
 
-**Why it waits.** Deciding is easy: a token that its branch does not name is never named again, and
-a repository that is gone never comes back. But a request that began before may still read there, or
-write. No request lasts as long as the grace period. So the keys of a token are deleted only when
-it was first seen unnamed a grace period ago: readers that began with the old record have ended. And
-an announcement is removed only when two passes in a row, past the grace period, found nothing to
-delete: writers that began with the old record have ended too. (A request slower than all that
-leaves strays, which nothing names and nobody sees.)
+**Why it waits.** What to delete is clear: a token that its branch does not name is never named
+again, and a repository that is gone never comes back. But a request that began before may still
+read or write there. No request lasts as long as the grace period. So the keys of a token are
+deleted only a grace period after it was first seen unnamed: all readers of the old record have
+ended. And an announcement is removed only when two passes in a row, after the grace period, found
+nothing to delete: all writers of the old record have ended too. (A request that is slower than all
+that leaves keys that nothing names and nobody sees.)
 
-**Clocks.** Times of first sight are kept in memory, by the monotonic clock; who restarts begins to
-wait again. The times in records are not looked at.
+**Clocks.** When something was first seen is kept in memory, by the monotonic clock. A process that
+restarts begins to wait again. The times in records are not used.
 
 In each pass, in order:
 
-- creations seen `initial` for two minutes, and deletions under way, are ended (see `removal`);
-- claims of repositories that are no more are removed (see `claims`);
-- in the partition of each deleted repository, branches are deleted, their tokens announced first,
-  then all other keys; its entry in `graveler_deleted` is such an announcement, and goes last;
+- creations seen as `initial` for two minutes, and deletions under way, are ended (`removal`);
+- claims of repositories that are gone are removed (`claims`);
+- in the partition of each deleted repository, branches are deleted, after their tokens were
+  announced, then all other keys; its entry in `graveler_deleted` is an announcement too, and is
+  removed last;
 - the keys of dropped tokens are deleted.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -44,6 +46,7 @@ from lakebed.engine.keys import (
     GRAVELER,
     REPOSITORIES,
 )
+from lakebed.engine.metrics import CLEANED
 from lakebed.engine.model import BranchID, Repository, RepositoryID, repository_partition
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.repositories.claims import Claimant, Claims
@@ -60,8 +63,7 @@ from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavai
 from lakebed.kv.records import MessageT, Record, Records
 from lakebed.runtime import Runtime
 
-GRACE_SECONDS: Final = 900.0
-"""Longer than any request."""
+_LOGGER: Final = logging.getLogger(__name__)
 
 CREATION_SECONDS: Final = 120.0
 """A creation that one process has seen unfinished for so long is ended."""
@@ -69,7 +71,7 @@ CREATION_SECONDS: Final = 120.0
 LEASE_SECONDS: Final = 60.0
 EMPTY_SCANS: Final = 2
 BATCH: Final = 500
-"""How many keys are deleted, or announcements looked at, between two pauses."""
+"""How many keys are deleted, or announcements read, between two pauses."""
 
 PAUSE_SECONDS: Final = 0.05
 
@@ -79,25 +81,25 @@ class CleanerCounts:
     """What a pass found and did."""
 
     ran: bool = True
-    """False: another process holds the lease, or took it; the rest tells of what was done."""
+    """False: another process has the lease; the other counts say what was done before that."""
     creations_waiting: int = 0
     """Creations under way, or dead but not for long enough."""
     creations_ended: int = 0
     deletions_ended: int = 0
     claims_removed: int = 0
-    """Claims whose repositories are no more."""
+    """Claims whose repositories are gone."""
     repositories_waiting: int = 0
     """Deleted repositories that may still have keys."""
     repositories_done: int = 0
     branches_deleted: int = 0
     """In the partitions of deleted repositories."""
     tokens_named: int = 0
-    """Announced, but still named by a branch: kept."""
+    """Tokens that are announced, but still named by a branch: kept."""
     tokens_waiting: int = 0
     tokens_done: int = 0
     keys_deleted: int = 0
     uncertain: int = 0
-    """What the store gave no certain answer to; the next pass looks again."""
+    """Steps that may or may not have worked; the next pass takes them again."""
 
 
 class _LeaseLostError(Exception):
@@ -105,11 +107,9 @@ class _LeaseLostError(Exception):
 
 
 class Cleaner:
-    """Cleans up after all repositories; one object lives as long as its process, in one thread."""
+    """Cleans up after all repositories; one for a process, used by one thread."""
 
-    def __init__(
-        self, store: Store, runtime: Runtime, *, grace_seconds: float = GRACE_SECONDS
-    ) -> None:
+    def __init__(self, store: Store, runtime: Runtime, *, grace_seconds: float) -> None:
         self._store = store
         self._runtime = runtime
         self._grace_seconds = grace_seconds
@@ -127,28 +127,35 @@ class Cleaner:
 
         Raises:
             StoreUnavailable: The store did not answer; the next pass goes on from there.
-            CorruptRecord: A record is not what its key says. It is left alone, and so is all that
-                would have come after it.
+            CorruptRecord: A record cannot be read. It is left alone, and so is all that would have
+                come after it.
         """
         counts = CleanerCounts()
+        try:
+            self._run(counts)
+        finally:
+            _report(counts)
+        return counts
+
+    def _run(self, counts: CleanerCounts) -> None:
         if not self._lease.acquire():
             counts.ran = False
-            return counts
+            return
         try:
             self._end_repositories(counts)
             self._clean_deleted(counts)
             self._clean_dropped(counts)
             self._first_seen.forget_the_rest()
         except _LeaseLostError:
+            _LOGGER.warning("another process took the lease of the cleaner")
             counts.ran = False
         finally:
             self._lease.release()
-        return counts
 
     # Creations, deletions, claims
 
     def _end_repositories(self, counts: CleanerCounts) -> None:
-        # Claims before records: a claim whose record is not there afterwards is dead.
+        # Claims are read before records: if the record of a claim is not found then, it is dead.
         claims = list(self._claims.list())
         there = set()
         for record in self._repositories.scan():
@@ -188,7 +195,7 @@ class Cleaner:
     ) -> None:
         claimant = claimant_named(record.name)
         waited = self._first_seen.seconds(record.predicate) >= self._grace_seconds
-        # No repository that lives has an entry here. Should it ever, it is not touched.
+        # No repository that lives has an entry here. If it ever had, it would not be touched.
         found = 0
         if not self._removal.lives(claimant):
             found = self._empty_partition(claimant, record.message, counts)
@@ -235,7 +242,7 @@ class Cleaner:
             self._pause()
 
     def _named(self, records: list[Record[pb.DroppedToken]]) -> set[bytes]:
-        """Which of the announced tokens their branches still name.
+        """Return the announced tokens that their branches still name.
 
         The branches are read after the announcements: an announced token that is not named then
         was dropped, and is never named again.
@@ -263,12 +270,12 @@ class Cleaner:
         else:
             counts.tokens_waiting += 1
 
-    # What both have in common
+    # Deleted repositories and dropped tokens
 
     def _retire(self, records: Records[MessageT], record: Record[MessageT], found: int) -> bool:
-        """Remove an announcement if there is nothing behind it any more; return whether it went.
+        """Remove an announcement if nothing is left of what it announced; return whether it went.
 
-        `found` is what a scan found that began after the grace period.
+        `found` is how many keys a scan found that began after the grace period.
         """
         if self._first_seen.note_scan(record.predicate, found=found) < EMPTY_SCANS:
             return False
@@ -281,15 +288,15 @@ class Cleaner:
     def _delete_keys(
         self, partition: bytes, counts: CleanerCounts, *, spare: bytes | None = None
     ) -> int:
-        """Delete the keys of a partition, but those that begin with `spare`; return how many."""
+        """Delete the keys of a partition that do not begin with `spare`; return how many."""
 
-        def delete(entry: Item) -> None:
-            self._store.delete(partition, entry.key)
+        def delete(item: Item) -> None:
+            self._store.delete(partition, item.key)
 
         start = b""
         deleted = 0
         while page := list(self._store.scan(partition, start, limit=BATCH)):
-            doomed = [entry for entry in page if not (spare and entry.key.startswith(spare))]
+            doomed = [item for item in page if not (spare and item.key.startswith(spare))]
             self._runtime.map_parallel(delete, doomed)
             deleted += len(doomed)
             counts.keys_deleted += len(doomed)
@@ -298,7 +305,7 @@ class Cleaner:
         return deleted
 
     def _pause(self) -> None:
-        """Let others work; and make sure that this is still the one to do it."""
+        """Let others work, and make sure that this process still has the lease."""
         self._runtime.sleep(PAUSE_SECONDS)
         if not self._lease.keep():
             raise _LeaseLostError
@@ -306,10 +313,30 @@ class Cleaner:
 
 @contextmanager
 def _attempt(counts: CleanerCounts) -> Iterator[None]:
-    """Go on with the next thing if one has no certain outcome; but not if the store is away."""
+    """Go on with the next step if one has no certain outcome; but not if the store is down."""
     try:
         yield
     except StoreUnavailable:
         raise
     except (OutcomeUnknown, TooManyTries):
         counts.uncertain += 1
+
+
+def _report(counts: CleanerCounts) -> None:
+    """Count and log what a pass has done."""
+    removed = {
+        "creations": counts.creations_ended,
+        "deletions": counts.deletions_ended,
+        "claims": counts.claims_removed,
+        "repositories": counts.repositories_done,
+        "branches": counts.branches_deleted,
+        "tokens": counts.tokens_done,
+        "keys": counts.keys_deleted,
+    }
+    for what, count in removed.items():
+        CLEANED.labels(what).inc(count)
+    if any(removed.values()):
+        done = ", ".join(f"{count} {what}" for what, count in removed.items() if count)
+        _LOGGER.info("the cleaner removed %s", done)
+    if counts.uncertain:
+        _LOGGER.warning("the cleaner could not finish %d steps: trying later", counts.uncertain)

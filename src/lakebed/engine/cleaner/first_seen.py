@@ -1,4 +1,4 @@
-"""When this process first saw a record: the only clock by which the Cleaner judges age."""
+"""When this process first saw a record: the only age that the Cleaner goes by."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class _Sighting:
 
 
 class FirstSeen:
-    """Remembers records by their versions: a record that was written again is another one."""
+    """Remembers records by their versions: one that was written again counts as another one."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -35,7 +35,7 @@ class FirstSeen:
         return sighting.empty_scans
 
     def forget(self, version: Version) -> None:
-        """Begin anew with a record."""
+        """Forget a record: when it is seen next, that is the first time."""
         self._first_seen.pop(version, None)
 
     def forget_the_rest(self) -> None:

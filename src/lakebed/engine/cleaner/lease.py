@@ -1,13 +1,15 @@
-"""A lease in the key-value store: one process at a time, as a courtesy.
+"""A lease in the key-value store, so that work is done by one process at a time.
 
-Nothing may hang on it for safety: a holder that sleeps does not know that its lease was taken.
-What it saves is work done twice.
+It only saves work. Safety must not depend on it: a holder that sleeps does not know that its lease
+was taken over.
 
-A lease is a record that its holder writes again and again. Another process takes it when it has
-seen the same record for the lease's time by its own clock, which tells nothing about the clock of
-the holder; or when the time in the record is over an hour ago, for processes that do not stay.
+A lease is a record that its holder writes again and again. Another process takes it over when it
+has seen the same record for as long as the lease lasts, by its own clock (the clocks of two
+processes are never compared); or when the time in the record is more than an hour ago, for
+processes that do not run that long.
 """
 
+import logging
 from contextlib import suppress
 from typing import Final
 
@@ -19,14 +21,16 @@ from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 FORGOTTEN_SECONDS: Final = 3600.0
-"""A lease that was not renewed for so long, by the wall clock, is anyone's."""
+"""A lease that was not renewed for so long, by the wall clock, may be taken over by anyone."""
 
 _HOLDER_BYTES: Final = 8
 
 
 class Lease:
-    """The lease of one name, as one process asks for it."""
+    """The lease of one name, as one process sees it."""
 
     def __init__(self, store: Store, runtime: Runtime, name: bytes, *, seconds: float) -> None:
         self._runtime = runtime
@@ -41,9 +45,14 @@ class Lease:
     def acquire(self) -> bool:
         """Take the lease; return whether this process holds it now."""
         record = self._records.find(self._name)
-        if record is not None and not self._may_take(record):
+        if record is None:
+            return self._write(ABSENT)
+        if not self._may_take(record):
             return False
-        return self._write(ABSENT if record is None else record.predicate)
+        taken = self._write(record.predicate)
+        if taken and record.message.holder != self._holder:
+            _LOGGER.warning("took over the lease %s, which was not renewed", self._name.decode())
+        return taken
 
     def keep(self) -> bool:
         """Renew the lease if it is time to; return whether this process still holds it."""
@@ -53,7 +62,7 @@ class Lease:
 
     def release(self) -> None:
         """Give the lease back, if this process holds it."""
-        # If it fails, someone took it, or will in a while.
+        # If it fails, someone took the lease over, or will in a while.
         with suppress(PredicateFailed, OutcomeUnknown):
             if self._held is not None:
                 self._records.delete_if(self._name, self._held)
@@ -63,7 +72,7 @@ class Lease:
         self._held = None
         self._renewed_at = self._runtime.monotonic()
         message = pb.Lease(holder=self._holder, renewed_us=now_us(self._runtime))
-        # If nobody knows, and it was applied, the next `acquire` finds it.
+        # If the outcome is unknown and it was applied, the next `acquire` finds it.
         with suppress(PredicateFailed, OutcomeUnknown):
             self._held = self._records.set_if(self._name, message, predicate)
         return self._held is not None

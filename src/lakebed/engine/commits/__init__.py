@@ -1,1 +1,1 @@
-"""What moves a branch to another commit: commits, merges, reverts, cherry-picks and resets."""
+"""What gives a branch another head: commits, merges, reverts, cherry-picks and resets."""

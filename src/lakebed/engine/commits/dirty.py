@@ -1,12 +1,12 @@
-"""Telling whether a branch is clean: whether what is staged on it changes anything.
+"""Whether a branch is clean: whether nothing that is staged on it changes its head.
 
-An operation that needs a clean branch seals first, and then scans what is sealed. No token is ever
-dropped that was not sealed, and scanned afterwards: a writer may acknowledge into the current token
-at any time.
+An operation that needs a clean branch seals the staging token first, and then scans what is sealed.
+A token is only ever dropped if it was sealed, and scanned after that: a writer may acknowledge into
+the current token at any time.
 
-*Clean* means that applying the tokens to the head changes nothing, by identity. An object uploaded
-again with the same bytes, or put and deleted again, leaves a branch clean; tokens judged so are
-dropped together with the swap that the operation makes, or trimmed.
+*Clean* means that applying the tokens to the head changes nothing, by identity. An object that was
+uploaded again with the same bytes, or put and deleted again, leaves a branch clean. Tokens that
+change nothing are dropped by the swap that the operation makes, or trimmed.
 """
 
 from itertools import islice
@@ -19,7 +19,7 @@ from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Repository
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging.codec import decode
+from lakebed.engine.staging.codec import decode, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.kv import Store
@@ -28,7 +28,7 @@ _PEEK: Final = 64
 
 
 class DirtyCheck:
-    """Finds out whether branches are clean."""
+    """Checks that branches are clean."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class DirtyCheck:
         self._settings = settings
 
     def require_clean(self, repository: Repository, branch: Branch) -> Branch:
-        """Return the branch as it is when all its sealed tokens change nothing.
+        """Return a branch all of whose sealed tokens change nothing.
 
-        The caller may drop those, with a swap of the record returned.
+        The caller may drop those tokens, by a swap of the record that is returned.
 
         Raises:
             DirtyBranch: Something is staged that differs from the head.
-            BranchNotFound: The branch was deleted, perhaps made again, meanwhile.
-            TooManyTries: Others always came first.
+            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
+            TooManyTries: Others always changed the branch first.
         """
         current = branch
         for _ in range(self._settings.tries_max):
@@ -67,21 +67,21 @@ class DirtyCheck:
                 raise DirtyBranch(branch.id)
             if not pending:
                 return current
-            # Full of tokens that change nothing: make room for the one that must be sealed.
+            # The list is full of tokens that change nothing: make room for the one to be sealed.
             moved_on = self._publisher.trim(repository, current, current.sealed_tokens)
             current = moved_on or self._publisher.look_again(repository, branch)
-        raise TooManyTries(f"finding out whether {branch.id} is clean", self._settings.tries_max)
+        raise TooManyTries(f"the check that branch {branch.id} is clean", self._settings.tries_max)
 
     def _has_keys(self, branch: Branch) -> bool:
         token = branch.staging_token.encode()
         return next(self._store.scan(token, STAGED_PREFIX, limit=1), None) is not None
 
     def _changes_something(self, repository: Repository, branch: Branch) -> bool:
-        """Whether the sealed tokens change the head; cheap if one of the first keys does."""
+        """Whether the sealed tokens change the head; cheap if one of their first keys does."""
         changes = StagedChanges(self._store, branch.sealed_tokens)
-        for record in islice(changes.rows(), _PEEK):
-            key = record.key[len(STAGED_PREFIX) :]
-            staged = decode(key, record.value)
+        for item in islice(changes.items(), _PEEK):
+            key = path_of(item)
+            staged = decode(key, item.value)
             committed = self._reader.committed(repository, branch.commit_id, key)
             if (staged and staged.identity) != (committed and committed.identity):
                 return True

@@ -1,12 +1,15 @@
-"""Operations that give a clean branch a new head: merge, revert, cherry-pick, hard reset, import.
+"""Operations that give a clean branch a new head: merge, revert, cherry-pick, import.
 
-Each seals and scans (`DirtyCheck`), makes the new content from the head of the record so judged,
-and publishes by a swap of that very record. If another came first, all of it is done again with the
-record as it is then. A merge pins its source commit at the start.
+Each makes sure that the branch is clean (`DirtyCheck`), makes the new content from the head of the
+branch record that was checked, and publishes by a swap of that very record. If someone else changed
+the branch first, all of it is done again with the new record. The source of a merge is one commit,
+chosen at the start.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.dirty import DirtyCheck
@@ -14,17 +17,21 @@ from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.committed import CommittedFor, Strategy
 from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing, TooManyTries
 from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.metrics import MERGE_SECONDS, measure_outcome
 from lakebed.engine.model import Branch, BranchID, Commit, Repository
 from lakebed.engine.refs.ancestry import find_merge_base
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import MetaRangeID
+from lakebed.runtime import Runtime
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a new head is to hold."""
+    """What the new head will hold."""
 
     metarange_id: MetaRangeID
     parents: list[Commit]
@@ -46,7 +53,7 @@ class MergeRequest:
 
 
 class Merger:
-    """Merger the heads of clean branches."""
+    """Merges, reverts and cherry-picks onto clean branches."""
 
     def __init__(
         self,
@@ -55,6 +62,7 @@ class Merger:
         publisher: Publisher,
         dirty: DirtyCheck,
         committed_in: CommittedFor,
+        runtime: Runtime,
         *,
         hooks: Hooks,
         settings: EngineSettings,
@@ -64,6 +72,7 @@ class Merger:
         self._publisher = publisher
         self._dirty = dirty
         self._committed_in = committed_in
+        self._runtime = runtime
         self._hooks = hooks
         self._tries = settings.tries_max
 
@@ -79,15 +88,15 @@ class Merger:
             NoChanges: The source has nothing new.
             Invalid: The two have no commit in common.
             Refused: A hook refused it.
-            TooManyTries: Others always came first.
+            TooManyTries: Others always changed the branch first.
         """
 
         def plan(head: Commit) -> _Plan:
             base = find_merge_base(self._commits, repository, source.id, head.id)
             if base is None:
-                raise Invalid(f"{source.id} and {branch} have no commit in common")
+                raise Invalid(f"commit {source.id} and branch {branch} have no commit in common")
             if base.metarange_id == source.metarange_id and not request.allow_empty:
-                raise NoChanges(f"{source.id} has nothing that is not in {branch} already")
+                raise NoChanges(f"branch {branch} has all changes of commit {source.id} already")
             merged = self._merge(repository, base, source, head, request.strategy)
             return _Plan(merged, [head] if request.squash else [head, source])
 
@@ -105,9 +114,12 @@ class Merger:
         *,
         parent_number: int | None = None,
     ) -> Commit:
-        """Undo what a commit changed against one of its parents; raises as `merge`, and `Invalid`.
+        """Undo what a commit changed against one of its parents; raises as `merge` does.
 
-        `parent_number` counts from 1, and must be given for a merge.
+        `parent_number` counts from 1, and must be given if the commit is a merge.
+
+        Raises:
+            ParentNumberMissing, Invalid: It is not given, or there is no such parent.
         """
         parent = self._parent(repository, commit, parent_number)
 
@@ -125,7 +137,7 @@ class Merger:
         *,
         parent_number: int | None = None,
     ) -> Commit:
-        """Do again what a commit changed against one of its parents; raises as `revert` does."""
+        """Repeat what a commit changed against one of its parents; raises as `revert` does."""
         parent = self._parent(repository, commit, parent_number)
 
         def plan(head: Commit) -> _Plan:
@@ -140,16 +152,27 @@ class Merger:
         metarange_id: MetaRangeID,
         request: CommitRequest,
     ) -> Commit:
-        """Commit a metarange that is there already; raises as `merge` does."""
+        """Commit a metarange that is stored already; raises as `merge` does."""
 
         def plan(head: Commit) -> _Plan:
             if head.metarange_id == metarange_id and not request.allow_empty:
-                raise NoChanges(f"{branch} holds just that already")
+                raise NoChanges(f"branch {branch} holds exactly that already")
             return _Plan(metarange_id, [head])
 
         return self._move(repository, branch, "commit", request, plan)
 
     def _move(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        operation: str,
+        request: CommitRequest,
+        make_plan: Callable[[Commit], _Plan],
+    ) -> Commit:
+        with measure_outcome(MERGE_SECONDS, self._runtime, operation):
+            return self._try_to_move(repository, branch, operation, request, make_plan)
+
+    def _try_to_move(
         self,
         repository: Repository,
         branch: BranchID,
@@ -190,6 +213,7 @@ class Merger:
             if current is None:
                 self._hooks.after_commit(offer, commit)
                 return commit
+            _LOGGER.info("the %s on %s is done again: the branch was changed", operation, branch)
         raise TooManyTries(f"the {operation} on {branch}", self._tries)
 
     def _replay(
@@ -200,10 +224,10 @@ class Merger:
         head: Commit,
         request: CommitRequest,
     ) -> _Plan:
-        """Bring the difference between two commits onto a head."""
+        """Apply the difference between two commits to a head."""
         merged = self._merge(repository, base, source, head, None)
         if merged == head.metarange_id and not request.allow_empty:
-            raise NoChanges(f"{head.id} has all of that already")
+            raise NoChanges(f"commit {head.id} has all of these changes already")
         return _Plan(merged, [head])
 
     def _merge(
@@ -224,6 +248,7 @@ class Merger:
             raise ParentNumberMissing(commit.id, len(commit.parents))
         if not 1 <= number <= len(commit.parents):
             raise Invalid(
-                f"commit {commit.id} has no parent number {number}: it has {len(commit.parents)}"
+                f"commit {commit.id} has no parent number {number}: it has {len(commit.parents)},"
+                " counted from 1"
             )
         return self._commits.get(repository, commit.parents[number - 1])

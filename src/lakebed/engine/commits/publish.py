@@ -1,4 +1,4 @@
-"""The swaps of a branch record that seal, publish and trim, and what a lost reply to one means."""
+"""The swaps of a branch record that seal, publish and trim, and what to do after a lost reply."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ from lakebed.runtime import Runtime
 
 
 class Publisher:
-    """Swaps branch records; shared by everything that moves a head."""
+    """Swaps branch records, for all operations that give a branch a new head."""
 
     def __init__(
         self, branches: Branches, commits: Commits, runtime: Runtime, settings: EngineSettings
@@ -30,11 +30,11 @@ class Publisher:
         self._tries = settings.tries_max
 
     def seal(self, repository: Repository, branch: Branch) -> Branch:
-        """Take a new staging token and push the old one; return the branch as it is then.
+        """Give the branch a new staging token and seal the old one; return the new record.
 
         Raises:
-            BranchNotFound: The branch was deleted, perhaps made again, meanwhile.
-            TooManyTries: Others always came first.
+            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
+            TooManyTries: Others always changed the branch first.
         """
         current = branch
         for _ in range(self._tries):
@@ -44,9 +44,9 @@ class Publisher:
                     repository, current, staging_token=token, sealed_tokens=current.tokens
                 )
             except (PredicateFailed, OutcomeUnknown):
-                # If ours was applied after all, sealing once more does no harm.
+                # If our swap was applied after all, sealing once more does no harm.
                 current = self.look_again(repository, branch)
-        raise TooManyTries(f"sealing {branch.id}", self._tries)
+        raise TooManyTries(f"sealing branch {branch.id}", self._tries)
 
     def publish(
         self,
@@ -55,13 +55,13 @@ class Publisher:
         commit: Commit,
         tokens: Sequence[StagingToken],
     ) -> Branch | None:
-        """Make a commit the head of the branch as it was read, without the tokens it holds.
+        """Make a commit the head of a branch, and drop the tokens that the commit holds.
 
         Returns:
-            None when that is done; or the branch as it is now, if someone else changed it first.
+            None if that is done; the branch as it is now, if someone else changed it first.
 
         Raises:
-            BranchNotFound: The branch was deleted, perhaps made again, meanwhile.
+            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
         """
         rest = _without(branch, tokens)
         self._branches.announce_drop(repository, branch.id, tokens)
@@ -77,13 +77,13 @@ class Publisher:
     def trim(
         self, repository: Repository, branch: Branch, tokens: Sequence[StagingToken]
     ) -> Branch | None:
-        """Drop tokens, judged to change nothing, from the branch as it was read.
+        """Drop tokens that change nothing from a branch.
 
         Returns:
-            None when that is done; or the branch as it is now, if that is not certain.
+            None if that is done; the branch as it is now, if that is not certain.
 
         Raises:
-            BranchNotFound: The branch was deleted, perhaps made again, meanwhile.
+            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
         """
         rest = _without(branch, tokens)
         self._branches.announce_drop(repository, branch.id, tokens)
@@ -97,7 +97,7 @@ class Publisher:
         """Read a branch again that someone else changed.
 
         Raises:
-            BranchNotFound: It was deleted, perhaps made again, meanwhile.
+            BranchNotFound: It was deleted meanwhile, and perhaps made again.
         """
         current = self._branches.get(repository, branch.id)
         if current.unique_id != branch.unique_id:
@@ -105,7 +105,7 @@ class Publisher:
         return current
 
     def first_parents(self, repository: Repository, commit_id: CommitID) -> Iterator[Commit]:
-        """Iterate over a commit and its first parent, that one's first parent, and so on."""
+        """Iterate over a commit, its first parent, the first parent of that one, and so on."""
         following: CommitID | None = commit_id
         while following is not None:
             commit = self._commits.get(repository, following)
@@ -122,7 +122,7 @@ class Publisher:
 
 
 def _without(branch: Branch, tokens: Sequence[StagingToken]) -> tuple[StagingToken, ...]:
-    """The sealed tokens of a branch without its oldest ones."""
+    """Return the sealed tokens of a branch without some tokens, which are its oldest ones."""
     count = len(branch.sealed_tokens) - len(tokens)
     assert branch.sealed_tokens[count:] == tuple(tokens), "only the oldest tokens are ever taken"
     return branch.sealed_tokens[:count]

@@ -1,10 +1,13 @@
-"""Discarding what is staged: all of it, below a prefix, or of one key.
+"""Discarding what is staged: all of it, below a prefix, or for one key; and hard resets.
 
-Resetting everything swaps the tokens of the branch for a new one. Resetting some keys writes into
-the current staging token, and only there, since a sealed token may be in the hands of a committer:
-for each staged key what the head has, or a tombstone. That is done as a conditional write is: by
-compare-and-swap on the staged key, and it holds only if the whole branch record was the same before
-and after; else it is evaluated again, against the head as it is then.
+To reset everything, the tokens of the branch are swapped for a new one.
+
+To reset some keys, the current staging token is written to, and only that one, since a committer
+may be using the sealed ones: for each staged key it gets what the head has, or a tombstone. That is
+done like a conditional write: by compare-and-swap on the staged key, and only if the whole branch
+record was the same before and after. If not, it is done again, with the head as it is then.
+
+A hard reset makes a clean branch point to another commit.
 """
 
 from itertools import islice
@@ -18,9 +21,10 @@ from lakebed.engine.model import Branch, BranchID, Commit, Repository, new_stagi
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging import empty_runs
-from lakebed.engine.staging.codec import TOMBSTONE, encode
+from lakebed.engine.staging.codec import TOMBSTONE, encode, newest, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
+from lakebed.errors import quoted
 from lakebed.kv import ABSENT, Item, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.runtime import Runtime
 
@@ -28,7 +32,7 @@ _PAGE: Final = 100
 
 
 class Resetter:
-    """Discards what is staged on branches."""
+    """Discards what is staged on branches, and moves branches to other commits."""
 
     def __init__(
         self,
@@ -53,7 +57,7 @@ class Resetter:
 
         Raises:
             BranchNotFound: There is no such branch, or it was deleted meanwhile.
-            TooManyTries: Others always came first.
+            TooManyTries: Others always changed the branch first.
         """
         first = current = self._branches.get(repository, branch)
         token = new_staging_token(self._runtime, repository.id, branch)
@@ -67,22 +71,22 @@ class Resetter:
                 current = self._publisher.look_again(repository, first)
                 if token in current.tokens:
                     return
-                # Ours may have been applied, and its token committed since: never use it again.
+                # Our swap may have been applied, and the token committed since: use another one.
                 token = new_staging_token(self._runtime, repository.id, branch)
             else:
                 return
-        raise TooManyTries(f"the reset of {branch}", self._tries)
+        raise TooManyTries(f"the reset of branch {branch}", self._tries)
 
     def reset_key(self, repository: Repository, branch: BranchID, key: bytes) -> None:
         """Discard what is staged for one key; raises as `reset` does."""
         for _ in range(self._tries):
             before = self._branches.get(repository, branch)
             staged = self._reader.staged(before, key)
-            newest = next((record for record in staged if record is not None), None)
-            done = newest is None or self._restore(repository, before, key, newest, staged[0])
+            decides = newest(staged)
+            done = decides is None or self._restore(repository, before, key, decides, staged[0])
             if done and self._unchanged(repository, before, [key]):
                 return
-        raise TooManyTries(f"the reset of {key!r} on {branch}", self._tries)
+        raise TooManyTries(f"the reset of {quoted(key)} on branch {branch}", self._tries)
 
     def reset_prefix(self, repository: Repository, branch: BranchID, prefix: bytes) -> None:
         """Discard what is staged for the keys with a prefix; raises as `reset` does."""
@@ -91,8 +95,8 @@ class Resetter:
         while tries:
             before = self._branches.get(repository, branch)
             changes = StagedChanges(self._store, before.tokens, start=start, prefix=prefix)
-            page = list(islice(changes.rows(), _PAGE))
-            keys = [record.key[len(STAGED_PREFIX) :] for record in page]
+            page = list(islice(changes.items(), _PAGE))
+            keys = [path_of(item) for item in page]
             done = self._restore_page(repository, before, page)
             if done and self._unchanged(repository, before, keys):
                 if len(page) < _PAGE:
@@ -101,7 +105,7 @@ class Resetter:
                 tries = self._tries
             else:
                 tries -= 1
-        raise TooManyTries(f"the reset of {prefix!r} on {branch}", self._tries)
+        raise TooManyTries(f"the reset of {quoted(prefix)} on branch {branch}", self._tries)
 
     def hard_reset(self, repository: Repository, branch: BranchID, target: Commit) -> None:
         """Make a branch point to another commit; raises as `reset` does, and `DirtyBranch`."""
@@ -119,10 +123,13 @@ class Resetter:
                     return
             else:
                 return
-        raise TooManyTries(f"the hard reset of {branch}", self._tries)
+        raise TooManyTries(f"the hard reset of branch {branch}", self._tries)
 
     def _unchanged(self, repository: Repository, before: Branch, keys: list[bytes]) -> bool:
-        """Look again, after keys were restored; whatever listings noted about them is taken out."""
+        """Whether a branch is still the same after keys were restored.
+
+        Keys that became visible are taken out of the notes of listings (`empty_runs`).
+        """
         token = before.staging_token
         after, note = self._branches.get_after_put(repository, before.id, token)
         empty_runs.fill(self._store, token, keys, note)
@@ -132,10 +139,10 @@ class Resetter:
 
     def _restore_page(self, repository: Repository, branch: Branch, page: list[Item]) -> bool:
         token = branch.staging_token.encode()
-        current = self._store.get_many([(token, record.key) for record in page])
+        current = self._store.get_many([(token, item.key) for item in page])
         return all(
-            self._restore(repository, branch, record.key[len(STAGED_PREFIX) :], record, mine)
-            for record, mine in zip(page, current, strict=True)
+            self._restore(repository, branch, path_of(item), item, own)
+            for item, own in zip(page, current, strict=True)
         )
 
     def _restore(
@@ -143,22 +150,22 @@ class Resetter:
         repository: Repository,
         branch: Branch,
         key: bytes,
-        newest: Item,
+        staged: Item,
         current: Item | None,
     ) -> bool:
-        """Stage what the head has for a key; whether that is certain.
+        """Stage what the head has for a key; return whether that has certainly worked.
 
         Args:
-            repository: Where.
+            repository: In which repository.
             branch: The branch as it was read.
             key: Which key.
-            newest: What is staged for it.
+            staged: What is staged for it.
             current: What is staged for it under the current token.
         """
         committed = self._reader.committed(repository, branch.commit_id, key)
-        if committed is None and newest.value == TOMBSTONE:
+        if committed is None and staged.value == TOMBSTONE:
             return True
-        # Also over a put that changes nothing: its writer might take it back (`Trail`).
+        # Also over a put that changes nothing: its writer might take it back (`UndoLog`).
         value = TOMBSTONE if committed is None else encode(committed)
         predicate: Predicate = ABSENT if current is None else current.predicate
         token = branch.staging_token.encode()

@@ -1,4 +1,4 @@
-"""Committed metadata: ranges and metaranges; see `Committed`."""
+"""Committed entries: ranges and metaranges; see `Committed`."""
 
 from lakebed.engine.committed.apply import Applied
 from lakebed.engine.committed.cache import Cache

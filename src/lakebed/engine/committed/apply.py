@@ -1,9 +1,9 @@
 """Applying sorted changes to a metarange.
 
-Changes come as a stream, and are taken window by window. For each window the base's ranges are
-gone through: a range without changes is handed on by its id; the others are read and edited,
-several at the same time. A window may end inside a range: its rows up to there are done with this
-window, and the others with the next.
+Changes come as a stream, window by window. For each window the ranges of the base are gone through:
+a range without changes is passed on by its id; the others are read and edited, several at the same
+time. A window may end inside a range: the rows up to there are edited with this window, the others
+with the next.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,12 +35,12 @@ class Applied:
     metarange_id: MetaRangeID
     """The base's own, if nothing changed."""
     summary: Summary
-    """What changed; false if nothing did."""
+    """What changed; empty, and so false, if nothing did."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Portion:
-    """Ranges to take as they are, then rows of one range to edit."""
+    """Ranges to pass on as they are, then rows of one range to edit."""
 
     untouched: list[RangeRef]
     ref: RangeRef | None = None
@@ -58,7 +58,7 @@ def apply(
     """Build and store the metarange that changes make of a base.
 
     Raises:
-        InvalidEntries: A batch has not the columns and values of changes.
+        InvalidEntries: A batch does not have the columns and values of changes.
         UnsortedEntries: The keys do not rise from row to row.
     """
 

@@ -1,4 +1,4 @@
-"""Streams of rows from outside: regrouped to a good size, checked, brought into the stored form."""
+"""Streams of rows from outside: regrouped to a good size, checked, and cast to the stored form."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
@@ -12,7 +12,7 @@ from lakebed.formats.entries import one_array
 
 Batch: TypeAlias = pa.Table | pa.RecordBatch
 
-# Large enough that whole columns pay, small enough that a few of them are little memory.
+# Large enough for work on whole columns to pay, small enough for several to fit in memory.
 WINDOW_ROWS: Final = 128 << 10
 WINDOW_BYTES: Final = 32 << 20
 
@@ -21,7 +21,7 @@ def entry_windows(batches: Iterable[Batch]) -> Iterator[pa.Table]:
     """Yield entries in larger tables, checked and in the stored form; no table is empty.
 
     Raises:
-        InvalidEntries: A batch has not the columns and values of entries.
+        InvalidEntries: A batch does not have the columns and values of entries.
         UnsortedEntries: The keys do not rise from row to row.
     """
     before = b""
@@ -37,7 +37,7 @@ def change_windows(batches: Iterable[Batch]) -> Iterator[Edits]:
     """Yield changes in larger portions, checked, the entries in the stored form; none is empty.
 
     Raises:
-        InvalidEntries: A batch has not the columns and values of changes.
+        InvalidEntries: A batch does not have the columns and values of changes.
         UnsortedEntries: The keys do not rise from row to row.
     """
     before = b""
@@ -54,7 +54,7 @@ def _keys_and_tombstones(table: pa.Table) -> tuple[pa.Array, pa.Array]:
     try:
         picked = table.select(["key", "tombstone"]).cast(_KEY_AND_TOMBSTONE)
     except (pa.ArrowException, KeyError, ValueError) as error:
-        raise InvalidEntries(f"not a table of changes: {error}") from error
+        raise InvalidEntries(f"this is not a table of changes: {error}") from error
     return one_array(picked, "key"), one_array(picked, "tombstone")
 
 
@@ -92,4 +92,6 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
     try:
         return pa.concat_tables(tables)
     except pa.ArrowException as error:
-        raise InvalidEntries(f"batches of one stream differ in their columns: {error}") from error
+        raise InvalidEntries(
+            f"the batches of one stream have different columns: {error}"
+        ) from error

@@ -1,12 +1,12 @@
-"""Building a metarange from left to right, out of rows and of ranges that exist already.
+"""Building a metarange from left to right, from rows and from ranges that exist already.
 
-Everything that makes a metarange goes through here: writing, applying changes, merging. So all of
-them cut rows into ranges by the same rules (see `lakebed.formats.boundaries`), and the same
-rows give the same metarange, wherever they came from.
+Everything that makes a metarange uses this: writing, applying changes, merging. So all of them cut
+rows into ranges by the same rules (see `lakebed.formats.boundaries`), and the same rows make the
+same metarange, wherever they came from.
 
-A range is taken as it is, unread, when the one before it is closed. When rows are still waiting
-for the end of their range, its rows join them, and the boundaries meet again at the next key that
-ends a range.
+A range is taken as it is, unread, if the one before it is closed. If rows still wait for the end of
+their range, the rows of the next range join them, and the boundaries are the old ones again from
+the next key on that ends a range.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from lakebed.formats import MetaRange, MetaRangeID, RangeRef
 from lakebed.formats.boundaries import Breaks, row_bytes
 from lakebed.runtime import Runtime
 
-# Finished ranges wait until some can be written at the same time, but never for long.
+# Finished ranges wait until several can be written at the same time, within these bounds.
 _PENDING_RANGES: Final = 4
 _PENDING_BYTES: Final = 64 << 20
 
@@ -41,7 +41,7 @@ class Builder:
         self._files = files
         self._breaks = breaks
         self._runtime = runtime
-        # Only the last range of a metarange can have ended for want of further rows.
+        # Only the last range of a metarange can have ended because there were no more rows.
         lasts = [metarange.refs[-1] for metarange in inputs if metarange.refs]
         self._unclosed = {ref.range_id for ref in lasts if not breaks.is_closed(ref)}
         self._refs: list[RangeRef | None] = []
@@ -73,7 +73,7 @@ class Builder:
         return self._files.save_metarange([ref for ref in self._refs if ref is not None])
 
     def _reopen(self) -> None:
-        """Take back the rows of a last range that ended only because there were no more."""
+        """Take back the rows of the last range, if it ended only because there were no more."""
         last = self._refs[-1] if self._refs else None
         if last is not None and last.range_id in self._unclosed:
             self._refs.pop()
@@ -92,7 +92,7 @@ class Builder:
             self._open_bytes += int(sizes[begin:].sum())
 
     def _close(self) -> None:
-        """End the range under way."""
+        """End the current range."""
         rows = pa.concat_tables(self._open)
         self._open, self._open_rows, self._open_bytes = [], 0, 0
         self._pending.append((len(self._refs), rows))

@@ -1,9 +1,9 @@
-"""Sorted columns of keys and rows: searching, comparing and combining them whole.
+"""Tables sorted by key: searching, comparing and combining them, whole columns at a time.
 
-Keys are searched in their column as it is, without making Python objects of all the others. To
-compare or combine rows, those of one table are found in another by their keys, with Arrow's hash
-lookup. Rows picked from two tables are brought in order by a sort of their keys, which on two
-sorted runs is little more than a merge.
+A key is searched in its column as it is, without making a Python object of every key. To compare
+or combine rows, those of one table are found in the other by their keys, with Arrow's hash lookup.
+Rows picked from two tables are then sorted by key, which on two sorted runs is little more than a
+merge.
 """
 
 from bisect import bisect_left
@@ -20,8 +20,8 @@ from lakebed.formats import ENTRY_SCHEMA, EntryRows
 from lakebed.formats.entries import one_array
 
 DIFF_SCHEMA: Final = ENTRY_SCHEMA.insert(0, pa.field("change", pa.int8(), nullable=False))
-"""The columns of a diff: what happened (see `ChangeType`) and the entry, as it is now; for a
-removed one, as it was."""
+"""The columns of a diff: what happened (see `ChangeType`) and the entry, as it is on the right; for
+a removed one, as it was on the left."""
 
 CONFLICT_SCHEMA: Final = pa.schema(
     [
@@ -34,7 +34,7 @@ CONFLICT_SCHEMA: Final = pa.schema(
 
 
 class SortedKeys:
-    """A sorted binary column as something to search in; no copy is made."""
+    """A sorted binary column to search in, without a copy of it."""
 
     __slots__ = ("_bounds", "_data", "_first", "_length")
 
@@ -53,7 +53,7 @@ class SortedKeys:
         return bytes(self._data[self._bounds[place] : self._bounds[place + 1]])
 
     def find(self, key: bytes, start: int = 0) -> int:
-        """Return the index of the first key, from `start` on, that is not below this one."""
+        """Return the index of the first key, from `start` on, that is at or above this one."""
         return bisect_left(self, key, start)
 
 
@@ -75,12 +75,12 @@ class Range:
 
 
 def successor(key: bytes) -> bytes:
-    """Return the successor of a key: no key lies between the two."""
+    """Return the key that comes right after this one: no key lies between the two."""
     return key + b"\x00"
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Return the first key behind all that begin with the prefix; None if none can be."""
+    """Return the first key behind all keys with the prefix; None if there can be none."""
     stripped = prefix.rstrip(b"\xff")
     if not stripped:
         return None
@@ -88,7 +88,7 @@ def prefix_end(prefix: bytes) -> bytes | None:
 
 
 def check_rising(keys: pa.Array, before: bytes) -> None:
-    """Refuse keys that do not rise from row to row, starting above `before`; an empty one, too.
+    """Refuse keys that do not rise from row to row, starting above `before`, and empty keys.
 
     Raises:
         UnsortedEntries: Two neighbours are equal or in the wrong order.
@@ -105,7 +105,7 @@ class ChangeType(IntEnum):
 
     ADDED = 1
     CHANGED = 2
-    """It has another identity; another address or time alone is no change."""
+    """It has another identity; another address or time alone is not a change."""
     REMOVED = 3
 
 
@@ -140,7 +140,7 @@ NO_EDITS: Final = Edits(ENTRY_SCHEMA.empty_table(), pa.array([], pa.binary()))
 def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
     """Return the base with the edits applied, and how many of them changed anything.
 
-    A put with the identity of the entry that is there keeps that entry, address and all.
+    If a put has the same identity as the entry that is there, that entry stays as it is.
     """
     if not base.num_rows:
         return edits.puts, Summary(added=edits.puts.num_rows)
@@ -173,7 +173,7 @@ def diff_rows(left: pa.Table, right: pa.Table) -> pa.Table:
 def split_delta(
     delta: pa.Table, base: pa.Table, destination: pa.Table
 ) -> tuple[Edits, Edits, pa.Table]:
-    """Tell which changes of a merge's source the destination can take.
+    """Split the changes of a merge's source by what the destination did to their keys.
 
     Args:
         delta: From base to source, as `diff_rows` returns it.
@@ -181,9 +181,9 @@ def split_delta(
         destination: The rows of the destination.
 
     Returns:
-        The changes to keys that the destination left alone; those to keys that it changed
-        otherwise; and the latter as conflicts, by `CONFLICT_SCHEMA`. What the destination did just
-        so itself is in none of them.
+        The changes to keys that the destination did not change; those to keys that it changed to
+        something else; and the latter as conflicts, by `CONFLICT_SCHEMA`. Changes that the
+        destination made in the same way are in none of them.
     """
     keys = one_array(delta, "key")
     in_base = pc.index_in(keys, value_set=one_array(base, "key"))
@@ -218,7 +218,7 @@ def _edits(delta: pa.Table) -> Edits:
 
 
 def _differ(rows: pa.Table, others: pa.Table, found: pa.Array) -> pa.Array:
-    """Whether each row has another identity than its counterpart; null where it has none."""
+    """Return whether each row has another identity than its counterpart; null if it has none."""
     return pc.not_equal(one_array(rows, "identity"), _identities(others, found))
 
 
@@ -228,7 +228,7 @@ def _identities(table: pa.Table, rows: pa.Array) -> pa.Array:
 
 
 def _same(one: pa.Array, other: pa.Array) -> pa.Array:
-    """Whether two identities are equal, or both missing."""
+    """Return whether two identities are equal, or both missing, for each row."""
     both_missing = pc.and_(pc.is_null(one), pc.is_null(other))
     return pc.or_(both_missing, pc.fill_null(pc.equal(one, other), False))
 

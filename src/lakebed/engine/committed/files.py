@@ -1,4 +1,4 @@
-"""Ranges and metaranges as files: in the storage, through the caches, counted."""
+"""Ranges and metaranges as files, in the storage and in the caches."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -38,12 +38,12 @@ DecodedT = TypeVar("DecodedT")
 
 @dataclass(slots=True)
 class Counters:
-    """What was done to files so far; what the memory cache answered does not count."""
+    """How many files were read and written so far, not counting reads from memory."""
 
     ranges_read: int = 0
     ranges_written: int = 0
     ranges_reused: int = 0
-    """Ranges that were built and turned out to be there already."""
+    """Ranges that were built, and that the storage had already."""
     metaranges_read: int = 0
     metaranges_written: int = 0
 
@@ -59,8 +59,8 @@ class Files:
         self._namespace = namespace
         self._cache = cache
         self._lock = runtime.lock()
-        # Ranges that are in this namespace for certain: a metarange that names them was read or
-        # written. Ids are short, and a process meets few millions of them.
+        # Ranges that are certainly in this namespace: a metarange that names them was read or
+        # written. Ids are short, and a process meets a few million of them at most.
         self._known: set[RangeID] = set()
 
     def range(self, range_id: RangeID) -> Range:
@@ -68,8 +68,8 @@ class Files:
 
         Raises:
             MissingFile: It is not in the storage.
-            DamagedFile: Its file does not hold it.
-            ForeignFile: Its file is none of ours, or (`FormatTooNew`) one of a newer Lakebed.
+            DamagedFile: The file does not hold it.
+            ForeignFile: The file is not one of ours, or (`FormatTooNew`) is one of a newer Lakebed.
         """
         return self._cache.ranges.get(range_id, lambda: self._load_range(range_id))
 
@@ -111,7 +111,7 @@ class Files:
         )
         self._count("metaranges_read")
         self._remember(metarange.refs)
-        # About what a reference takes as Python objects, keys apart.
+        # About the size of a reference as Python objects, and its keys.
         size_bytes = sum(500 + len(ref.min_key) + len(ref.max_key) for ref in metarange.refs)
         return metarange, size_bytes
 

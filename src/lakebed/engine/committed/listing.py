@@ -1,8 +1,8 @@
-"""Pages of entries, or of differences, with the keys below a delimiter folded into one item.
+"""Pages of entries or of differences, with keys that share a prefix folded into one item.
 
 Items are entries and common prefixes, in order of their names. A common prefix is found with its
-first key, and all its other keys are jumped over: by a binary search in the range, by another among
-the ranges. So a page costs its items, however many keys lie below its prefixes.
+first key, and all its other keys are jumped over, by binary searches in the range and among the
+ranges. So the cost of a page depends on its items, not on how many keys lie below its prefixes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ class DiffEntry:
     entry: Entry
     """As it is on the right; for a removed one, as it was on the left."""
     conflict: bool = False
-    """Whether another side changed it too, to something else; only where there are three sides."""
+    """Whether the left changed it too, to something else; only when comparing with a base."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class Query:
     prefix: bytes = b""
     """Only keys that begin with this."""
     after: bytes = b""
-    """Only items with names above this one: to go on behind the last item of a page."""
+    """Only items with names above this one, which is the last item of the page before."""
     delimiter: bytes = b""
-    """Fold keys that hold this behind the prefix; empty: fold nothing."""
+    """Fold keys that have this somewhere behind the prefix; empty: fold nothing."""
     amount: int = 1000
-    """At most so many items."""
+    """The largest number of items."""
 
     def folded(self, key: bytes) -> bytes | None:
         """Return the common prefix that a key is folded into, if any."""
@@ -69,7 +69,7 @@ class Query:
         return None if place < 0 else key[: place + len(self.delimiter)]
 
     def first_key(self) -> bytes | None:
-        """Return the key from which on to look; None: nothing can follow."""
+        """Return the first key that the page may have; None: it can have none."""
         common = self.folded(self.after)
         begin = successor(self.after) if common is None else prefix_end(common)
         return None if begin is None else max(self.prefix, begin)
@@ -90,7 +90,10 @@ class Blocks(Protocol[ItemT_co]):
     """Where a page takes its rows from."""
 
     def seek(self, key: bytes) -> Block[ItemT_co] | None:
-        """Return the block with the first row not below a key, which never falls."""
+        """Return the block with the first row at or above a key; None: there is no such row.
+
+        The key is never below that of the call before.
+        """
 
 
 def fill_page(blocks: Blocks[ItemT], query: Query) -> Page[ItemT]:
@@ -120,7 +123,7 @@ def fill_page(blocks: Blocks[ItemT], query: Query) -> Page[ItemT]:
 
 
 def _unfolded(keys: SortedKeys, row: int, query: Query, amount: int) -> int:
-    """Return where a run of rows ends that are entries of the page, the first of which is one."""
+    """Return where a run of rows ends that are not folded; the first one is not."""
     end = prefix_end(query.prefix)
     last = min(row + amount, len(keys) if end is None else keys.find(end, row))
     if query.delimiter:

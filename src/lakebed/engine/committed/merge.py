@@ -1,9 +1,9 @@
 """The three-way merge of metaranges.
 
-What one side changed since the base is taken from it; what both changed alike stays as the
-destination has it; what they changed differently is a conflict. Most of it is settled by whole
-ranges: where the destination has the base's ranges, the source's are taken by their ids, unread,
-and the other way round. Only where both have others are rows looked at.
+What only one side changed since the base is taken from that side. What both changed in the same way
+stays as the destination has it. What they changed differently is a conflict. Most of it is settled
+by whole ranges: where the destination has the ranges of the base, those of the source are taken by
+their ids, unread, and the other way round. Rows are read only where both have other ranges.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ from lakebed.runtime import Runtime
 
 
 class Strategy(Enum):
-    """Which side's entry stays where both changed it, instead of a conflict."""
+    """Which side's entry stays if both changed it, instead of a conflict."""
 
     SOURCE_WINS = "source-wins"
     DEST_WINS = "dest-wins"
@@ -43,7 +43,7 @@ class _Stretch:
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """What came of a stretch."""
+    """What a stretch becomes."""
 
     settled: list[RangeRef]
     rows: list[pa.Table]
@@ -74,7 +74,7 @@ def merge(
     for merged in map_ahead(runtime, merge_stretch, stretches):
         conflicts += merged.conflicts
         if conflicts and strategy is None:
-            continue  # nothing to build any more, but all conflicts to find
+            continue  # nothing will be built, but all conflicts must be found
         for ref in merged.settled:
             builder.add_range(ref)
         for rows in merged.rows:
@@ -99,7 +99,7 @@ def _stretches(groups: Iterable[Group]) -> Iterator[_Stretch]:
 def _settle(
     base: list[RangeRef], source: list[RangeRef], destination: list[RangeRef]
 ) -> list[RangeRef] | None:
-    """Return the ranges that come out of a group, if their ids alone can tell."""
+    """Return the ranges that a group becomes, if the ids of its ranges decide that."""
     if source in (base, destination):
         return destination
     if destination == base:

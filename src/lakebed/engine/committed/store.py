@@ -37,10 +37,10 @@ NAMESPACES_OPEN: Final = 1024
 class Committed:
     """The committed entries in one storage namespace.
 
-    A *metarange* is a set of entries, sorted by key: what a commit holds. It is made of *ranges*,
-    which metaranges share. Both are files named by their content and never change, so everything
-    here can be repeated, and called by many threads and processes at once, without harm. What a
-    call costs goes with the ranges it has to look into, never with the size of the metarange.
+    A *metarange* is what a commit holds: entries, sorted by key. It is made of *ranges*, which
+    metaranges share. Both are files that are named by their content and never change. So every call
+    can be repeated, and made by many threads and processes at once, without harm. The cost of a
+    call depends on the ranges it has to read, not on the size of the metarange.
 
     Every call that reads may raise `MissingFile`, `DamagedFile`, `ForeignFile` or `FormatTooNew`,
     each with the name of the file, and what the storage raises (`lakebed.block.errors`).
@@ -59,9 +59,9 @@ class Committed:
 
         Args:
             block: The storage.
-            namespace: Where in it ranges and metaranges lie, below ``_lakebed/``.
+            namespace: Ranges and metaranges are kept below ``_lakebed/`` in it.
             runtime: Locks and parallel work.
-            cache: Shared by all namespaces of a process; a new one in memory if there is none.
+            cache: Shared by all namespaces of a process; by default a new one in memory.
             breaks: Where ranges end; always the same for one namespace.
         """
         self._runtime = runtime
@@ -78,14 +78,14 @@ class Committed:
     def write(self, batches: Iterable[Batch]) -> MetaRangeID:
         """Store entries, sorted by key, and return the metarange they make.
 
-        Ranges are written as they fill up and the metarange last. If this fails or is cut off, some
-        ranges may be there that nothing names, and that a later call finds written already.
+        Ranges are written as they fill up, and the metarange last. If this fails or is cut off,
+        ranges may be left that nothing names, and that a later call need not write again.
 
         Args:
             batches: Tables with the columns of `ENTRY_SCHEMA`; of any number and size.
 
         Raises:
-            InvalidEntries: A batch has not the columns and values of entries.
+            InvalidEntries: A batch does not have the columns and values of entries.
             UnsortedEntries: The keys do not rise from row to row.
         """
         builder = self._builder()
@@ -96,9 +96,9 @@ class Committed:
     def apply(self, base: MetaRangeID, changes: Iterable[Batch]) -> Applied:
         """Store what changes make of a metarange, and return it with a summary.
 
-        Ranges that no change touches are taken over unread. A put whose identity is the committed
-        one is no change, and the committed entry stays. Neither is a tombstone for a key that is
-        not there. When nothing changed, the result is the base.
+        Ranges without changes are taken over unread. A put with the same identity as the committed
+        entry is not a change, and that entry stays. A tombstone for a key that is not there is not
+        a change either. If nothing changed, the result is the base.
 
         Args:
             base: The metarange to change.
@@ -106,7 +106,7 @@ class Committed:
                 size.
 
         Raises:
-            InvalidEntries: A batch has not the columns and values of changes.
+            InvalidEntries: A batch does not have the columns and values of changes.
             UnsortedEntries: The keys do not rise from row to row.
         """
         metarange = self._files.metarange(base)
@@ -122,13 +122,13 @@ class Committed:
     ) -> MetaRangeID:
         """Store the three-way merge of metaranges, and return it.
 
-        A key changed on one side only is taken from that side. Where both have the same identity,
-        the destination's entry stays. Ranges that only one side changed are taken whole, unread.
-        When there was nothing to merge, the result is the destination.
+        A key that one side changed is taken from that side. If both have the same identity, the
+        destination's entry stays. Ranges that only one side changed are taken whole, unread. If
+        there was nothing to merge, the result is the destination.
 
         Raises:
-            MergeConflict: Keys were changed on both sides, differently, and no strategy says which
-                side wins; the error holds all of them.
+            MergeConflict: Both sides changed some keys differently, and no strategy says which side
+                wins; the error holds all of these keys.
         """
         three = [self._files.metarange(each) for each in (base, source, destination)]
         return merge(
@@ -164,8 +164,8 @@ class Committed:
     ) -> Iterator[pa.Table]:
         """Yield the entries with a prefix, from `start` (included) on, in order of the keys.
 
-        Tables have the columns of `ENTRY_SCHEMA`; none is empty. Ranges are read ahead, the more
-        the longer the caller goes on.
+        Tables have the columns of `ENTRY_SCHEMA`; none is empty. Ranges are read ahead: the longer
+        the caller goes on, the more of them.
         """
         metarange = self._files.metarange(metarange_id)
         start, end = max(start, prefix), prefix_end(prefix)
@@ -181,7 +181,7 @@ class Committed:
     ) -> Sequence[bytes]:
         """Return some keys from `start` up to, not including, `end`, without reading a range.
 
-        They are those that ranges end with; so from one of them to the next lies a range at most.
+        They are the last keys of the ranges, so there is at most one range between two of them.
         """
         refs = window(self._files.metarange(metarange_id), start, end)
         return [ref.max_key for ref in refs if end is None or ref.max_key < end]
@@ -231,13 +231,13 @@ class Committed:
     ) -> Page[DiffEntry]:
         """Return a page of what the right changed since the base, and what the left did as well.
 
-        It is a conflict if the left changed an entry too, and to something else.
+        It is a conflict if the left changed an entry too, to something else.
         """
         page = self.list_diff(base, right, query)
         if base == left:
             return page
 
-        def judged(item: DiffEntry | CommonPrefix) -> DiffEntry | CommonPrefix:
+        def judge(item: DiffEntry | CommonPrefix) -> DiffEntry | CommonPrefix:
             if isinstance(item, CommonPrefix):
                 return item
             key = item.entry.key
@@ -247,7 +247,7 @@ class Committed:
                 return item
             return replace(item, conflict=True)
 
-        return Page([judged(item) for item in page.items], page.has_more)
+        return Page([judge(item) for item in page.items], page.has_more)
 
     def _identity(self, metarange_id: MetaRangeID, key: bytes) -> bytes | None:
         try:

@@ -1,8 +1,8 @@
 """Walking over several metaranges side by side.
 
-First by ranges: `align` puts together those that overlap, so that what has the same ranges on two
-sides can be settled by their ids. Then by rows, for the rest: `side_by_side` reads the ranges of
-such a group and yields the rows of all sides from one key to another, one range of each at a time.
+First by ranges: `align` puts together those that overlap, so that ranges that are the same on two
+sides can be settled by their ids. For the rest by rows: `side_by_side` reads the ranges of such a
+group, one of each side at a time, and yields the rows of all sides between the same two keys.
 """
 
 from collections import deque
@@ -25,15 +25,15 @@ Group = tuple[list[RangeRef], ...]
 
 NO_ENTRIES: Final = ENTRY_SCHEMA.empty_table()
 
-# A caller may want only the first few results; one that goes on gets ever more read ahead.
+# A caller may want only the first few results; the longer it goes on, the more is read ahead.
 _MOST_AHEAD: Final = 4
 
 
 def align(sides: Sequence[Sequence[RangeRef]]) -> Iterator[Group]:
-    """Split the ranges of all sides into the smallest groups between which no range reaches over.
+    """Split the ranges of all sides into the smallest groups that do not overlap each other.
 
-    A range that two sides share overlaps no other range of theirs. So of two sides, it is always a
-    group of its own.
+    A range that two sides share overlaps no other range of theirs. So with two sides, it is always
+    a group of its own.
     """
     places = [0] * len(sides)
     while True:
@@ -67,7 +67,7 @@ def window(metarange: MetaRange, start: bytes, end: bytes | None) -> Sequence[Ra
 def side_by_side(
     files: Files, group: Group, start: bytes = b"", end: bytes | None = None
 ) -> Iterator[tuple[pa.Table, ...]]:
-    """Yield the rows of each side, step by step: all that lie between the same two keys.
+    """Yield the rows of all sides, step by step: in each step those between the same two keys.
 
     Args:
         files: Where to read the ranges.
@@ -86,7 +86,7 @@ def side_by_side(
 
 
 def _rows(files: Files, refs: list[RangeRef], start: bytes, stop: bytes) -> pa.Table:
-    """Return the rows of the range on top, and drop it if it ends there; read it only if needed."""
+    """Return rows of the last range in the list; drop it if it ends there, read it if needed."""
     if not refs or refs[-1].min_key >= stop:
         return NO_ENTRIES
     ref = refs[-1]
@@ -105,7 +105,7 @@ def map_ahead(
     size = 1
     while batch := list(islice(rest, size)):
         results = deque(runtime.map_parallel(function, batch, limit=size))
-        # Let go of each when it is done with: items and results may be large.
+        # Free each one as soon as it is done with: items and results may be large.
         batch.clear()
         while results:
             yield results.popleft()

@@ -1,1 +1,1 @@
-"""Branches, tags and commits: the records, and the ways through them."""
+"""Branches, tags and commits: their records, and how to find a way through them."""

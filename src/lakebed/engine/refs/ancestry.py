@@ -11,13 +11,13 @@ _FROM_RIGHT: Final = 2
 _FROM_BOTH: Final = _FROM_LEFT | _FROM_RIGHT
 
 Rank = tuple[int, int, CommitID]
-"""Where a commit stands in the order; the first one has the smallest rank."""
+"""The place of a commit in the order; the first commit has the smallest rank."""
 
 
 def rank(commit: Commit) -> Rank:
     """Order commits by generation, the latest first; then by date, the newest first; then by id.
 
-    The order is total and knows no context: any two walks agree about any two commits.
+    The order is total and the same for every walk: any two walks agree about any two commits.
     """
     return (-commit.generation, -commit.created_us, commit.id)
 
@@ -25,9 +25,9 @@ def rank(commit: Commit) -> Rank:
 class Frontier:
     """Commits to visit, each once, children before parents.
 
-    An ancestor has a smaller generation. So when a commit's turn comes, all its descendants that
-    take part have had theirs: it carries every mark they put on it, and it is never added again.
-    Only the commits that wait are held, however long the history is.
+    An ancestor has a smaller generation. So when a commit's turn comes, all its descendants in the
+    walk have had theirs: it has every mark that they put on it, and is never added again. Only the
+    commits that wait are held, however long the history is.
     """
 
     def __init__(self, commits: Commits, repository: Repository) -> None:
@@ -40,7 +40,7 @@ class Frontier:
         return bool(self._heap)
 
     def add(self, commit_id: CommitID, marks: int = 0) -> Commit:
-        """Let a commit wait for its turn, with these marks besides those it has; return it.
+        """Let a commit wait for its turn, and add marks to those it has; return it.
 
         Raises:
             CommitNotFound: There is none with this id.
@@ -69,14 +69,14 @@ def find_merge_base(
 ) -> Commit | None:
     """Return the best common ancestor of two commits, or None if their histories are unrelated.
 
-    A commit counts as its own ancestor. Best is one that is no ancestor of another common one.
-    After criss-cross merges there are several: the one with the highest generation is taken, of
-    equal ones the newest, then the one with the smallest id. So the answer is the same whichever
+    A commit counts as its own ancestor. The best is one that is not an ancestor of another common
+    one. After criss-cross merges there are several: the one with the highest generation is taken,
+    of equal ones the newest, then the one with the smallest id. So the answer is the same whichever
     side is called left.
 
-    The walk is by generation, and ends at the first commit that both sides reach: any common
-    descendant of that one would have had its turn before. Only commits are read whose generation
-    is not below that of the answer, and their parents.
+    The walk goes by generation, and ends at the first commit that both sides reach: any common
+    descendant of that one would have had its turn before. It reads only commits whose generation is
+    not below that of the answer, and their parents.
 
     Raises:
         CommitNotFound: One of the two is not there.

@@ -51,7 +51,7 @@ class Branches:
     def get_after_put(
         self, repository: Repository, branch: BranchID, token: StagingToken
     ) -> tuple[Branch, Item | None]:
-        """Return a branch as `get` does, and the note that listings left at a token, if any.
+        """Return a branch as `get` does, and the note of listings at a token, if any.
 
         Raises:
             BranchNotFound: There is none.
@@ -61,10 +61,10 @@ class Branches:
     def get_cached(self, repository: Repository, branch: BranchID) -> Branch:
         """Return a branch as it was at most `CACHE_SECONDS` ago.
 
-        Only for callers that look again, by `get`, before they act on it for good.
+        Only for callers that check it again, by `get`, before they rely on it.
 
         Raises:
-            BranchNotFound: There is none, or there was none a moment ago.
+            BranchNotFound: There is none.
         """
         cached = self._cache.get((repository.partition, branch))
         if cached is not None and cached[1] > self._runtime.monotonic():
@@ -74,7 +74,7 @@ class Branches:
     def last_seen(self, repository: Repository, branch: BranchID) -> Branch | None:
         """Return a branch as this process last read it, however long ago.
 
-        Only for callers that find out whether it still has that version.
+        Only for callers that check whether it still has that version.
         """
         cached = self._cache.get((repository.partition, branch))
         return None if cached is None else cached[0]
@@ -82,7 +82,7 @@ class Branches:
     def list(
         self, repository: Repository, *, prefix: str = "", after: str = ""
     ) -> Iterator[Branch]:
-        """Iterate over the branches whose names begin with `prefix`, in order, past `after`."""
+        """Iterate over the branches whose names begin with `prefix`, in order, behind `after`."""
         start = after.encode() + b"\x00" if after else b""
         records = self._records(repository.partition)
         read_at = self._runtime.monotonic()
@@ -95,7 +95,7 @@ class Branches:
         """Make a branch that points to a commit, with nothing staged.
 
         Raises:
-            NotUnique: There is a branch of this name.
+            NotUnique: There is already a branch of this name.
             OutcomeUnknown: It may have been made.
         """
         unique_id = new_unique_id(self._runtime)
@@ -129,13 +129,13 @@ class Branches:
         staging_token: StagingToken | None = None,
         sealed_tokens: Sequence[StagingToken] | None = None,
     ) -> Branch:
-        """Change a branch, if it is still as it was read; return it as it is then.
+        """Change a branch, if it is still as it was read; return it as it is after that.
 
-        Tokens that the change no longer names must have been announced by `announce_drop`.
+        Tokens that the change drops must have been announced before (`announce_drop`).
 
         Raises:
             PredicateFailed: It was changed or deleted meanwhile.
-            OutcomeUnknown: It may have been changed; look whether one's own mark is in it.
+            OutcomeUnknown: It may have been changed; the caller reads it again to find out.
         """
         sealed = branch.sealed_tokens if sealed_tokens is None else sealed_tokens
         message = pb.Branch(
@@ -169,7 +169,7 @@ class Branches:
             except PredicateFailed:
                 pass
             except OutcomeUnknown:
-                # Gone, or made again by someone: ours is no more.
+                # It is gone, and perhaps another was made under this name: ours was deleted.
                 found = records.find(branch.encode())
                 if found is None or found.message.unique_id != first.unique_id:
                     return None
@@ -182,8 +182,8 @@ class Branches:
     ) -> None:
         """Note that tokens are about to be dropped, so that the Cleaner knows of them.
 
-        Before they are dropped, never after: a process that dies in between must not leave
-        partitions that nothing names. The Cleaner leaves alone what a branch still names.
+        This comes before they are dropped, never after: a process that dies in between must not
+        leave partitions that nothing names. The Cleaner leaves alone what a branch still names.
         """
         message = pb.DroppedToken(
             repository=repository.id,

@@ -16,7 +16,7 @@ from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
 COMMIT_VERSION: Final = 1
-"""How ids are computed: SHA-256 over the fields, each with its length, and a nonce."""
+"""How ids are computed: SHA-256 over all fields, each with its length, and a nonce."""
 
 FIRST_GENERATION: Final = 1
 _NONCE_BYTES: Final = 16
@@ -63,8 +63,8 @@ class Commits:
     ) -> Commit:
         """Store a commit. Nobody knows of it until its id is published.
 
-        Two equal calls store two commits: the id covers a nonce. So a commit record tells exactly
-        one request's story, and a request can recognise its own commit by its id.
+        Two equal calls store two commits, since the id covers a nonce. So a commit record belongs
+        to exactly one request, which can recognise its own commit by the id.
 
         Raises:
             OutcomeUnknown: It may have been stored; it does no harm.
@@ -102,7 +102,7 @@ class Commits:
 
 
 def compute_id(record: pb.Commit) -> CommitID:
-    """The id of a commit record: a hash of all fields, framed so that none can pose as another."""
+    """Return the id of a commit record: a hash of all fields, each with its length before it."""
     digest = hashlib.sha256()
 
     def add(part: bytes) -> None:

@@ -1,15 +1,14 @@
 """Dumping all refs of a repository into its storage namespace.
 
 A dump holds every branch, every tag and every commit record. With the ranges and metaranges, which
-are in the namespace anyway, that is the whole history: should the key-value store be lost, a
-bare repository over the same namespace gets it all back (`lakebed.engine.refs.restore`). What is
+are in the namespace anyway, that is the whole history: if the key-value store is lost, it can be
+restored into a bare repository over the same namespace (`lakebed.engine.refs.restore`). What is
 staged and not committed is not in a dump.
 
-It can be taken while others work. Branches and tags are read first, commits after them: a commit
-is stored before a branch or tag names it, and its parents before it, so whatever the refs name is
-found by then. A scan of the commits can meet one that was made meanwhile and have missed its
-parent; so those parents are fetched at the end, and a dump is always closed: no commit in it
-lacks a parent.
+A dump can be taken while others work. Branches and tags are read first, commits after them: a
+commit is stored before a branch or tag names it, and its parents before it, so everything that the
+refs name is found. The scan of commits may meet one that was made meanwhile, and have missed its
+parent. Such parents are fetched at the end, so that no commit in a dump lacks a parent.
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,13 +52,12 @@ def dump_refs(
 ) -> DumpManifest:
     """Write a dump of all refs of a repository; return its manifest, which names it.
 
-    In memory are held one file's rows at a time, and about 250 bytes for each commit.
+    It needs memory for the rows of one file, and about 250 bytes for each commit.
 
     Raises:
-        RepositoryNotFound: The repository is no more, or was deleted meanwhile; without a manifest
-            there is no dump.
-        CommitNotFound: A commit names a parent that is not there: no dump could be restored.
-        CorruptRecord: A commit is not what its id says: likewise.
+        RepositoryNotFound: The repository was deleted; without a manifest there is no dump.
+        CommitNotFound: A commit names a parent that is not there: the dump could not be restored.
+        CorruptRecord: A commit does not match its id: likewise.
     """
     own = active_record(store, repository).message
     now = runtime.now()
@@ -73,9 +71,9 @@ def dump_refs(
         *writer.write(RefKind.TAGS, map(_tag, Records(store, TAGS, partition).scan())),
     ]
     try:
-        files += writer.write(RefKind.COMMITS, map(_commit, _closed(commits)))
+        files += writer.write(RefKind.COMMITS, map(_commit, _scan_with_parents(commits)))
     except CommitNotFound:
-        active_record(store, repository)  # or it is the repository that is not there
+        active_record(store, repository)  # raises if the repository itself is gone
         raise
     manifest = DumpManifest(
         dump_id=dump_id,
@@ -85,8 +83,8 @@ def dump_refs(
         created_us=int(now * 1e6),
         files=tuple(files),
     )
-    # Nothing of a repository is removed while its record is there. If it is not there any more,
-    # some of the records that were read may have been what the Cleaner had left.
+    # Nothing of a repository is removed while its record is there. If it is gone, the Cleaner may
+    # have removed some records before they were read.
     active_record(store, repository)
     writer.put(MANIFEST_NAME, encode_manifest(manifest))
     return manifest
@@ -142,8 +140,8 @@ def _portions(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:
         yield portion
 
 
-def _closed(records: Records[pb.Commit]) -> Iterator[Record[pb.Commit]]:
-    """Iterate over all commits, and over parents that were made during the scan, behind it."""
+def _scan_with_parents(records: Records[pb.Commit]) -> Iterator[Record[pb.Commit]]:
+    """Iterate over all commits, and then over parents that the scan has missed."""
     seen: set[bytes] = set()
     parents: set[bytes] = set()
     for record in records.scan():
@@ -188,7 +186,7 @@ def _commit(record: Record[pb.Commit]) -> tuple[Row, int]:
     message = record.message
     name = record.name.decode()
     if compute_id(message) != name:
-        raise CorruptRecord(f"the record of commit {name} is not what its id says")
+        raise CorruptRecord(f"the record of commit {name} does not match its id")
     row: Row = {
         "id": name,
         "version": message.version,

@@ -1,4 +1,4 @@
-"""The ways through history: by ancestry, by what changed, by the order of ids."""
+"""Logs: the commits that led to one, all of them or those that changed some objects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ class LogQuery:
     first_parent: bool = False
     """Follow only the first parent of each."""
     since_us: int | None = None
-    """Leave out commits older than this, and what is reached only through them; so dates that
-    rise along each line of history are taken for granted, as Git does."""
+    """Leave out commits older than this, and what is reached only through them. Like Git, this
+    takes for granted that dates rise along each line of history."""
     stop_at: CommitID | None = None
     """Show this commit and nothing of its own history."""
     after: CommitID | None = None
-    """Show what comes behind this commit: the last one of the page before."""
+    """Show what comes after this commit, which is the last one of the page before."""
     keys: tuple[bytes, ...] = ()
-    """If these or prefixes are given, show only commits that changed one of them."""
+    """If there are keys or prefixes, show only commits that changed one of those objects."""
     prefixes: tuple[bytes, ...] = ()
     """See `keys`."""
 
@@ -41,7 +41,7 @@ class LogPage:
 
     commits: list[Commit]
     has_more: bool
-    """Whether others follow."""
+    """Whether others follow; false if that was not to be found out."""
 
 
 class History:
@@ -56,13 +56,13 @@ class History:
     ) -> Iterator[Commit]:
         """Iterate over the commits that a query asks for, each once, in the order of `rank`.
 
-        A commit *changed* an object if its entry, by identity, is not as in the first parent; the
-        first commit of all changed whatever it has. Most commits are judged by ids alone: of the
-        metaranges, then of the ranges that can hold the object. Ranges are read only where these
-        differ.
+        A commit *changed* an object if the entry's identity is not the same as in the first parent;
+        the first commit of all changed everything it has. Most commits are judged by ids alone: of
+        the metaranges, then of the ranges that can hold the object. Ranges are read only where
+        these differ.
 
-        Behind `after`, a first-parent log goes on where it stopped; another has to walk from the
-        head again, since a page does not tell all the lines of history that were open at its end.
+        To go on behind `after`, a first-parent log starts there. Any other log walks from the head
+        again, since a page does not say which lines of history were open at its end.
 
         Raises:
             CommitNotFound: There is no such commit.
@@ -98,9 +98,9 @@ class History:
             committed: Its entries.
             head: Where to begin.
             query: Which commits.
-            amount: At most so many.
-            look_ahead: Find out whether others follow. That can mean to search the whole rest of
-                the history for one more commit that changed an object; false: do not, and say no.
+            amount: The largest number of commits.
+            look_ahead: Whether to find out if others follow. That can mean to search the whole rest
+                of the history for one more commit that changed an object.
 
         Raises:
             CommitNotFound: There is no such commit.
@@ -115,7 +115,7 @@ class History:
         return LogPage(found, has_more=False)
 
     def _walk(self, repository: Repository, head: CommitID, query: LogQuery) -> Iterator["_Step"]:
-        """Yield commits with their first parents; objects and `after` are not looked at."""
+        """Yield commits with their first parents; `keys`, `prefixes` and `after` are left out."""
         frontier = Frontier(self._commits, repository)
         frontier.add(head)
         while frontier:

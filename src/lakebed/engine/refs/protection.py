@@ -1,8 +1,8 @@
-"""Rules that protect branches: no staged writes and no commits, so that they change by merges only.
+"""Rules that protect branches from staged writes and commits, so that they change by merges only.
 
-Rules are read for every write, never from a cache: once `set` has returned, no write that begins
-afterwards gets past a new rule. That costs one read of a small record a write; writers that ask at
-the same time share it, as they share that of their branch.
+Rules are read for every write, never from a cache: once `set` has returned, a new rule holds for
+every write that begins after that. This costs one read of a small record for each write; writers
+that ask at the same time share it.
 """
 
 import re
@@ -20,8 +20,8 @@ from lakebed.kv import ABSENT, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
 
-# The characters of branch names, and * ? [a-z] [!a-z]. Any other would match no branch: a rule
-# that looks as if it protected something.
+# The characters of branch names, and * ? [a-z] [!a-z]. A rule with any other character would match
+# no branch, but look as if it protected something.
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_*?\[\]!-]{1,255}")
 
 
@@ -31,7 +31,7 @@ class Protection:
 
     patterns: tuple[str, ...]
     predicate: Predicate
-    """The write that left them; `ABSENT`, if there never were any."""
+    """The write that left them; `ABSENT` if there never were any."""
 
 
 class BranchProtection:
@@ -57,19 +57,19 @@ class BranchProtection:
         Args:
             repository: Whose branches.
             patterns: Glob patterns of branch names: ``*`` any characters, ``?`` one, ``[a-z]`` one
-                of these, ``[!a-z]`` one that is none of these.
+                of these, ``[!a-z]`` one other than these.
             predicate: Only if the rules are still those that were read with it.
 
         Raises:
-            Invalid: A pattern can match no branch.
-            PreconditionFailed: The rules are others by now; nothing was written.
+            Invalid: A pattern cannot match any branch.
+            PreconditionFailed: The rules have changed; nothing was written.
             OutcomeUnknown: They may have been replaced.
         """
         for pattern in patterns:
             if not _PATTERN.fullmatch(pattern):
                 raise Invalid(
-                    f"{pattern!r} matches no branch: use letters, digits, hyphens, underscores, and"
-                    " * ? [a-z] [!a-z]"
+                    f"'{pattern}' cannot match any branch: use letters, digits, hyphens,"
+                    " underscores, and * ? [a-z] [!a-z]"
                 )
         unique = tuple(dict.fromkeys(patterns))
         rules = [pb.BranchProtectionRule(pattern=pattern) for pattern in unique]
@@ -80,7 +80,7 @@ class BranchProtection:
         try:
             return Protection(unique, records.set_if(PROTECTION_NAME, message, predicate))
         except PredicateFailed as error:
-            raise PreconditionFailed(error.key, "the rules were changed since") from None
+            raise PreconditionFailed(error.key, "the rules have been changed") from None
 
     def check(self, repository: Repository, branch: BranchID) -> None:
         """Refuse a staged write to a branch, or a commit on it, if a rule protects it.

@@ -1,17 +1,17 @@
-"""Reference expressions: from what people write to a commit.
+"""Reference expressions: from what people write to a branch or a commit.
 
     main            the branch: its commit and what is staged on it
     main@           its commit alone
     main$           what is staged on it alone
     v1.0            a tag
-    3f2a…           a commit, by its id or by the beginning of it that no other id shares
+    3f2a…           a commit, by its id or by a beginning of it that no other id has
     main~3          its first parent's first parent's first parent; ~ alone is ~1
     main^2          its second parent; ^ alone is ^1, and ^0 the commit itself
     v1.0~2^2~1      and so on, from left to right
 
-The whole id of a commit always means that commit: no branch or tag may be called so. Any other
-name is looked up as a branch, then as a tag, then as the beginning of an id: the first that is
-there wins.
+The whole id of a commit always means that commit: no branch or tag may have such a name. Any other
+name is looked up as a branch, then as a tag, then as the beginning of an id; the first that is
+found wins.
 """
 
 import re
@@ -37,7 +37,7 @@ from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.tags import Tags
 
 SHORTEST_PREFIX: Final = 6
-"""With fewer digits of a commit id, a typing error would soon name some other commit."""
+"""With fewer digits of a commit id, a typing error could easily name another commit."""
 
 _ID_LENGTH: Final = 64
 _COMMIT: Final = re.compile(f"[0-9a-f]{{{SHORTEST_PREFIX},{_ID_LENGTH}}}")
@@ -48,7 +48,7 @@ _NAMED_WHEN_AMBIGUOUS: Final = 3
 
 
 class View(Enum):
-    """What of a branch an expression asks for; of anything else there is only the commit."""
+    """Which part of a branch an expression asks for; anything else has only the commit."""
 
     COMBINED = "combined"
     """The commit, and what is staged over it."""
@@ -58,17 +58,17 @@ class View(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedRef:
-    """What an expression leads to."""
+    """What an expression names."""
 
     commit_id: CommitID
     branch: Branch | None
-    """As it was read, if the expression names a branch and not an ancestor of its head."""
+    """The branch as it was read, if the expression names it and not an ancestor of its head."""
     view: View
-    """`COMMITTED`, where there is no branch."""
+    """`COMMITTED`, if there is no branch."""
 
 
 class Resolver:
-    """Finds what reference expressions lead to."""
+    """Finds what reference expressions name."""
 
     def __init__(self, branches: Branches, tags: Tags, commits: Commits) -> None:
         self._branches = branches
@@ -76,11 +76,11 @@ class Resolver:
         self._commits = commits
 
     def resolve(self, repository: Repository, expression: str) -> ResolvedRef:
-        """Return what an expression leads to; branches are read fresh.
+        """Return what an expression names; branches are read from the store.
 
         Raises:
-            InvalidRef: It is not well formed, asks for a parent that a commit does not have, for
-                the staged part of something that is no branch, or begins several commits' ids.
+            InvalidRef: It is not well formed; it asks for a parent that a commit does not have, or
+                for the staged part of something that is not a branch; or several ids begin so.
             RefNotFound: There is no branch, tag or commit of this name.
         """
         base, steps, view = _parse(expression)
@@ -91,21 +91,23 @@ class Resolver:
         named = branch or (None if is_id else self._find_tag(repository, base))
         commit_id = named.commit_id if named else self._find_commit(repository, base)
         if view is not View.COMBINED:
-            raise InvalidRef(f"{expression}: @ and $ go with the name of a branch alone")
+            raise InvalidRef(f"{expression}: @ and $ can follow only the name of a branch")
         for step in steps:
             commit_id = self._follow(repository, commit_id, step, expression)
         return ResolvedRef(commit_id=commit_id, branch=None, view=View.COMMITTED)
 
     def commit(self, repository: Repository, expression: str) -> Commit:
-        """Return the commit that an expression leads to; of a branch, its head.
+        """Return the commit that an expression names; of a branch, its head.
 
         Raises:
-            InvalidRef: As `resolve`; or it asks for what is staged, which is in no commit.
+            InvalidRef: As `resolve`; or it asks for what is staged, which has no commit.
             RefNotFound: As `resolve`.
         """
         resolved = self.resolve(repository, expression)
         if resolved.view is View.STAGED:
-            raise InvalidRef(f"{expression} is what is staged on a branch: a commit is needed here")
+            raise InvalidRef(
+                f"{expression} means what is staged on a branch: use a branch, a tag or a commit"
+            )
         return self._commits.get(repository, resolved.commit_id)
 
     def _find_branch(self, repository: Repository, name: str) -> Branch | None:
@@ -138,7 +140,9 @@ class Resolver:
         if len(ids) > 1:
             named = ", ".join(ids[:_NAMED_WHEN_AMBIGUOUS])
             others = " and others" if len(ids) > _NAMED_WHEN_AMBIGUOUS else ""
-            raise InvalidRef(f"{prefix} is ambiguous: it begins the commit ids {named}{others}")
+            raise InvalidRef(
+                f"{prefix} is ambiguous: commits {named}{others} begin so; give more of the id"
+            )
         return ids[0]
 
     def _follow(
@@ -162,7 +166,7 @@ def _parse(expression: str) -> tuple[str, tuple[tuple[str, int], ...], View]:
     match = _EXPRESSION.fullmatch(expression)
     if match is None:
         raise InvalidRef(
-            f"{expression!r} is no reference: write the name of a branch or tag or a commit id,"
+            f"'{expression}' is not a reference: write the name of a branch or tag or a commit id,"
             " then any of ~, ^, ~number and ^number; or a branch with @ or $ behind it"
         )
     base, steps, view = match.groups()
@@ -171,7 +175,7 @@ def _parse(expression: str) -> tuple[str, tuple[tuple[str, int], ...], View]:
         if not COMMIT_ID.fullmatch(base):
             check_tag_name(base)
     except InvalidName:
-        raise InvalidRef(f"{base!r} cannot be a branch, a tag or a commit") from None
+        raise InvalidRef(f"'{base}' cannot be a branch, a tag or a commit") from None
     numbers = tuple((kind, int(number or 1)) for kind, number in _STEP.findall(steps))
     return base, numbers, _VIEWS[view]
 

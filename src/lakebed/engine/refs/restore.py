@@ -1,14 +1,14 @@
 """Restoring all refs of a repository from a dump, into a bare repository.
 
 Everything is checked before the first write: each file against the manifest, each commit against
-its id, its parents and its generation, each branch and tag against the commits, each metarange
-that a commit names against the storage. (The ranges that a metarange names are not looked for.)
-A dump that fails is refused whole, with the file named.
+its id, its parents and its generation, each branch and tag against the commits, and that each
+metarange that a commit names is in the storage. (The ranges that a metarange names are not looked
+for.) If a check fails, nothing is restored, and the error names the file.
 
-Then come the commits, the tags and the branches, in this order, so that no ref ever names what is
-not there. A note in the repository says which dump is being restored. With it, a restore that was
-interrupted is simply run again, even if somebody began to work in between: what is there stays.
-One that was finished is not done twice.
+Then commits, tags and branches are written, in this order, so that no ref ever names what is not
+there. A note in the repository says which dump is being restored. So a restore that was interrupted
+can be run again, even if someone began to work in between: what is there stays. A restore that was
+finished is not done twice.
 
 Branches get new unique ids and staging tokens, with nothing staged.
 """
@@ -66,15 +66,15 @@ def restore_refs(
 ) -> DumpManifest:
     """Restore a dump in the repository's storage namespace; return the manifest of the dump.
 
-    In memory are held one file's rows at a time, and about 400 bytes for each commit.
+    It needs memory for the rows of one file, and about 400 bytes for each commit.
 
     Raises:
-        Invalid: The repository is not bare: it holds refs of its own, or of another dump.
-        RepositoryNotFound: The repository is no more.
+        Invalid: The repository is not bare: it has refs of its own, or of another dump.
+        RepositoryNotFound: The repository was deleted.
         MissingFile: A file of the dump, or a metarange that a commit names, is not in the storage.
             Without its manifest, there is no dump.
-        DamagedFile: A file of the dump is not what was written, or does not fit the others.
-        ForeignFile: One is another's, or (`FormatTooNew`) of a newer Lakebed.
+        DamagedFile: A file of the dump is not what was written, or does not match the others.
+        ForeignFile: A file is not one of ours, or (`FormatTooNew`) is one of a newer Lakebed.
         OutcomeUnknown: A write may not have been applied: run it again.
     """
     active_record(store, repository)
@@ -95,7 +95,7 @@ class _Files:
 
     def __init__(self, block: BlockStore, repository: Repository, dump_id: DumpID) -> None:
         if not _DUMP_ID.fullmatch(dump_id):
-            raise Invalid(f"{dump_id!r} is not the id of a dump")
+            raise Invalid(f"'{dump_id}' is not the id of a dump")
         self._block = block
         self._namespace = repository.namespace
         self._dump_id = dump_id
@@ -103,11 +103,11 @@ class _Files:
         self.manifest = decode_manifest(data, dump_id, file=self.address(MANIFEST_NAME))
 
     def address(self, name: str) -> str:
-        """What to call a file in errors."""
+        """Return how errors name a file."""
         return str(self._namespace.address(dump_path(self._dump_id, name)))
 
     def tables(self, kind: RefKind) -> Iterator[tuple[DumpFile, pa.Table]]:
-        """Iterate over the files of a kind, each proven to be what the manifest says."""
+        """Iterate over the files of a kind, each checked against the manifest."""
         for file in self.manifest.of_kind(kind):
             yield file, decode_refs(self._read(file.name), file, file=self.address(file.name))
 
@@ -129,23 +129,23 @@ class _Files:
 
 
 def _is_restored(store: Store, repository: Repository, dump_id: DumpID) -> bool:
-    """Whether there is nothing left to do; refuse a repository that is not bare."""
+    """Return whether there is nothing left to do; refuse a repository that is not bare."""
     note = Records(store, RESTORED, repository.partition).find(RESTORED_NAME)
     if note is not None:
         _check_note(note.message, dump_id)
         return note.message.finished
     for prefix in (BRANCHES.prefix, TAGS.prefix, COMMITS.prefix):
-        for entry in store.scan(repository.partition, prefix, limit=1):
-            if entry.key.startswith(prefix):
+        for item in store.scan(repository.partition, prefix, limit=1):
+            if item.key.startswith(prefix):
                 raise Invalid(
-                    f"repository {repository.id} is not bare, it has {entry.key.decode()}: refs are"
-                    " restored only into an empty one"
+                    f"repository {repository.id} is not bare, it has {item.key.decode()}: restore"
+                    " into a new bare repository"
                 )
     return False
 
 
 def _note(notes: Records[pb.RestoredRefs], dump_id: DumpID) -> None:
-    """Note that a dump is being restored, unless that is known."""
+    """Note that a dump is being restored, if it is not noted yet."""
     try:
         notes.set_if(RESTORED_NAME, pb.RestoredRefs(dump_id=dump_id), ABSENT)
     except PredicateFailed:
@@ -155,8 +155,8 @@ def _note(notes: Records[pb.RestoredRefs], dump_id: DumpID) -> None:
 def _check_note(note: pb.RestoredRefs, dump_id: DumpID) -> None:
     if note.dump_id != dump_id:
         raise Invalid(
-            f"the dump {note.dump_id} was restored into this repository, at least in part: restore"
-            f" {dump_id} into a new one"
+            f"dump {note.dump_id} was restored into this repository, at least in part: restore"
+            f" {dump_id} into a new bare repository"
         )
 
 
@@ -172,13 +172,13 @@ def _check_dump(files: _Files, block: BlockStore, repository: Repository) -> Non
 
 
 def _check_ids(files: _Files) -> dict[str, int]:
-    """Check that each commit is what its id says, and comes once; return their generations."""
+    """Check that each commit matches its id, and comes once; return their generations."""
     generations: dict[str, int] = {}
     for file, rows in files.rows(RefKind.COMMITS):
         for row in rows:
             name = row["id"]
             if compute_id(_commit(row)) != name:
-                raise _damaged(files, file, f"commit {name} is not what its id says")
+                raise _damaged(files, file, f"commit {name} does not match its id")
             if name in generations:
                 raise _damaged(files, file, f"commit {name} is there twice")
             generations[name] = row["generation"]
@@ -248,7 +248,8 @@ class _Restorer:
     def write(self, files: _Files) -> None:
         """Write commits, then tags, then branches; what is there stays."""
         for _, rows in files.rows(RefKind.COMMITS):
-            # A repository deleted meanwhile must not be filled behind the Cleaner's back for long.
+            # A repository that was deleted meanwhile must not be filled for long: the Cleaner may
+            # be done with it.
             active_record(self._store, self._repository)
             items = [(COMMITS.prefix + row["id"].encode(), _commit(row)) for row in rows]
             values = [(key, message.SerializeToString()) for key, message in items]
@@ -261,8 +262,8 @@ class _Restorer:
     def adopt(self, unique_ids: tuple[str, ...]) -> None:
         """Note whose object paths the commits name, for garbage collection.
 
-        After the commits are written, never before: what lies in adopted paths and is named by no
-        commit is garbage.
+        This comes after the commits are written, never before: objects below adopted paths that no
+        commit names are garbage.
         """
         records = Records(self._store, REPOSITORIES, GRAVELER)
         while True:
@@ -275,7 +276,7 @@ class _Restorer:
             try:
                 records.set_if(record.name, record.message, record.predicate)
             except PredicateFailed:
-                continue  # the record was changed in another respect
+                continue  # someone changed something else in the record
 
     def _tag(self, row: Row) -> None:
         message = pb.Tag(commit_id=row["commit_id"], created_us=row["created"])

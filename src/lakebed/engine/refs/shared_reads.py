@@ -1,12 +1,11 @@
-"""Many callers, one read: the amortised read of a record that everybody wants.
+"""One read of a record for many callers that want it at the same time.
 
-Callers that want the same record at the same time may share one read of it, but only a read that
-*starts after* they asked. Joining a read that is already under way would hand out a state from
-before the question: a writer that looks whether its token is still current would be told so by a
-read that began before it wrote.
+Callers may share a read, but only one that *starts after* they asked. A read that is already under
+way may return a state from before the call: a writer that checks whether its token is still current
+could be misled by a read that began before it wrote.
 
-So there are at most two reads of a record at a time: the one under way, and the next one, which
-collects everyone who asks meanwhile and starts when the first is over.
+So there are at most two reads of a record at a time: the one under way, and the next one, which is
+for all who ask meanwhile and starts when the first is over.
 """
 
 from collections.abc import Callable
@@ -28,7 +27,7 @@ class _Batch(Generic[ValueT]):
         self.turn: Event = runtime.event()
         self.done: Event = runtime.event()
         self.value: ValueT | None = None
-        # Until the read is made: if its reader is torn away, nobody takes silence for an answer.
+        # Until the read is made: if its reader dies, the others get an error, not an empty answer.
         self.error: Exception | None = StoreUnavailable("a shared read was given up")
 
 

@@ -34,7 +34,7 @@ class Tags:
         """Make a tag.
 
         Raises:
-            NotUnique: There is a tag of this name.
+            NotUnique: There is already a tag of this name.
             OutcomeUnknown: It may have been made.
         """
         message = pb.Tag(commit_id=commit_id, created_us=now_us(self._runtime))
@@ -65,7 +65,7 @@ class Tags:
         raise TagNotFound(tag)
 
     def list(self, repository: Repository, *, prefix: str = "", after: str = "") -> Iterator[Tag]:
-        """Iterate over the tags whose names begin with `prefix`, in order, past `after`."""
+        """Iterate over the tags whose names begin with `prefix`, in order, behind `after`."""
         start = after.encode() + b"\x00" if after else b""
         for record in self._records(repository).scan(prefix=prefix.encode(), start=start):
             yield Tag(TagID(record.name.decode()), CommitID(record.message.commit_id))

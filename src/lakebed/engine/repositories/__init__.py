@@ -1,1 +1,1 @@
-"""Repositories: how they are created, who owns a storage namespace, how they end."""
+"""Repositories: how they are created and deleted, and who may use a storage namespace."""

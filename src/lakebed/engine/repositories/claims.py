@@ -1,18 +1,18 @@
 """Claims on storage namespaces: no two repositories keep their data in the same place.
 
-A claim is a record under the canonical text of a namespace; it names a repository by its unique id.
-Namespaces that lie in one another exclude each other too. No single write can say so, hence the
-rule: *first claim, then look*. Of two creators with nested namespaces, at least one looks after
-both have claimed and sees the other; it gives way. If both see each other, both do.
+A claim is a record under the canonical text of a namespace. It names a repository by its unique id.
+Nested namespaces exclude each other too, which no single write can ensure. Hence the rule: *first
+claim, then look*. Of two creators with nested namespaces, at least one looks after both have
+claimed, sees the other, and gives way. If both see each other, both give way.
 
 **Dead claims.** The record of a repository is written before its claim and, once gone, never comes
-back: unique ids are drawn once. So a claim whose unique id the record of its repository does not
-hold, in any state, is dead for ever, and anyone may take it over. Whoever looks reads the claim
-first and the record after it.
+back: each unique id is drawn once. So if the record of a repository does not hold the unique id of
+a claim, the claim is dead for ever, and anyone may take it over. To find that out, the claim is
+read first and the record after it.
 
-A claim is written by its own creator only, and removed by `Claims.release` only: by `delete_if` of
-the very record that names the unique id, after that repository is no more. A slow remover therefore
-never touches the claim of whoever came later.
+Only its own creator writes a claim, and only `Claims.release` removes it: by `delete_if` of the
+very record that names the unique id, after that repository is gone. So a slow process never removes
+the claim of a later creator.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class Claimant:
 
 
 Lives = Callable[[Claimant], bool]
-"""Whether the record of a repository holds a unique id, in any state that will last."""
+"""Whether the record of a repository holds this unique id, and will not be ended."""
 
 
 class Claims:
@@ -64,7 +64,7 @@ class Claims:
 
         Raises:
             NamespaceTaken: A repository that lives keeps its data there, above or below. The claim
-                may have been made: the caller releases it, once the claimant is no more.
+                may have been made: the caller releases it, once the claimant is gone.
             OutcomeUnknown: The claim may have been made.
         """
         self._claim(namespace, claimant, lives)
@@ -72,10 +72,10 @@ class Claims:
             _refuse_if_alive(namespace, record, lives)
 
     def release(self, namespace: Namespace, claimant: Claimant) -> bool:
-        """Free the namespace of a repository that is no more; return whether it held a claim.
+        """Free the namespace of a repository that is gone; return whether it held a claim.
 
         Raises:
-            OutcomeUnknown: The claim may still be there; it is dead and bars nobody.
+            OutcomeUnknown: The claim may still be there; it is dead and in nobody's way.
         """
         record = self._records.find(_name(namespace))
         if record is None or _claimant(record) != claimant:
@@ -83,7 +83,7 @@ class Claims:
         try:
             self._records.delete_if(record.name, record.predicate)
         except PredicateFailed:
-            return False  # taken over by someone, or freed
+            return False  # someone took it over or freed it
         return True
 
     def list(self) -> Iterator[tuple[Namespace, Claimant]]:
@@ -92,7 +92,7 @@ class Claims:
             yield Namespace.parse(record.name.decode()), _claimant(record)
 
     def covering(self, address: Address) -> Iterator[Claimant]:
-        """Iterate over the claims, dead or alive, on namespaces that an address lies in."""
+        """Iterate over the claims, dead or alive, on namespaces that hold an address."""
         folder = address.path[: address.path.rfind("/", 0, -1) + 1]
         innermost = Namespace(address.store, folder)
         for namespace in (innermost, *_ancestors(innermost)):
@@ -106,17 +106,17 @@ class Claims:
             found = self._records.find(_name(namespace))
             if found is not None:
                 if _claimant(found) == claimant:
-                    return  # by a write whose reply was lost
+                    return  # an earlier write worked, and its reply was lost
                 _refuse_if_alive(namespace, found, lives)
             predicate: Predicate = ABSENT if found is None else found.predicate
-            # If it fails, someone was faster; if nobody knows, the next look tells.
+            # If it fails, someone was faster; if that is unknown, the next read shows it.
             with suppress(PredicateFailed, OutcomeUnknown):
                 self._records.set_if(_name(namespace), message, predicate)
                 return
-        raise TooManyTries(f"claiming {namespace}", _TRIES)
+        raise TooManyTries(f"the claim of namespace {namespace}", _TRIES)
 
     def _neighbours(self, namespace: Namespace) -> Iterator[Record[pb.NamespaceClaim]]:
-        """The claims above a namespace and below it."""
+        """Iterate over the claims on namespaces above this one and below it."""
         for above in _ancestors(namespace):
             record = self._records.find(_name(above))
             if record is not None:
@@ -131,7 +131,7 @@ def _refuse_if_alive(namespace: Namespace, record: Record[pb.NamespaceClaim], li
     if lives(holder):
         raise NamespaceTaken(
             f"storage namespace {namespace} is in use: repository {holder.repository} keeps its"
-            f" data in {record.name.decode()}"
+            f" data in {record.name.decode()}. Use another one"
         )
 
 
@@ -141,12 +141,12 @@ def _claimant(record: Record[pb.NamespaceClaim]) -> Claimant:
 
 
 def _name(namespace: Namespace) -> bytes:
-    """The canonical text; it ends in a slash, so one is a prefix of another only if that nests."""
+    """Return the canonical text. It ends in a slash: a prefix of it is a namespace above it."""
     return str(namespace).encode()
 
 
 def _ancestors(namespace: Namespace) -> Iterator[Namespace]:
-    """Every namespace that this one lies in."""
+    """Iterate over the namespaces that hold this one."""
     prefix = namespace.prefix
     while prefix:
         prefix = prefix[: prefix.rfind("/", 0, -1) + 1]

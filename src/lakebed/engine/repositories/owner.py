@@ -1,13 +1,13 @@
 """The owner object of a storage namespace, and the id of this installation.
 
 Claims keep repositories of one key-value store apart. The owner object, `_lakebed/owner` in the
-namespace itself, also keeps installations apart, and tells those who only see the storage (garbage
-collection) whose it is. An active repository's owner object names its unique id.
+namespace itself, also keeps installations apart. It shows those who see only the storage (garbage
+collection) whose namespace it is. The owner object of an active repository names its unique id.
 
-A creator that was given up long ago may wake up here while another has taken its place. So the
-object is never written blindly: created only where there is none, replaced only over the very
-content that names a repository which is no more. Contents never come back, since they hold a unique
-id. The order of looking is that of claims: first the object, then the record of whom it names.
+A creator that others ended long ago may wake up here when another has taken its place. So the
+object is never simply overwritten: it is created only if there is none, and replaced only over the
+very content that names a repository which is gone. A content never comes back, since it holds a
+unique id. As with claims, the object is read first, and then the record of the repository it names.
 
 The object of a deleted repository stays, like its data, until the next one replaces it.
 """
@@ -47,15 +47,15 @@ _TRIES: Final = 10
 
 
 def installation_id(store: Store, runtime: Runtime) -> str:
-    """The id of the installation that a store belongs to; drawn by whoever asks first."""
+    """Return the id of the installation that a store belongs to; the first caller draws it."""
     drawn = runtime.random_bytes(_INSTALLATION_ID_BYTES).hex().encode()
     for _ in range(_TRIES):
         with suppress(KeyNotFound):
             return store.get(METADATA_PARTITION, INSTALLATION_KEY).value.decode()
-        # If it fails, someone else was first; if nobody knows, the next look tells.
+        # If it fails, someone else was first; if that is unknown, the next read shows it.
         with suppress(PredicateFailed, OutcomeUnknown):
             store.set_if(METADATA_PARTITION, INSTALLATION_KEY, drawn, ABSENT)
-    raise TooManyTries("drawing the id of the installation", _TRIES)
+    raise TooManyTries("writing the id of the installation", _TRIES)
 
 
 class Owners:
@@ -70,7 +70,7 @@ class Owners:
         """Make a repository, which holds the claim, the owner of its namespace.
 
         Raises:
-            NamespaceTaken: It is another installation's, or that of a repository that lives.
+            NamespaceTaken: It belongs to another installation, or to a repository that lives.
             StorageUnavailable: The object may have been written.
         """
         installation = installation_id(self._store, self._runtime)
@@ -83,11 +83,11 @@ class Owners:
                 _refuse_if_alive(namespace, found, installation, lives)
             if self._write(namespace, wanted, etag):
                 return
-        raise TooManyTries(f"writing the owner of {namespace}", _TRIES)
+        raise TooManyTries(f"writing the owner of namespace {namespace}", _TRIES)
 
     def _read(self, namespace: Namespace) -> tuple[Owner | None, ETag | None]:
         address = namespace.address(OWNER_PATH)
-        # The ETag comes first: if the object changes between the two, replacing it fails.
+        # The ETag is read first: if the object changes between the two, replacing it fails.
         try:
             etag = self._block.head(address).etag
             data = self._block.read(address)
@@ -99,8 +99,8 @@ class Owners:
             raise
         except FormatError as error:
             raise NamespaceTaken(
-                f"storage namespace {namespace} is in use: {error}. If nothing there is needed,"
-                " remove that file"
+                f"storage namespace {namespace} is in use: {error}. If nothing there is needed any"
+                " more, remove that file"
             ) from error
 
     def _write(self, namespace: Namespace, owner: Owner, etag: ETag | None) -> bool:
@@ -114,7 +114,7 @@ class Owners:
         except StorageFull:
             raise
         except (AlreadyExists, PreconditionFailed, StorageUnavailable):
-            return False  # the next look tells
+            return False  # the next read shows what is there
         return True
 
 

@@ -1,27 +1,28 @@
-"""How a repository ends: in steps that anyone may take, again and again, from any of them on.
+"""How a repository ends: in steps that anyone may take, and repeat, from any of them on.
 
-    1. its record becomes `deleting`        from here on it ends, whoever dies
-    2. an entry in `graveler_deleted`       so that its partition is found when nothing names it
+    1. its record becomes `deleting`        from now on it will end, whoever dies
+    2. an entry in `graveler_deleted`       so that its partition can be found later
     3. its record is removed                the name is free
-    4. its claim is removed                 the namespace is free (it was dead since step 3)
+    4. its claim is removed                 the namespace is free (the claim is dead since step 3)
 
 What a process that dies leaves behind:
 
 - after 1 or 2: a `deleting` record. Whoever meets it (create, delete, the Cleaner) goes on.
-- after 3: a dead claim. It bars nobody, and the Cleaner removes it.
+- after 3: a dead claim. It is in nobody's way, and the Cleaner removes it.
 
-Why a slow process harms nobody: 1 and 3 are conditional on the very record that was read, and a
-`deleting` record never changes, so 3 never removes a repository made again under the name. 2 may
-put back an entry that the Cleaner has done with; the Cleaner does with it once more, in vain. 4
-removes only a claim that names the unique id.
+Why a slow process does no harm: steps 1 and 3 are conditional on the very record that was read, and
+a `deleting` record never changes, so step 3 never removes a repository that was made later under
+the same name. Step 2 may write an entry again that the Cleaner had removed; the Cleaner removes it
+once more. Step 4 removes only a claim that names the unique id.
 
-Creations that were never finished end the same way. The record of such a creation is `initial`; its
-creator may be dead or slow, and no clock can tell. So ending it is safe in either case: the creator
-becomes active by `set_if` on its own `initial` record, which then is no more. When to do it is a
-matter of courtesy: the Cleaner does when it has seen the same record for two minutes by its own
-clock, anyone else when the time in the record is over an hour ago.
+Creations that were never finished end in the same way. Their record is `initial`. The creator may
+be dead or slow, and no clock can tell which. To end it is safe in either case: the creator becomes
+active by `set_if` on its own `initial` record, which fails then. When to end it is a matter of
+courtesy: the Cleaner does so when it has seen the same record for two minutes by its own clock,
+anyone else when the time in the record is more than an hour ago.
 """
 
+import logging
 from contextlib import suppress
 from typing import Final
 
@@ -37,12 +38,14 @@ from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 INITIAL: Final = pb.REPOSITORY_STATE_INITIAL
 ACTIVE: Final = pb.REPOSITORY_STATE_ACTIVE
 DELETING: Final = pb.REPOSITORY_STATE_DELETING
 
 OVERDUE_SECONDS: Final = 3600.0
-"""A creation begun so long ago, by the wall clock, is ended by anyone who meets it."""
+"""A creation that began so long ago, by the wall clock, is ended by anyone who meets it."""
 
 _TRIES: Final = 10
 
@@ -59,10 +62,10 @@ class Removal:
         self._deleted = Records(store, DELETED, DELETED_PARTITION)
 
     def settle(self, repository: RepositoryID) -> RepositoryRecord | None:
-        """Return the record under a name, having ended what was to end: never a `deleting` one.
+        """Return the record under a name, having ended what must end: never a `deleting` one.
 
         Raises:
-            TooManyTries: Others ended and made it again all the time.
+            TooManyTries: Others always changed it first.
             OutcomeUnknown: Something may have been ended.
         """
         for _ in range(_TRIES):
@@ -71,20 +74,22 @@ class Removal:
                 return record
             with suppress(PredicateFailed):
                 self.end(record)
-        raise TooManyTries(f"looking for repository {repository}", _TRIES)
+        raise TooManyTries(f"the search for repository {repository}", _TRIES)
 
     def lives(self, claimant: Claimant) -> bool:
-        """Whether a creation is there and to stay; ends it if it is to end."""
+        """Whether a repository is there, or being created; it is ended first if it must end."""
         record = self.settle(claimant.repository)
         return record is not None and record.message.unique_id == claimant.unique_id
 
     def end(self, record: RepositoryRecord) -> None:
-        """End the repository, or the creation, that a record tells of.
+        """End the repository, or the creation, of a record.
 
         Raises:
             PredicateFailed: The record was changed meanwhile; nothing was done.
-            OutcomeUnknown: It may be ending. If so, others will see to it.
+            OutcomeUnknown: It may be ending. If so, others will finish that.
         """
+        if record.message.state == INITIAL:
+            _LOGGER.warning("the creation of repository %s is undone", record.name.decode())
         if record.message.state != DELETING:
             marked = self._mark(record)
             if marked is None:
@@ -92,7 +97,7 @@ class Removal:
             record = marked
         self._note(record)
         self._remove(record)
-        with suppress(OutcomeUnknown):  # a dead claim bars nobody
+        with suppress(OutcomeUnknown):  # a dead claim is in nobody's way
             namespace = Namespace.parse(record.message.storage_namespace)
             self._claims.release(namespace, claimant_of(record))
 
@@ -103,7 +108,7 @@ class Removal:
         return message.state == DELETING
 
     def _mark(self, record: RepositoryRecord) -> RepositoryRecord | None:
-        """Step 1. Return the record as it is then, or None if the repository is no more."""
+        """Step 1. Return the new record, or None if the repository is gone."""
         message = pb.Repository()
         message.CopyFrom(record.message)
         message.state = DELETING
@@ -127,13 +132,13 @@ class Removal:
             try:
                 self._deleted.set_if(name, message, ABSENT)
             except PredicateFailed:
-                return  # there is one: by us or by someone else
+                return  # there is one, from us or from someone else
             except StoreUnavailable:
                 raise
             except OutcomeUnknown:
                 continue
             return
-        raise TooManyTries(f"deleting repository {record.name.decode()}", _TRIES)
+        raise TooManyTries(f"the deletion of repository {record.name.decode()}", _TRIES)
 
     def _remove(self, record: RepositoryRecord) -> None:
         """Step 3."""
@@ -153,16 +158,16 @@ class Removal:
 
 
 def claimant_of(record: RepositoryRecord) -> Claimant:
-    """Which creation of which repository a record tells of."""
+    """Return which creation of which repository a record is about."""
     return Claimant(RepositoryID(record.name.decode()), UniqueID(record.message.unique_id))
 
 
 def deleted_name(claimant: Claimant) -> bytes:
-    """The name of the entry of a deleted repository."""
+    """Return the name of the entry of a deleted repository."""
     return f"{claimant.repository}/{claimant.unique_id}".encode()
 
 
 def claimant_named(name: bytes) -> Claimant:
-    """Which repository an entry of that name is of; undoes `deleted_name`."""
+    """Return whose entry has this name; the inverse of `deleted_name`."""
     repository, _, unique_id = name.decode().partition("/")
     return Claimant(RepositoryID(repository), UniqueID(unique_id))

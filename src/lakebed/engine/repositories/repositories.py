@@ -3,37 +3,38 @@
     absent --create--> initial --create--> active --delete--> deleting --anyone--> absent
                        initial --the Cleaner, if nobody finishes it--> deleting
 
-Each creation draws a unique id. All that belongs to it lies under that id (its partition, its
-claim), so nothing of a repository ever shows through another one of the same name.
+Each creation draws a unique id. All that belongs to it is kept under that id (its partition, its
+claim), so nothing of a repository ever shows up in a later one of the same name.
 
 **Creating**
 
     1. the record, `initial`, only if there is none     the name is taken
-    2. the claim on the namespace (`claims`)            the place is taken
-    3. the owner object in the namespace (`owner`)      others see whose it is
+    2. the claim on the namespace (`claims`)            the namespace is taken
+    3. the owner object in the namespace (`owner`)      other installations see whose it is
     4. the first commit, then the default branch        not for a bare repository
-    5. the record, `active`, only over one's own of 1   it is there
+    5. the record, `active`, only over that of step 1   the repository is there
 
-The record comes before the claim: a claim is dead if the record does not hold its unique id, so a
-claim that came first would be anyone's to take. A creator that dies after
+The record comes before the claim: a claim is dead if the record does not hold its unique id, so
+anyone could take over a claim that came first. A creator that dies leaves behind
 
-- 1: leaves an `initial` record: the name is taken until the Cleaner has seen it for two minutes.
-- 2, 3, 4: leaves also a claim, an owner object, a commit, a branch. They go with the record: the
+- after 1: an `initial` record. The name is taken until the Cleaner has seen it for two minutes.
+- after 2, 3, 4: also a claim, an owner object, a commit, a branch. They end with the record: the
   claim is released, the partition is noted in `graveler_deleted`, the owner object is dead.
 
-A creator that is refused (the namespace is taken, the storage says no) undoes what it did by ending
-its own record as a deletion does, `deleting` first: were it to die on the way, anyone who wants the
-name or the place finishes that at once. A creator that was so slow that its record was ended finds
-at 5 that the record is gone or another's; what it wrote meanwhile lies under its own unique id and
-is dead.
+A creator that is refused (the namespace is taken, or the storage refuses) undoes what it did. It
+ends its own record as a deletion does, `deleting` first: if it dies on the way, anyone who wants
+the name or the namespace finishes that at once. A creator may be so slow that others end its
+record. At step 5 it finds that the record is gone or someone else's; what it wrote meanwhile is
+kept under its own unique id, and is dead.
 
-A lost reply is resolved by meaning: one's own unique id is in the record, or it is not. Where that
-tells nothing (the record is gone: activated and deleted, or never activated?) the answer is
-`OutcomeUnknown`.
+After a lost reply, the creator reads the record: is its own unique id in it? If that does not
+answer the question (the record is gone: was it activated and deleted, or never activated?), it
+raises `OutcomeUnknown`.
 
-**Deleting** is told in `removal`. The object data stays in the storage.
+**Deleting** is described in `removal`. The objects stay in the storage.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
@@ -67,6 +68,8 @@ from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 FIRST_COMMIT_MESSAGE: Final = "Repository created"
 _TRIES: Final = 10
 _KNOWN_MAX: Final = 1024
@@ -97,18 +100,18 @@ class Repositories:
         self._removal = Removal(store, runtime, self._claims)
         self._owners = Owners(store, block, runtime)
         self._reads: SharedReads[RepositoryID, Repository] = SharedReads(runtime, self._read)
-        # What was made of records that were read last: a version stands for one content.
+        # Repositories as they were last read. A version stands for one content of the record.
         self._known: LRU[RepositoryID, tuple[Version, Repository]] = LRU(
             runtime, cost_max=_KNOWN_MAX
         )
 
-    # Looking
+    # Reading
 
     def get(self, repository: RepositoryID) -> Repository:
         """Return a repository as it is at some moment after this call began.
 
         Every operation on a repository starts here: this proves that it is active, and gives the
-        unique id without which its partition cannot be named.
+        unique id that names its partition.
 
         Raises:
             RepositoryNotFound: There is none, or it is still being created.
@@ -119,19 +122,19 @@ class Repositories:
     def last_seen(self, repository: RepositoryID) -> tuple[Version, Repository] | None:
         """Return an active repository as this process last read it, with the version of its record.
 
-        Only for callers that find out whether it still has that version.
+        Only for callers that check whether it still has that version.
         """
         return self._known.get(repository)
 
     def list(self, *, prefix: str = "", after: str = "") -> Iterator[Repository]:
-        """Iterate over the active repositories whose names begin with `prefix`, past `after`."""
+        """Iterate over the active repositories whose names begin with `prefix`, behind `after`."""
         start = after.encode() + b"\x00" if after else b""
         for record in self._records.scan(prefix=prefix.encode(), start=start):
             if record.message.state == ACTIVE:
                 yield _repository(record)
 
     def keeper_of(self, address: Address) -> RepositoryID | None:
-        """Return the repository whose namespace an address lies in, if there is one."""
+        """Return the repository whose namespace holds an address, if there is one."""
         for claimant in self._claims.covering(address):
             if self._removal.lives(claimant):
                 return claimant.repository
@@ -153,12 +156,12 @@ class Repositories:
 
         Raises:
             InvalidName: The repository or the branch cannot have this name.
-            Invalid: The storage has no such namespace.
-            NotUnique: There is a repository of this name, or one is being created.
+            Invalid: The storage cannot have such a namespace.
+            NotUnique: There is already a repository of this name, or one is being created.
             NamespaceTaken: Another repository keeps its data there, above or below.
             GivenUp: It took so long that others ended it.
             BlockError: The storage refused; nothing was made.
-            OutcomeUnknown: It may have been made; if not, nothing stays of it.
+            OutcomeUnknown: It may have been made; if not, nothing of it stays.
         """
 
         def populate(created: Repository) -> None:
@@ -201,7 +204,7 @@ class Repositories:
         read_only: bool,
         metadata: Mapping[str, str] | None,
     ) -> pb.Repository:
-        """What a new record says. Nothing has been touched yet: this checks what can be checked."""
+        """Return the record of a new repository, having checked all that can be checked before."""
         if namespace.parts.scheme != self._block.scheme:
             raise Invalid(
                 f"storage namespace {namespace} cannot be used: the storage of this installation"
@@ -230,7 +233,7 @@ class Repositories:
             populate(created)
             return self._activate(record)
         except StoreUnavailable:
-            raise  # so would undoing
+            raise  # undoing would fail too
         except LakebedError:
             self._undo(record)
             raise
@@ -241,7 +244,7 @@ class Repositories:
             found = self._removal.settle(repository)
             if found is not None:
                 raise _not_unique(found)
-            # Drawn again each time: a write that was lost and ended must not be taken for this one.
+            # A new one for each try: a lost write that others ended must not be taken for this one.
             message.unique_id = new_unique_id(self._runtime)
             message.created_us = now_us(self._runtime)
             try:
@@ -256,7 +259,7 @@ class Repositories:
                     continue
                 version = found.predicate
             return Record(repository.encode(), message, version)
-        raise TooManyTries(f"creating repository {repository}", _TRIES)
+        raise TooManyTries(f"the creation of repository {repository}", _TRIES)
 
     def _activate(self, record: RepositoryRecord) -> Repository:
         """Step 5."""
@@ -266,7 +269,7 @@ class Repositories:
         try:
             version = self._records.set_if(record.name, message, record.predicate)
         except PredicateFailed:
-            raise GivenUp(f"creating repository {record.name.decode()}") from None
+            raise GivenUp(f"the creation of repository {record.name.decode()}") from None
         except OutcomeUnknown:
             found = self._records.find(record.name)
             if (
@@ -279,10 +282,10 @@ class Repositories:
         return _repository(Record(record.name, message, version))
 
     def _undo(self, record: RepositoryRecord) -> None:
-        """Take back a creation that was refused; whatever cannot be taken back now ends later."""
+        """Undo a creation that was refused; what cannot be undone now, others end later."""
         with suppress(LakebedError):
             self._removal.end(record)
-        # Ended by others, and our claim came after that: it is dead, and ours to remove.
+        # If others ended it before we took the claim, the claim is dead: remove it.
         with suppress(LakebedError):
             if not self._removal.lives(claimant_of(record)):
                 self._claims.release(_repository(record).namespace, claimant_of(record))
@@ -301,7 +304,7 @@ class Repositories:
         Raises:
             RepositoryNotFound: There is none.
             Deleting: It is being deleted.
-            TooManyTries: Others changed it all the time.
+            TooManyTries: Others always changed it first.
             OutcomeUnknown: It may have been changed.
         """
 
@@ -323,12 +326,12 @@ class Repositories:
     def _change(
         self, repository: RepositoryID, change: Callable[[pb.Repository], None]
     ) -> Repository:
-        """Change a record by compare-and-swap; `change` twice does what `change` once does."""
+        """Change a record by compare-and-swap; to apply `change` twice must do what once does."""
         unique_id: str | None = None
         for _ in range(_TRIES):
             record = self._find_active(repository)
             if unique_id not in {None, record.message.unique_id}:
-                raise RepositoryNotFound(repository)  # this is another one
+                raise RepositoryNotFound(repository)  # another one was made under this name
             unique_id = record.message.unique_id
             message = pb.Repository()
             message.CopyFrom(record.message)
@@ -345,12 +348,12 @@ class Repositories:
                     raise
                 return _repository(found)
             return _repository(Record(record.name, message, version))
-        raise TooManyTries(f"changing repository {repository}", _TRIES)
+        raise TooManyTries(f"the change of repository {repository}", _TRIES)
 
     # Deleting
 
     def delete(self, repository: RepositoryID, *, force: bool = False) -> None:
-        """Delete a repository; its name and its namespace are free at once, its objects stay.
+        """Delete a repository: its name and its namespace are free at once, its objects stay.
 
         Args:
             repository: Which one.
@@ -359,13 +362,13 @@ class Repositories:
         Raises:
             RepositoryNotFound: There is none.
             ReadOnly: It is read-only.
-            TooManyTries: Others changed it all the time.
-            OutcomeUnknown: It may have been deleted, or be about to.
+            TooManyTries: Others always changed it first.
+            OutcomeUnknown: It may have been deleted, or will be soon.
         """
         record = self._records.find(repository.encode())
         unique_id = None if record is None else record.message.unique_id
         for _ in range(_TRIES):
-            # Another unique id: someone else deleted the one that was there when we were asked.
+            # Another unique id: someone else has deleted the one that was there at first.
             if record is None or record.message.unique_id != unique_id:
                 raise RepositoryNotFound(repository)
             if record.message.state == INITIAL:
@@ -374,9 +377,11 @@ class Repositories:
             if record.message.read_only and not force and record.message.state == ACTIVE:
                 raise ReadOnly(repository)
             with suppress(PredicateFailed):
-                return self._removal.end(record)
+                self._removal.end(record)
+                _LOGGER.info("repository %s was deleted", repository)
+                return
             record = self._records.find(repository.encode())
-        raise TooManyTries(f"deleting repository {repository}", _TRIES)
+        raise TooManyTries(f"the deletion of repository {repository}", _TRIES)
 
     def _read(self, repository: RepositoryID) -> Repository:
         record = self._find_active(repository)
@@ -399,8 +404,8 @@ class Repositories:
 def _not_unique(found: RepositoryRecord) -> NotUnique:
     name = found.name.decode()
     if found.message.state == INITIAL:
-        return NotUnique(f"repository {name} is being created by someone else")
-    return NotUnique(f"repository {name} exists already")
+        return NotUnique(f"repository {name} is being created by someone else: use another name")
+    return NotUnique(f"repository {name} exists already: use another name")
 
 
 def _repository(record: RepositoryRecord) -> Repository:

@@ -1,25 +1,26 @@
-"""A staged value: an entry with its identity, or a tombstone, as bytes of a record."""
+"""A staged value: an entry or a tombstone, as the bytes that the store keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
 from lakebed.engine import records_pb2 as pb
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.errors import quoted
 from lakebed.formats import AddressType, Entry
 from lakebed.kv import CorruptRecord, Item
 from lakebed.times import from_datetime, to_datetime
 
 TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
-"""Says that the key is not there; it has no identity."""
+"""Stages the removal of a key: a value without an identity."""
 
-
-# Many entries are decoded at a time, and to call the type would take as long as to parse them.
+# Many entries are decoded at a time, and calling the type would take as long as parsing them.
 _ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
 
 
 def encode(entry: Entry, *, replaced_address: str = "") -> bytes:
-    """Return the value that stages an entry, in the place of one with a relative address."""
+    """Return the value that stages an entry, perhaps over one with a relative address."""
     return pb.StagedEntry(
         identity=entry.identity,
         entry=pb.Entry(
@@ -58,16 +59,26 @@ def decode(key: bytes, value: bytes) -> Entry | None:
     )
 
 
-def parse_all(records: Sequence[Item]) -> list[pb.StagedEntry]:
-    """Return the values of staged records as messages.
+def path_of(item: Item) -> bytes:
+    """Return the path of the object that an item of a staging token is about."""
+    return item.key[len(STAGED_PREFIX) :]
+
+
+def newest(staged: Iterable[Item | None]) -> Item | None:
+    """Return the item that decides, given what each token has for a key, newest token first."""
+    return next((item for item in staged if item is not None), None)
+
+
+def parse_all(items: Sequence[Item]) -> list[pb.StagedEntry]:
+    """Return the values of staged items as messages.
 
     Raises:
         CorruptRecord: One of them is not a staged value.
     """
     try:
-        return [pb.StagedEntry.FromString(record.value) for record in records]
+        return [pb.StagedEntry.FromString(item.value) for item in items]
     except DecodeError:
-        return [parse(record.key, record.value) for record in records]  # says which one it is
+        return [parse(item.key, item.value) for item in items]  # says which one it is
 
 
 def parse(key: bytes, value: bytes) -> pb.StagedEntry:
@@ -79,4 +90,4 @@ def parse(key: bytes, value: bytes) -> pb.StagedEntry:
     try:
         return pb.StagedEntry.FromString(value)
     except DecodeError as error:
-        raise CorruptRecord(f"the staged value of {key!r} cannot be read: {error}") from error
+        raise CorruptRecord(f"the staged value of {quoted(key)} cannot be read: {error}") from error

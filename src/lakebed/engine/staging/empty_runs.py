@@ -1,29 +1,29 @@
-"""Where nothing is left: notes of listings, so that others need not go through the same tombstones.
+"""Runs of keys with nothing left: notes of listings, so that the next one can jump over them.
 
-A directory that was deleted, and not committed yet, is a tombstone for each of its objects. The
-first listing above it goes through them all; it notes the stretch of keys, and later listings jump
-over it. The note lies beside the tombstones, in the partition of the staging token, and vanishes
-with it.
+When a directory is deleted and not committed yet, each of its objects is a tombstone. The first
+listing above it goes through all of them. It notes the stretch of keys, and later listings jump
+over it. The note is kept beside the tombstones, in the partition of the staging token, and is
+deleted with it.
 
 *A stretch is in a note only if every acknowledged put into it is hidden by a later tombstone.* Two
 rules keep that true:
 
-1. A listing first notes what stretch it **seeks** through, then reads that stretch from the store,
-   then adds what it found empty to the stretches, by compare-and-swap on its own note.
+1. A listing first notes the stretch that it **seeks** through. Then it reads that stretch from the
+   store. Then it adds what it found empty, by compare-and-swap on its own note.
 2. Whoever makes a key visible (a put, a reset) reads the note after the write and before it
-   acknowledges, and takes the key out of whatever stretch, sought or found, has it.
+   acknowledges, and takes the key out of every stretch, sought or found, that has it.
 
-Take a put that is acknowledged. If it read the note before the listing wrote what it seeks, the put
-was in the store before the listing read, which met it. If it read the note later, it has taken the
-stretch out, and the listing's swap fails, or what the swap wrote was taken out. Tombstones need
-none of this.
+Why that is enough: take a put that is acknowledged. If it read the note before the listing wrote
+what it seeks, the put was in the store before the listing read, and the listing met it. If it read
+the note later, it has cut the stretch that is sought, and the listing's swap fails; or it has cut
+the stretch that was found. Tombstones need none of this.
 
-A put that is not acknowledged, or not yet, may be hidden by a note, though a read of its key shows
-it. Should its writer have died between the two, it is listed when the note is too old to count.
+A put that is not acknowledged, or not yet, may be hidden by a note, although a read of its key
+shows it. If its writer died between the two, it is listed once the note is too old to count.
 
-A note counts only for a branch with the same tokens and the same metarange below them. Losing one
-costs time, nothing else: so whatever is not certain is given up, and whoever cannot cut a note
-because others are always faster deletes it.
+A note counts only for a branch with the same tokens and the same metarange below them. To lose a
+note costs time and nothing else. So whatever is not certain is given up; and whoever cannot cut a
+note, because others are always faster, deletes it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,7 +57,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A stretch that a listing has noted, and looks through from now on."""
+    """A stretch that a listing has noted, and reads from now on."""
 
     stretch: Stretch
     note: pb.Emptied
@@ -65,7 +65,7 @@ class Search:
 
 
 class EmptyRunNotes:
-    """The notes at one state of a branch: what a listing knows, and adds."""
+    """The notes about one state of a branch, as a listing reads them and adds to them."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class EmptyRunNotes:
         return [_stretch(each) for each in self._counting(self._find())]
 
     def seek(self, stretch: Stretch) -> Search | None:
-        """Note that a stretch is looked through; None: that is not certain, and not worth it.
+        """Note that a stretch is being read; None: that did not certainly work, and is given up.
 
         Only what is read from the store after this may be passed to `found`.
         """
@@ -104,9 +104,9 @@ class EmptyRunNotes:
             return None
 
     def found(self, search: Search, end: bytes | None) -> None:
-        """Note that nothing is left from the start of a search to some key.
+        """Note that nothing is left from the start of a search up to some key.
 
-        Not more than was sought, though nothing may follow: of that, writers were not told.
+        Nothing beyond what was sought is noted, even if it is empty: writers did not know of it.
         """
         sought = search.stretch
         if sought.end is not None and (end is None or end > sought.end):
@@ -131,7 +131,7 @@ class EmptyRunNotes:
         return self._store.set_if(self._partition, EMPTIED, value, predicate)
 
     def _counting(self, found: Item | None) -> list[pb.Stretch]:
-        """The stretches of a note that is about this state, but for those too old to count."""
+        """Return the stretches of a note about this state that are not too old to count."""
         note = _parse(found)
         if (
             note is None
@@ -139,12 +139,12 @@ class EmptyRunNotes:
             or note.metarange_id != self._metarange_id
         ):
             return []
-        # By whatever clock: one that is far off, in either direction, does not count.
+        # The clock may be another one: what seems far in the past or the future does not count.
         return [each for each in note.stretches if abs(self._now_us - each.found_us) < _LIFE_US]
 
 
 def fill(store: Store, token: StagingToken, keys: Iterable[bytes], found: Item | None) -> None:
-    """Take keys that were just made visible out of the note at a token.
+    """Take keys that were just made visible out of the note of a token.
 
     Args:
         store: The store.
@@ -171,10 +171,10 @@ def fill(store: Store, token: StagingToken, keys: Iterable[bytes], found: Item |
 
 
 def _without(note: pb.Emptied, keys: list[bytes]) -> pb.Emptied:
-    """Return a note whose stretches end before the first of some keys that they have.
+    """Return a note whose stretches end before the first of some keys.
 
-    They are not cut in two: so writers soon find none of their keys in a note, unless they come in
-    descending order.
+    Stretches are not cut in two. So writers soon find none of their keys in a note, unless they
+    write them in descending order.
     """
     left = pb.Emptied(sealed_tokens=note.sealed_tokens, metarange_id=note.metarange_id)
     for each in note.stretches:
@@ -201,7 +201,7 @@ def _message(stretch: Stretch) -> pb.Stretch:
 
 
 def _parse(found: Item | None) -> pb.Emptied | None:
-    """Return what a note says; None: nothing, or nothing that can be read."""
+    """Return what a note says; None: there is none, or it cannot be read."""
     try:
         return None if found is None else pb.Emptied.FromString(found.value)
     except DecodeError:

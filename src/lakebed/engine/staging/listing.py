@@ -1,12 +1,14 @@
-"""Pages of a branch: what is staged laid over what is committed, a window of keys at a time.
+"""Pages of a branch: what is staged over what is committed, a window of keys at a time.
 
 A window holds some staged changes and the committed entries of the same stretch of keys, merged so
-that each key shows what a read of it would. Pages are filled from windows just as they are from
-ranges (`fill_page`): with a delimiter, a common prefix is found with its first key and the
-rest of it is jumped over, in staging and in ranges alike. A run of tombstones costs one scan over
-it, in windows that grow; if it lies below a common prefix, no more than a look further on, unless
-nearly all of the prefix is deleted. Of a long run a note is left, and the next listing jumps over
-it (`emptied`).
+that each key shows what a read of it would. Pages are filled from windows as they are from ranges
+(`fill_page`): with a delimiter, a common prefix is found with its first key, and the rest of it is
+jumped over, in staging and in ranges alike.
+
+A run of tombstones costs one scan over it, in windows that grow. If it lies below a common prefix,
+a few keys further on are looked up first: unless nearly all of the prefix is deleted, one of them
+is there, and the rest need not be scanned. A long run is noted, and the next listing jumps over it
+(`empty_runs`).
 """
 
 from bisect import bisect_left
@@ -31,7 +33,7 @@ from lakebed.engine.committed.listing import Block, DiffBlock, fill_page
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
-from lakebed.engine.staging.codec import TOMBSTONE, decode
+from lakebed.engine.staging.codec import TOMBSTONE, decode, newest, path_of
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.scan import StagedChanges, changes_table
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_of, entries_table
@@ -45,11 +47,11 @@ _PROBES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Noting:
-    """When a listing takes place, and of what it leaves a note for others."""
+    """When a listing takes place, and what it notes for others."""
 
     now_us: int
     tombstones_min: int
-    """Of runs of so many tombstones."""
+    """Runs of this many tombstones or more are noted."""
 
 
 def list_entries(
@@ -61,10 +63,10 @@ def list_entries(
     *,
     noting: Noting,
 ) -> Page[Entry]:
-    """Return a page of what tokens, newest first, make of a metarange."""
+    """Return a page of the entries that tokens, newest first, make of a metarange."""
     notes = EmptyRunNotes(store, tokens, metarange_id, now_us=noting.now_us)
-    emptied = _EmptyRuns(notes, query, noting.tombstones_min)
-    return fill_page(_MergedWindows(store, tokens, committed, metarange_id, query, emptied), query)
+    runs = _EmptyRuns(notes, query, noting.tombstones_min)
+    return fill_page(_MergedWindows(store, tokens, committed, metarange_id, query, runs), query)
 
 
 def list_changes(
@@ -74,24 +76,24 @@ def list_changes(
     metarange_id: MetaRangeID,
     query: Query,
 ) -> Page[DiffEntry]:
-    """Return a page of what tokens, newest first, change in a metarange."""
+    """Return a page of the changes that tokens, newest first, make to a metarange."""
     return fill_page(_ChangeWindows(store, tokens, committed, metarange_id, query), query)
 
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """Neighbouring staged records."""
+    """Neighbouring staged items."""
 
     keys: list[bytes]
     """In order, without `STAGED_PREFIX`."""
-    records: list[Item]
+    items: list[Item]
     end: bytes | None
     """The key up to which they are complete; None: to the end of the prefix."""
 
     def between(self, start: bytes, end: bytes | None) -> "_Staged":
         first = bisect_left(self.keys, start)
         last = len(self.keys) if end is None else bisect_left(self.keys, end, first)
-        return _Staged(self.keys[first:last], self.records[first:last], end)
+        return _Staged(self.keys[first:last], self.items[first:last], end)
 
 
 class _StagedWindows:
@@ -101,15 +103,16 @@ class _StagedWindows:
         self._store = store
         self._tokens = tokens
         self._prefix = query.prefix
-        # A page with a delimiter jumps about; one without reads on, and looks for what follows it.
+        # A page with a delimiter jumps; one without reads on, and one more to see what follows.
         self._first_size = _FIRST_WINDOW if query.delimiter else query.amount + 1
         self._size = self._first_size
         self._held: _Staged | None = None
 
     def take(self, start: bytes) -> _Staged:
-        """Return changes from a key on, which never falls; what was read before is not read again.
+        """Return changes from a key on, which is never below that of the call before.
 
-        Windows grow while they follow upon each other, and are small again after a jump.
+        What was read before is not read again. Windows grow while one follows another, and are
+        small again after a jump.
         """
         held = self._held
         if held is None:
@@ -121,20 +124,20 @@ class _StagedWindows:
         return held.between(start, held.end)
 
     def forget(self) -> None:
-        """Have what follows read from the store, even what was read already."""
+        """Read from the store again what was read already."""
         self._held = None
 
     def _read(self, start: bytes) -> _Staged:
         changes = StagedChanges(
             self._store, self._tokens, start=start, prefix=self._prefix, limit=self._size
         )
-        records = list(islice(changes.rows(), self._size))
-        keys = [record.key[len(STAGED_PREFIX) :] for record in records]
-        return _Staged(keys, records, successor(keys[-1]) if len(keys) == self._size else None)
+        items = list(islice(changes.items(), self._size))
+        keys = [path_of(item) for item in items]
+        return _Staged(keys, items, successor(keys[-1]) if len(keys) == self._size else None)
 
 
 class _EmptyRuns:
-    """Stretches in which nothing is left: those known from notes, and those to note."""
+    """Runs of keys with nothing left: those known from notes, and those to note."""
 
     def __init__(self, notes: EmptyRunNotes, query: Query, noted_min: int) -> None:
         self._notes = notes
@@ -149,7 +152,7 @@ class _EmptyRuns:
     def jump(self, place: bytes) -> bytes | None:
         """Return the end of the stretch that a place lies in, if it is known to be empty."""
         if self._known is None:
-            # Not before something was found empty: most listings never ask.
+            # Not before something was found empty: most listings never need them.
             self._known = self._notes.stretches()
         for stretch in self._known:
             if place in stretch:
@@ -157,7 +160,7 @@ class _EmptyRuns:
         return place
 
     def add(self, hidden: list[bytes], place: bytes) -> bool:
-        """Some keys were all hidden, up to a place; whether what follows must be read anew."""
+        """Add keys that were all hidden, up to a place; return whether to read on anew."""
         self._begin = hidden[0] if self._begin is None else self._begin
         self._hidden += len(hidden)
         self._seen_to = place
@@ -167,11 +170,14 @@ class _EmptyRuns:
         if self._search is not None or (self._hidden < self._noted_min and not goes_on):
             return False
         self._search = self._notes.seek(Stretch(place, self._bound(place)))
-        self._hidden = 0  # not again at once, if that did not work
+        self._hidden = 0  # if that did not work, do not try again at once
         return self._search is not None
 
     def _bound(self, place: bytes) -> bytes | None:
-        """How far to seek: a run in one directory may end there, and writers be busy behind it."""
+        """Return how far to seek: no further than one directory, if the run is in one so far.
+
+        Writers may be busy behind it, and would have to cut the note.
+        """
         common = self._query.folded(place)
         assert self._begin is not None
         if common is not None and common == self._query.folded(self._begin):
@@ -179,11 +185,11 @@ class _EmptyRuns:
         return prefix_end(self._query.prefix)
 
     def stop(self) -> None:
-        """Something is left behind the last place."""
+        """End the run at the last place: something is left behind it."""
         self.end(self._seen_to)
 
     def end(self, end: bytes | None) -> None:
-        """The run goes up to some key; None: to the last."""
+        """End the run at a key; None: behind the last one."""
         self._note(end)
         self._begin, self._hidden = None, 0
 
@@ -203,9 +209,9 @@ class _MergedWindows:
         committed: Committed,
         metarange_id: MetaRangeID,
         query: Query,
-        emptied: _EmptyRuns,
+        runs: _EmptyRuns,
     ) -> None:
-        self._emptied = emptied
+        self._runs = runs
         self._staged = _StagedWindows(store, tokens, query)
         self._committed = committed
         self._metarange_id = metarange_id
@@ -217,13 +223,10 @@ class _MergedWindows:
         self._end: bytes | None = b""
 
     def seek(self, key: bytes) -> Block[Entry] | None:
-        """Return the block with the first row not below a key, which never falls.
-
-        Of rows that fold into one common prefix it may be the block with any of them.
-        """
+        """See `Blocks`; of rows that fold into one common prefix, any of their blocks may come."""
         while True:
             if self._block is not None and self._block.keys and self._block.keys[-1] >= key:
-                self._emptied.stop()
+                self._runs.stop()
                 return self._block
             if self._end is None:
                 return None
@@ -232,27 +235,28 @@ class _MergedWindows:
             if self._block.keys:
                 continue
             if self._end is None:
-                self._emptied.end(prefix_end(self._query.prefix))
+                self._runs.end(prefix_end(self._query.prefix))
             else:
                 self._pass_over(hidden, self._end)
 
     def _pass_over(self, hidden: list[bytes], end: bytes) -> None:
         """Go on behind a window that is empty."""
-        place = self._emptied.jump(end)
+        place = self._runs.jump(end)
         if place != end:
-            # What a note says may have changed since it was read: it is no part of another.
-            self._emptied.stop()
+            # The note may have been cut since it was read: do not make it part of another.
+            self._runs.stop()
             self._end = place
             return
-        if self._emptied.add(hidden, end):
+        if self._runs.add(hidden, end):
             self._staged.forget()
         self._block = self._probe(end)
 
     def _probe(self, start: bytes) -> Block[Entry] | None:
         """Look for an entry further on in a common prefix that begins with tombstones.
 
-        Those that ranges end with are known, and to ask for them in staging is one call. If one is
-        not deleted, the prefix is there, and the tombstones before it need not be gone through.
+        The keys that ranges end with are known without reading, and to look them up in staging is
+        one call. If one of them is not deleted, the prefix is there, and the tombstones before it
+        need not be scanned.
         """
         common = self._query.folded(start)
         if common is None or common == self._probed:
@@ -264,24 +268,23 @@ class _MergedWindows:
         wanted = [(token.encode(), STAGED_PREFIX + key) for key in keys for token in self._tokens]
         found = iter(self._store.get_many(wanted) if wanted else [])
         for key in keys:
-            staged = list(islice(found, len(self._tokens)))
-            newest = next((record for record in staged if record is not None), None)
-            if newest is None:
+            staged = newest(list(islice(found, len(self._tokens))))
+            if staged is None:
                 entry = self._committed.get(self._metarange_id, key)
                 return _MergedBlock(entries_table([entry]), _Staged([], [], None))
-            if newest.value != TOMBSTONE:
-                return _MergedBlock(ENTRY_SCHEMA.empty_table(), _Staged([key], [newest], None))
+            if staged.value != TOMBSTONE:
+                return _MergedBlock(ENTRY_SCHEMA.empty_table(), _Staged([key], [staged], None))
         return None
 
     def _window(self, start: bytes) -> tuple[Block[Entry], bytes | None, list[bytes]]:
-        """Read what follows a key: the block, where it ends, and the keys staged in it."""
+        """Read what follows a key; return the block, where it ends, and the keys staged in it."""
         staged = self._staged.take(start)
         end = staged.end
         base = next(
             self._committed.scan(self._metarange_id, start=start, prefix=self._query.prefix),
             ENTRY_SCHEMA.empty_table(),
         )
-        # A long range is taken in steps: what lies behind the page is not worth merging.
+        # A long range is taken in steps: most of it may lie behind the page.
         base = base.slice(0, _LARGEST_WINDOW)
         keys = SortedKeys(one_array(base, "key"))
         if keys:
@@ -295,14 +298,14 @@ class _MergedWindows:
 class _MergedBlock:
     """Neighbouring entries, staged and committed; see `Block`.
 
-    They are merged by their keys alone. Staged values are parsed when they are asked for: most of
+    They are merged by their keys alone. Staged values are parsed when they are needed: most of
     those below a common prefix never are.
     """
 
     def __init__(self, base: pa.Table, staged: _Staged) -> None:
         self._base = base
-        records = zip(staged.keys, staged.records, strict=True)
-        self._puts = {key: record.value for key, record in records if record.value != TOMBSTONE}
+        items = zip(staged.keys, staged.items, strict=True)
+        self._puts = {key: item.value for key, item in items if item.value != TOMBSTONE}
         self._array = _visible(one_array(base, "key"), staged.keys, list(self._puts))
         self.keys = SortedKeys(self._array)
 
@@ -318,7 +321,7 @@ class _MergedBlock:
 
     def _item(self, key: bytes, committed: Entry | None) -> Entry:
         value = self._puts.get(key)
-        # As a read of the key: what is staged, even if a commit would find it to change nothing.
+        # As a read of the key does: what is staged, even if a commit of it would change nothing.
         entry = committed if value is None else decode(key, value)
         assert entry is not None, "a key is staged or committed"
         return entry
@@ -355,7 +358,7 @@ class _ChangeWindows:
         self._end: bytes | None = b""
 
     def seek(self, key: bytes) -> DiffBlock | None:
-        """Return the block with the first row not below a key, which never falls."""
+        """See `Blocks`."""
         while True:
             if self._block is not None and self._block.keys and self._block.keys[-1] >= key:
                 return self._block
@@ -369,7 +372,7 @@ class _ChangeWindows:
             self._block = DiffBlock(diff_rows(before, after))
 
     def _committed_rows(self, edits: Edits) -> pa.Table:
-        """The committed entries of changed keys; looked up, since they may lie far apart."""
+        """Return the committed entries of changed keys; looked up, as they may be far apart."""
         keys = edits.puts.column("key").to_pylist() + edits.removals.to_pylist()
         found = []
         for key in sorted(keys):
@@ -381,8 +384,8 @@ class _ChangeWindows:
 
 
 def _edits(staged: _Staged) -> Edits:
-    puts = [record for record in staged.records if record.value != TOMBSTONE]
-    records = zip(staged.keys, staged.records, strict=True)
-    removals = [key for key, record in records if record.value == TOMBSTONE]
+    puts = [item for item in staged.items if item.value != TOMBSTONE]
+    items = zip(staged.keys, staged.items, strict=True)
+    removals = [key for key, item in items if item.value == TOMBSTONE]
     entries = changes_table(puts).select(ENTRY_SCHEMA.names).cast(ENTRY_SCHEMA)
     return Edits(entries, pa.array(removals, pa.binary()))

@@ -3,13 +3,14 @@
 A read begins with the branch's record, read after the call began. Everything else is taken from
 what that record names: its tokens, newest first, then its commit. The record may change meanwhile;
 the read still returns the state of one record. Tokens that are dropped meanwhile stay readable,
-because the Cleaner leaves them alone for a grace period longer than any request; a read that took
-longer than half of it begins again.
+because the Cleaner leaves them alone for a grace period. A read that took longer than half of that
+period starts over.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from lakebed.engine.committed import CommittedFor, DiffEntry, Page, Query
 from lakebed.engine.errors import EntryNotFound, TooManyTries
@@ -18,16 +19,18 @@ from lakebed.engine.model import Branch, BranchID, CommitID, Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging.codec import decode
+from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.listing import Noting, list_changes, list_entries
 from lakebed.formats import Entry
 from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 ResultT = TypeVar("ResultT")
 
-_TRIES = 3
+_TRIES: Final = 3
 
 
 class Reader:
@@ -51,30 +54,21 @@ class Reader:
         self._noted_min = settings.noted_tombstones_min
 
     def get(
-        self, repository: Repository, branch: BranchID, key: bytes, *, record: Branch | None = None
+        self, repository: Repository, branch: BranchID, key: bytes, *, known: Branch | None = None
     ) -> Entry:
         """Return the entry of a key on a branch, staged or committed.
 
-        Whoever has just read the branch's record passes it on: it need not be read again.
+        A caller that has just read the branch passes it as `known`: it is not read again.
 
         Raises:
             BranchNotFound: There is no such branch.
             EntryNotFound: There is no such entry.
         """
 
-        def read(record: Branch) -> Entry:
-            for staged in self.staged(record, key):
-                if staged is not None:
-                    entry = decode(key, staged.value)
-                    if entry is None:
-                        raise EntryNotFound(key)
-                    return entry
-            found = self.committed(repository, record.commit_id, key)
-            if found is None:
-                raise EntryNotFound(key)
-            return found
+        def read(current: Branch) -> Entry:
+            return self.entry(repository, current, key, self.staged(current, key))
 
-        return self.consistently(repository, branch, read, record=record)
+        return self._consistently(repository, branch, read, known)
 
     def list_entries(
         self,
@@ -82,16 +76,16 @@ class Reader:
         branch: BranchID,
         query: Query,
         *,
-        record: Branch | None = None,
+        known: Branch | None = None,
     ) -> Page[Entry]:
-        """Return a page of the entries of a branch, staged and committed; `record` as in `get`.
+        """Return a page of the entries of a branch, staged and committed; `known` as in `get`.
 
         Raises:
             BranchNotFound: There is no such branch.
         """
         noting = Noting(now_us(self._runtime), self._noted_min)
         list_page = partial(list_entries, noting=noting)
-        return self._page(repository, branch, query, list_page, record)
+        return self._page(repository, branch, query, list_page, known)
 
     def list_changes(
         self, repository: Repository, branch: BranchID, query: Query
@@ -109,54 +103,78 @@ class Reader:
         branch: BranchID,
         query: Query,
         list_page: Callable[..., Page[ResultT]],
-        record: Branch | None = None,
+        known: Branch | None = None,
     ) -> Page[ResultT]:
-        def read(record: Branch) -> Page[ResultT]:
-            commit = self._commits.get(repository, record.commit_id)
+        def read(current: Branch) -> Page[ResultT]:
+            commit = self._commits.get(repository, current.commit_id)
             committed = self._committed_in(repository.namespace)
             metarange_id = commit.metarange_id
-            return list_page(self._store, record.tokens, committed, metarange_id, query)
+            return list_page(self._store, current.tokens, committed, metarange_id, query)
 
-        return self.consistently(repository, branch, read, record=record)
+        return self._consistently(repository, branch, read, known)
 
-    def consistently(
+    def _consistently(
         self,
         repository: Repository,
         branch: BranchID,
         read: Callable[[Branch], ResultT],
-        *,
-        record: Branch | None = None,
+        known: Branch | None,
     ) -> ResultT:
-        """Read from the state of one record of a branch, soon enough that its tokens are there.
+        """Read the state of one record of a branch, soon enough that its tokens are still there.
 
         Args:
-            repository: Where.
+            repository: In which repository.
             branch: Which branch.
-            read: What to read, given its record.
-            record: The record to begin with, if it was just read.
+            read: What to read, given the branch.
+            known: The branch to begin with, if it was just read.
 
         Raises:
             BranchNotFound: There is no such branch.
             TooManyTries: The read always took too long.
         """
         for _ in range(_TRIES):
-            record = record or self._branches.get(repository, branch)
-            begun = record.read_at
+            current = known or self._branches.get(repository, branch)
             try:
-                result = read(record)
+                result = read(current)
             except EntryNotFound:
-                if self._runtime.monotonic() - begun < self._patience:
+                if self._is_in_time(current):
                     raise
             else:
-                if self._runtime.monotonic() - begun < self._patience:
+                if self._is_in_time(current):
                     return result
-            record = None
+            _LOGGER.warning("a read of branch %s took too long: it starts over", branch)
+            known = None
         raise TooManyTries(f"a read of branch {branch}", _TRIES)
+
+    def _is_in_time(self, branch: Branch) -> bool:
+        """Whether the tokens of a branch, dropped or not, are certainly still there."""
+        return self._runtime.monotonic() - branch.read_at < self._patience
 
     def staged(self, branch: Branch, key: bytes) -> list[Item | None]:
         """Return what each token of a branch has for a key, newest first; all in one call."""
         name = STAGED_PREFIX + key
         return self._store.get_many([(token.encode(), name) for token in branch.tokens])
+
+    def entry(
+        self,
+        repository: Repository,
+        branch: Branch,
+        key: bytes,
+        staged: Sequence[Item | None],
+    ) -> Entry:
+        """Return the entry of a key, given what each token of the branch has for it.
+
+        Raises:
+            EntryNotFound: There is no such entry.
+        """
+        decides = newest(staged)
+        if decides is None:
+            found = self.committed(repository, branch.commit_id, key)
+        else:
+            found = decode(key, decides.value)
+        if found is None:
+            raise EntryNotFound(key)
+        return found
 
     def committed(self, repository: Repository, commit_id: CommitID, key: bytes) -> Entry | None:
         """Return the entry of a key in a commit, or None."""

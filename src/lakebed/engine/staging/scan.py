@@ -1,7 +1,7 @@
-"""What is staged in some tokens, as one sorted stream of changes in Arrow columns.
+"""What is staged in some tokens, as one stream of changes in Arrow columns, sorted by key.
 
-The newest token that has a key decides it. Of one token alone, which is the usual case, the pages
-of its scan become tables as they are; of several, their scans are merged by key.
+If several tokens have a key, the newest one decides. With one token alone, which is the usual case,
+the pages of its scan become tables as they are. With several, their scans are merged by key.
 """
 
 import heapq
@@ -23,7 +23,7 @@ _CUT: Final = len(STAGED_PREFIX)
 
 
 class StagedChanges:
-    """The changes staged in some tokens, newest token first; scanned once, while iterating."""
+    """The changes staged in some tokens, given newest first; scanned once, while iterating."""
 
     def __init__(
         self,
@@ -34,9 +34,10 @@ class StagedChanges:
         prefix: bytes = b"",
         limit: int | None = None,
     ) -> None:
-        """Prepare a scan of the keys with a prefix, from `start` on, that reads little.
+        """Prepare a scan of the keys with a prefix, from `start` on.
 
-        With a `limit`, only so many changes are to be relied on.
+        With a `limit`, no more than so many keys of each token are read, so only the first so many
+        changes are right.
         """
         self._store = store
         self._tokens = tokens
@@ -44,16 +45,16 @@ class StagedChanges:
         self._prefix = STAGED_PREFIX + prefix
         self._limit = limit
         self.held: set[StagingToken] = set()
-        """The tokens that had any key, as far as was scanned."""
+        """The tokens that had any key, among those scanned so far."""
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the changes as tables by `CHANGE_SCHEMA`, sorted by key; none is empty."""
-        rows = self.rows()
-        while page := list(islice(rows, _ROWS)):
+        items = self.items()
+        while page := list(islice(items, _ROWS)):
             yield changes_table(page)
 
-    def rows(self) -> Iterator[Item]:
-        """Yield the records that decide each key, in order of the keys."""
+    def items(self) -> Iterator[Item]:
+        """Yield the item that decides each key, in order of the keys."""
         if len(self._tokens) == 1:
             return self._scan(self._tokens[0])
         return self._merge()
@@ -61,35 +62,35 @@ class StagedChanges:
     def _merge(self) -> Iterator[Item]:
         scans = [self._ranked(rank, token) for rank, token in enumerate(self._tokens)]
         last = b""
-        for key, _, entry in heapq.merge(*scans):
+        for key, _, item in heapq.merge(*scans):
             if key != last:
                 last = key
-                yield entry
+                yield item
 
     def _ranked(self, rank: int, token: StagingToken) -> Iterator[tuple[bytes, int, Item]]:
-        """Scan a token; of equal keys the one of the newest token sorts first."""
-        for entry in self._scan(token):
-            yield entry.key, rank, entry
+        """Scan a token; among equal keys, that of the newest token sorts first."""
+        for item in self._scan(token):
+            yield item.key, rank, item
 
     def _scan(self, token: StagingToken) -> Iterator[Item]:
-        entries = self._store.scan(token.encode(), self._start, limit=self._limit)
-        first = next(entries, None)
+        items = self._store.scan(token.encode(), self._start, limit=self._limit)
+        first = next(items, None)
         if first is None or not first.key.startswith(self._prefix):
             return iter(())
         self.held.add(token)
-        rest = chain([first], entries)
+        rest = chain([first], items)
         if self._prefix == STAGED_PREFIX:
-            return rest  # all of the token: no key needs a look
-        return takewhile(lambda entry: entry.key.startswith(self._prefix), rest)
+            return rest  # the whole token: no key needs to be checked
+        return takewhile(lambda item: item.key.startswith(self._prefix), rest)
 
 
 def changes_table(page: list[Item]) -> pa.Table:
-    """Return staged records as a table by `CHANGE_SCHEMA`."""
+    """Return staged items as a table by `CHANGE_SCHEMA`."""
     staged = parse_all(page)
     entries = [message.entry for message in staged]
     identities = [message.identity for message in staged]
     columns = {
-        "key": [entry.key[_CUT:] for entry in page],
+        "key": [item.key[_CUT:] for item in page],
         "identity": identities,
         "address": [entry.address for entry in entries],
         "address_type": [entry.address_type for entry in entries],
@@ -97,7 +98,7 @@ def changes_table(page: list[Item]) -> pa.Table:
         "checksum": [entry.checksum for entry in entries],
         "mtime": [entry.modified_us for entry in entries],
         "content_type": [entry.content_type for entry in entries],
-        # Most have none, and to ask for the items costs ten times as much as to ask for any.
+        # Most have none, and to ask for all pairs costs ten times as much as to ask for any.
         "metadata": [list(entry.metadata.items()) if entry.metadata else () for entry in entries],
         "tombstone": [not identity for identity in identities],
     }

@@ -1,16 +1,16 @@
-"""What a write replaced under each token it wrote to, to put it back.
+"""Undoing a write: what it replaced under each token, so that it can be put back.
 
-A writer that is told too late that it must not acknowledge leaves no trace: each staged key is
-given back the value that it had, if it still has the writer's own. Nobody's acknowledged write is
-lost by that. What others wrote over it stays; what it wrote over was seen by the very
-compare-and-swap that replaced it.
+A writer may learn too late that it must not acknowledge. Then it takes its write back: each staged
+key gets the value it had before, if it still has the writer's own. That loses nobody's acknowledged
+write. What others wrote over it stays; and what it wrote over was seen by the very compare-and-swap
+that replaced it.
 
-Meanwhile, which may be a long while, nothing would name the object of the value that was replaced,
+Until then, which may be long, no staged value would name the object of the value that was replaced,
 and garbage collection could take it. So the new value names it too.
 
-A committer may have read the writer's value meanwhile. Then it is in a commit, and stays there. And
-if two writers of one key are told so, one after having written over the other, the value of the
-first, which has given up by then, is what the second puts back: that write failed, and is visible.
+Two things may still be seen of a write that was taken back. A committer may have read the value
+before: then it is in a commit, and stays there. And if two writers of one key take their writes
+back, and the second had written over the first, the second puts back the value of the first.
 """
 
 from contextlib import suppress
@@ -24,8 +24,8 @@ from lakebed.kv.store import new_version
 from lakebed.runtime import Runtime
 
 
-class Trail:
-    """The trail of one write."""
+class UndoLog:
+    """What one write replaced."""
 
     def __init__(self, store: Store, runtime: Runtime, entry: Entry) -> None:
         self.entry = entry
@@ -41,7 +41,7 @@ class Trail:
 
     def prepare(self, token: StagingToken, found: Item | None) -> tuple[bytes, Version]:
         """Return the value to write over what was found, and the version to write it with."""
-        # One's own value is there if the reply to an earlier write was lost: not what to put back.
+        # If the reply to an earlier write was lost, our own value is there: not what to put back.
         if found is None or found.predicate not in self._versions:
             self._replaced[token] = found
         version = new_version(self._runtime)
@@ -58,7 +58,7 @@ class Trail:
             found = self.find(token)
             if found is None or found.predicate not in self._versions:
                 continue
-            # If it fails, someone wrote over it at this moment.
+            # If it fails, someone has written over it: that stays.
             with suppress(PredicateFailed):
                 if before is None:
                     self._store.delete_if(token.encode(), self._key, found.predicate)
@@ -66,7 +66,7 @@ class Trail:
                     partition = token.encode()
                     self._store.set_if(partition, self._key, before.value, found.predicate)
 
-    def _address_of(self, record: Item | None) -> str:
-        """The address of an object that may be collected, if a record names one."""
-        entry = None if record is None else decode(self.entry.key, record.value)
+    def _address_of(self, item: Item | None) -> str:
+        """Return the address of an object that garbage collection might take, if one is staged."""
+        entry = None if item is None else decode(self.entry.key, item.value)
         return entry.address if entry and entry.address_type is AddressType.RELATIVE else ""

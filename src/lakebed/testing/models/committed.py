@@ -1,7 +1,7 @@
-"""Committed metadata as plain dicts: the same answers as `Committed`, in a fraction of its time.
+"""Committed entries as plain dicts: the same answers as `Committed`, in a fraction of its time.
 
-For simulations, where thousands of small commits are made in a second, and as the model that the
-real one is compared with.
+For simulations, which make thousands of small commits in a second, and as the model that the real
+code is compared with.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ Contents = dict[bytes, Entry]
 
 
 class ModelCommitted(Committed):
-    """Metaranges as pickled dicts, where the real ones are: one file each, and nothing is cached.
+    """Metaranges as pickled dicts, in the same places as the real ones; nothing is cached.
 
-    So every look is a call to the storage, which under the simulator may be delayed and fail.
+    So every read is a call to the storage, which under the simulator may be delayed and fail.
     """
 
     def __init__(self, block: BlockStore, namespace: Namespace) -> None:
@@ -126,7 +126,7 @@ class ModelCommitted(Committed):
     def contents(self, metarange_id: MetaRangeID) -> Contents:
         """Return all entries of a metarange; not to be changed."""
         path = metarange_path(metarange_id)
-        return _decoded(self._block.read(self._namespace.address(path)))
+        return _decode(self._block.read(self._namespace.address(path)))
 
     def _save(self, contents: Contents) -> MetaRangeID:
         rows = sorted(contents.items())
@@ -159,5 +159,5 @@ def _change(before: bytes | None, after: bytes | None) -> ChangeType:
 
 
 @lru_cache(maxsize=1000)
-def _decoded(data: bytes) -> Contents:
+def _decode(data: bytes) -> Contents:
     return dict(pickle.loads(data))

@@ -1,1 +1,1 @@
-"""Production code under a seeded scheduler, with every fault."""
+"""The simulator: production code under a seeded scheduler, with every kind of fault."""

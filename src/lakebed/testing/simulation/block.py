@@ -1,8 +1,8 @@
 """Block storage under the simulator: handles for actors, over one storage that they share.
 
-A call is one step, and a stream is read within it: a body is taken in whole before the storage sees
-any of it, a stream that is returned holds all its bytes. So what a storage shows is always whole,
-as the contract says, and what goes wrong goes wrong between calls.
+A call is one step, and so is the whole of a stream: a body is read to its end before the storage
+gets any of it, and a stream that is returned holds all its bytes. So a storage only ever shows
+whole objects, as its contract says, and faults happen between calls.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,8 +35,8 @@ ResultT = TypeVar("ResultT")
 class SimulatedBlock:
     """Shares one storage among actors; each call of theirs may meet any fault.
 
-    Whoever makes the storage inside gives it the runtime of an actor of its own, if the times it
-    notes matter: then it has a clock that is off like all others.
+    If the times that the storage notes matter, give it the runtime of an actor of its own: then its
+    clock is wrong too, like all others.
     """
 
     def __init__(self, simulation: Simulation, inner: BlockStore) -> None:

@@ -1,8 +1,8 @@
 """Runs simulated scenarios over many seeds, and replays one.
 
-A scenario is a function of a seed that raises when something is wrong; a module lists its scenarios
-in a dict named ``SCENARIOS``. It may say in a dict named ``SHARES`` which of them should be run
-more often than others, and how many times as often.
+A scenario is a function that takes a seed, and raises if something is wrong. A module lists its
+scenarios in a dict named ``SCENARIOS``. A dict named ``SHARES`` may say which of them to run more
+often than others, and how many times as often.
 
     python -m lakebed.testing.simulation.explore my.scenarios --seeds 10000     # 10,000 runs
     python -m lakebed.testing.simulation.explore my.scenarios:counter --seed 7  # one, traced
@@ -43,7 +43,7 @@ class Failure:
 
 
 def load(name: str) -> dict[str, Scenario]:
-    """The scenarios that ``module`` or ``module:scenario`` names, by their full names."""
+    """Return the scenarios that ``module`` or ``module:scenario`` names, by their full names."""
     module, _, only = name.partition(":")
     scenarios: dict[str, Scenario] = import_module(module).SCENARIOS
     if only and only not in scenarios:
@@ -110,6 +110,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="replay this one, with its trace")
     parser.add_argument("--processes", type=int, help="how many at a time; one for each core")
     chosen = parser.parse_args(arguments)
+    # Warnings are what the faults of a simulation are expected to cause: do not print them.
+    logging.getLogger("lakebed").addHandler(logging.NullHandler())
     names = [name for scenarios in chosen.scenarios for name in load(scenarios)]
     if chosen.seed is not None:
         return max(replay(name, chosen.seed) for name in names)

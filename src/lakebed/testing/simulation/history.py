@@ -1,4 +1,4 @@
-"""What happened, as its actors saw it, and whether that may be so.
+"""What actors did and saw, and whether that is allowed.
 
 A history is a list of operations with the steps at which each began and returned. Operation A
 *happened before* B if A returned before B began. The rules are those of the design of staging:
@@ -10,8 +10,8 @@ A history is a list of operations with the steps at which each began and returne
 Reads that see two concurrent writes in different orders, or values going back and forth between
 them, are allowed.
 
-Some operations write no value of their own: a reset, a merge, a hard reset may bring back any value
-ever written. They are *wild*: they explain any value, unless a write that came after them was
+Some operations write no value of their own: a reset, a merge or a hard reset may bring back any
+value ever written. They are *wild*: they explain any value, unless a write that came after them was
 acknowledged before the read began.
 """
 
@@ -34,7 +34,7 @@ class Operation:
     """What it would leave: a value, `ABSENT`, or `WILD`."""
     begun: int
     ended: int | None = None
-    """None: its actor died, and nothing is known of its end."""
+    """None: its actor died, and how it ended is not known."""
     succeeded: bool = False
 
     def happened_before(self, step: int) -> bool:

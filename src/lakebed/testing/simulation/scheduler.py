@@ -1,7 +1,7 @@
-"""Greenlets under a seeded scheduler, with simulated time: the machine room of the simulator.
+"""Greenlets under a seeded scheduler, with simulated time: the core of the simulator.
 
-Between two points at which a task gives way it runs alone. Who goes next is drawn from the seed, so
-the same seed gives the same run. When every task waits, the clock jumps to the next one due.
+A task runs alone until it gives way. Which task goes next is drawn from the seed, so the same seed
+gives the same run. When every task waits, the clock jumps to the time when the next one is due.
 """
 
 import heapq
@@ -20,7 +20,7 @@ class ActorKilledError(BaseException):
 
 
 class SimulationStuckError(AssertionError):
-    """The tasks wait for each other, or went on for too long."""
+    """The tasks wait for each other, or took too many steps."""
 
 
 class TaskFailedError(AssertionError):
@@ -77,7 +77,7 @@ class Scheduler:
 
     @property
     def current_task(self) -> object:
-        """The task that runs now, to be told from others; None outside of all tasks."""
+        """The task that runs now; None outside of all tasks."""
         return self._current
 
     def latency(self) -> float:
@@ -101,12 +101,12 @@ class Scheduler:
             while self._due:
                 self.step += 1
                 if self.step > self._steps_max:
-                    raise SimulationStuckError(f"not at an end after {self._steps_max} steps")
+                    raise SimulationStuckError(f"not finished after {self._steps_max} steps")
                 self.seconds, _, _, action = heapq.heappop(self._due)
                 action()
             stuck = sorted(task.actor.name for task in self._tasks if task.actor.alive)
             if stuck:
-                raise SimulationStuckError(f"waiting for what nobody will do: {', '.join(stuck)}")
+                raise SimulationStuckError(f"tasks wait for ever: {', '.join(stuck)}")
         finally:
             self._unwind()
 
@@ -121,7 +121,7 @@ class Scheduler:
         self._hub.switch()
 
     def park(self, actor: Actor, ready: Callable[[Callable[[], None]], None]) -> None:
-        """Wait until someone calls the function that `ready` is given; it may be called twice.
+        """Wait until someone calls the function that `ready` gets; to call it twice does no harm.
 
         Raises:
             ActorKilledError: The actor died meanwhile, or before.
@@ -166,9 +166,9 @@ class Scheduler:
                 del self._tasks[task]
 
     def _unwind(self) -> None:
-        """End what is left, so that no ``finally`` runs at a moment that nobody chose."""
+        """End what is left now, so that no ``finally`` block runs at a random later moment."""
         for task in list(self._tasks):
             task.actor.kill()
-            # What a task raises while it is torn down is not the finding.
+            # What a task raises while it is ended is not what the run has found.
             with suppress(TaskFailedError):
                 self._resume(task)

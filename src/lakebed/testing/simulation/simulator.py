@@ -1,25 +1,25 @@
-"""Runs code that takes part in a protocol one call at a time, in an order drawn from a seed.
+"""Runs the code of a protocol one call at a time, in an order drawn from a seed.
 
-A `Simulation` holds some actors: simulated processes, each with a clock, a `Runtime` and any number
-of tasks of its own. The tasks are greenlets: plain synchronous code, the same that runs in
-production, that gives way to the scheduler at every call to a store, every sleep, every contended
-lock. Between two such points a task runs alone, so a run is decided by the seed and nothing else.
+A `Simulation` has some actors: simulated processes, each with a clock, a `Runtime` and any number
+of tasks of its own. The tasks are greenlets that run the same code as production. A task gives way
+to the scheduler at every call to a store, at every sleep, and at every lock that is taken. Between
+two such points it runs alone, so the seed alone decides what happens in a run.
 
 At every call the simulation may
 
-- reorder: the call, and its reply, wait for a random while, and others go first;
-- stall: that while is minutes long, as when a machine sleeps or a network hangs;
-- fail before: the store never saw the call;
-- fail after: the store applied the call, and the reply was lost;
-- kill: the actor dies, before or after the call was applied, with all its tasks;
-- apply late (only where asked for): the caller hears that the call failed, and it is applied later.
+- reorder: the call, and its reply, wait for a random time, and others go first;
+- stall: that time is minutes, as when a machine sleeps or a network hangs;
+- fail before: the store never gets the call;
+- fail after: the store applies the call, and the reply is lost;
+- kill: the actor dies with all its tasks, before or after the call is applied;
+- apply late (only if asked for): the caller gets an error, and the call is applied later.
 
-Time is simulated: when every task waits, the clock jumps to the next one due, so minutes cost
-nothing. Each actor's wall clock is off by an amount of its own, and its clocks have a rate of
-their own.
+Time is simulated: when every task waits, the clock jumps to the time when the next one is due, so
+minutes cost nothing. The wall clock of each actor is wrong by a different amount, and its clocks
+run at a different rate.
 
-Nothing of a killed actor runs any more: its tasks are unwound, and a call that a ``finally`` makes
-meanwhile raises `ActorKilledError` again instead of reaching the store.
+Nothing of a killed actor runs any more: its tasks are ended, and a call that one makes in a
+``finally`` block meanwhile raises `ActorKilledError` instead of reaching the store.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class Faults:
     stall_seconds: float = 300.0
     skew_seconds: float = 0.0
     until_step: int = 1 << 60
-    """From this step on nothing fails, so that what must end in the end can show that it does."""
+    """From this step on nothing fails, so that a run can show that everything ends."""
 
 
 NO_FAULTS = Faults()
@@ -60,7 +60,7 @@ class Simulation(Scheduler):
     """
 
     latest: ClassVar["Simulation | None"] = None
-    """The simulation made last, so that whoever catches a failure can show its trace."""
+    """The simulation made last, so that its trace can be shown after a failure."""
 
     def __init__(self, seed: int, faults: Faults = NO_FAULTS, *, steps_max: int = 100_000) -> None:
         super().__init__(seed, steps_max=steps_max)
@@ -87,14 +87,14 @@ class Simulation(Scheduler):
         apply: Callable[[], ResultT],
         lost: Callable[[bool], Exception],
     ) -> ResultT:
-        """Make a call of an actor to something shared, with all that may go wrong on the way.
+        """Make a call of an actor to something shared, with all that may go wrong.
 
         Args:
             actor: Who calls.
             label: What the trace shows of the call.
             apply: The call itself; what it raises is an answer like any other.
-            lost: The error for a caller without a reply; told whether the caller can know that
-                nothing happened.
+            lost: Makes the error for a caller that gets no reply; its argument says whether the
+                caller can know that nothing happened.
 
         Raises:
             ActorKilledError: The actor died at this call, or before.

@@ -32,7 +32,7 @@ def api_of(server: LakebedServer) -> httpx.Client:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Sample:
     """A repository with something of everything in it, and people."""
 
     server: LakebedServer
@@ -64,28 +64,28 @@ class World:
         self.api.post(at, json=body).raise_for_status()
 
 
-def make_world(server: LakebedServer, api: httpx.Client, kinds: Collection[str]) -> World:
-    """Make a world of its own for operations on a repository, a user, a group or a policy."""
-    world = World(server, api)
+def make_sample(server: LakebedServer, api: httpx.Client, kinds: Collection[str]) -> Sample:
+    """Make a new sample for operations on a repository, a user, a group or a policy."""
+    sample = Sample(server, api)
     if "repository" in kinds:
-        _add_repository(world)
+        _add_repository(sample)
     if not {"user", "group", "policy"}.isdisjoint(kinds):
-        _add_people(world)
-    return world
+        _add_people(sample)
+    return sample
 
 
-def _add_repository(world: World) -> None:
-    world.create()
-    world.upload("main", "folder/object")
-    first = world.post("branches/main/commits", {"message": "first"})
-    world.branch("dev")
-    world.upload("dev", "of-dev")
-    picked = world.post("branches/dev/commits", {"message": "picked"})
-    world.post("tags", {"id": "v1", "ref": "main"})
-    world.branch("dirty")
-    world.upload("dirty", "staged")
-    world.known.update(
-        repository=world.repository,
+def _add_repository(sample: Sample) -> None:
+    sample.create()
+    sample.upload("main", "folder/object")
+    first = sample.post("branches/main/commits", {"message": "first"})
+    sample.branch("dev")
+    sample.upload("dev", "of-dev")
+    picked = sample.post("branches/dev/commits", {"message": "picked"})
+    sample.post("tags", {"id": "v1", "ref": "main"})
+    sample.branch("dirty")
+    sample.upload("dirty", "staged")
+    sample.known.update(
+        repository=sample.repository,
         branch="dirty",
         destination_branch="main",
         ref="dev",
@@ -96,36 +96,36 @@ def _add_repository(world: World) -> None:
         meta_range=first["meta_range_id"],
         kind="meta_range",
         object_id=first["meta_range_id"],
-        range_id=_range_of(world, first["meta_range_id"]),
+        range_id=_range_of(sample, first["meta_range_id"]),
         path="folder/object",
         dest_path="copied",
     )
 
 
-def _add_people(world: World) -> None:
+def _add_people(sample: Sample) -> None:
     """Make a user, in a group, with a policy and an access key."""
-    user, group, policy = (f"{kind}-{world.repository}" for kind in ("user", "group", "policy"))
+    user, group, policy = (f"{kind}-{sample.repository}" for kind in ("user", "group", "policy"))
     for path, body in (
         ("users", {"id": user}),
         ("groups", {"id": group}),
         ("policies", {"id": policy, "statement": [STATEMENT]}),
     ):
-        world.api.post(f"/auth/{path}", json=body).raise_for_status()
+        sample.api.post(f"/auth/{path}", json=body).raise_for_status()
     for path in (
         f"users/{user}/policies/{policy}",
         f"groups/{group}/policies/{policy}",
         f"groups/{group}/members/{user}",
     ):
-        world.api.put(f"/auth/{path}").raise_for_status()
+        sample.api.put(f"/auth/{path}").raise_for_status()
     # A word for what the group may do, too.
-    world.api.post(f"/auth/groups/{group}/acl", json={"permission": "Read"}).raise_for_status()
-    made = world.api.post(f"/auth/users/{user}/credentials").raise_for_status().json()
-    world.known.update(user=user, group=group, policy=policy, access_key_id=made["access_key_id"])
+    sample.api.post(f"/auth/groups/{group}/acl", json={"permission": "Read"}).raise_for_status()
+    made = sample.api.post(f"/auth/users/{user}/credentials").raise_for_status().json()
+    sample.known.update(user=user, group=group, policy=policy, access_key_id=made["access_key_id"])
 
 
-def _range_of(world: World, metarange: str) -> str:
-    at = f"/repositories/{world.repository}/metadata/object/meta_range/{metarange}"
-    table = pq.read_table(io.BytesIO(world.api.get(at).raise_for_status().content))
+def _range_of(sample: Sample, metarange: str) -> str:
+    at = f"/repositories/{sample.repository}/metadata/object/meta_range/{metarange}"
+    table = pq.read_table(io.BytesIO(sample.api.get(at).raise_for_status().content))
     return str(table.column("range_id")[0].as_py())
 
 
@@ -138,18 +138,18 @@ class Good:
     body: Any = None
 
 
-def good(operation: str, world: World) -> Good:
+def good(operation: str, sample: Sample) -> Good:
     """Return what makes an operation succeed; for some, something is made for it."""
     prepare = _PREPARED.get(operation)
     if prepare is not None:
-        return prepare(world)
+        return prepare(sample)
     query = {"hardResetBranch": {"ref": "main"}}.get(operation, {})
     branch = {"hardResetBranch": "dev", "revertBranch": "main", "cherryPick": "main"}
     path = {"branch": branch[operation]} if operation in branch else {}
-    return Good(path=path, query=query, body=_bodies(world).get(operation))
+    return Good(path=path, query=query, body=_bodies(sample).get(operation))
 
 
-def _bodies(world: World) -> dict[str, Any]:
+def _bodies(sample: Sample) -> dict[str, Any]:
     name = uuid.uuid4().hex[:12]
     rule = {"pattern": "release-*"}
     return {
@@ -157,12 +157,12 @@ def _bodies(world: World) -> dict[str, Any]:
         "setupCommPrefs": {},
         "postStatsEvents": {"events": []},
         "login": {
-            "access_key_id": world.server.access_key_id,
-            "secret_access_key": world.server.secret_access_key,
+            "access_key_id": sample.server.access_key_id,
+            "secret_access_key": sample.server.secret_access_key,
         },
         "createRepository": {
             "name": f"new-{name}",
-            "storage_namespace": f"{world.server.namespace}/new-{name}",
+            "storage_namespace": f"{sample.server.namespace}/new-{name}",
         },
         "setRepositoryMetadata": {"metadata": {"key": "value"}},
         "deleteRepositoryMetadata": {"keys": ["key"]},
@@ -173,7 +173,7 @@ def _bodies(world: World) -> dict[str, Any]:
         "createTag": {"id": name, "ref": "main"},
         "resetBranch": {"type": "reset"},
         "revertBranch": {"ref": "main", "parent_number": 0},
-        "cherryPick": {"ref": world.known.get("picked")},
+        "cherryPick": {"ref": sample.known.get("picked")},
         "commit": {"message": "a message"},
         "mergeIntoBranch": {"message": "a message"},
         "deleteObjects": {"paths": ["staged", "none"]},
@@ -187,44 +187,44 @@ def _bodies(world: World) -> dict[str, Any]:
         "createUser": {"id": name},
         "createGroup": {"id": name},
         "createPolicy": {"id": name, "statement": [STATEMENT]},
-        "updatePolicy": {"id": world.known.get("policy"), "statement": [STATEMENT]},
+        "updatePolicy": {"id": sample.known.get("policy"), "statement": [STATEMENT]},
         "setGroupACL": {"permission": "Write"},
     }
 
 
-def _link(world: World) -> Good:
-    at = f"/repositories/{world.repository}/branches/dirty/staging/backing"
-    given = world.api.get(at, params={"path": "linked"}).raise_for_status().json()
-    file = world.server.folder / "objects" / given["physical_address"].removeprefix("local://")
+def _link(sample: Sample) -> Good:
+    at = f"/repositories/{sample.repository}/branches/dirty/staging/backing"
+    given = sample.api.get(at, params={"path": "linked"}).raise_for_status().json()
+    file = sample.server.folder / "objects" / given["physical_address"].removeprefix("local://")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"content")
     body = {"staging": given, "checksum": "00ff", "size_bytes": 7}
     return Good(query={"path": "linked"}, body=body)
 
 
-def _restorable(world: World) -> Good:
-    other = World(world.server, world.api)
+def _restorable(sample: Sample) -> Good:
+    other = Sample(sample.server, sample.api)
     other.create()
-    dump = world.api.put(f"/repositories/{other.repository}/refs/dump").raise_for_status().json()
-    world.api.delete(f"/repositories/{other.repository}").raise_for_status()
+    dump = sample.api.put(f"/repositories/{other.repository}/refs/dump").raise_for_status().json()
+    sample.api.delete(f"/repositories/{other.repository}").raise_for_status()
     other.create(bare=True)
     return Good(path={"repository": other.repository}, body=dump)
 
 
-def _restored(world: World) -> Good:
-    there = _restorable(world)
+def _restored(sample: Sample) -> Good:
+    there = _restorable(sample)
     at = f"/repositories/{there.path['repository']}/restore"
-    task = world.api.post(at, json=there.body).raise_for_status().json()
+    task = sample.api.post(at, json=there.body).raise_for_status().json()
     return Good(path=there.path, query={"task_id": task["id"]})
 
 
-_PREPARED: Final[dict[str, Callable[[World], Good]]] = {
+_PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
     "linkPhysicalAddress": _link,
     "restoreRefs": _restorable,
     "restoreSubmit": _restorable,
     "restoreStatus": _restored,
-    "dumpStatus": lambda world: Good(query={"task_id": world.post("dump")["id"]}),
-    "prepareGarbageCollectionCommitsStatus": lambda world: Good(
-        query={"id": world.post("gc/prepare_commits/async")["id"]}
+    "dumpStatus": lambda sample: Good(query={"task_id": sample.post("dump")["id"]}),
+    "prepareGarbageCollectionCommitsStatus": lambda sample: Good(
+        query={"id": sample.post("gc/prepare_commits/async")["id"]}
     ),
 }

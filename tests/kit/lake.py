@@ -79,13 +79,15 @@ def make_lake(
     settings: CatalogSettings | None = None,
     *,
     name: RepositoryID = REPOSITORY,
+    namespace: str | None = None,
 ) -> Lake:
+    """Make a repository with the branches main and dev."""
     clock = TurnableClock()
     settings = settings or CatalogSettings()
     engine = Engine(store, block, runtime=clock)
     catalog = Catalog(engine, store, block, clock, settings)
-    namespace = Namespace.parse(f"{block.scheme}://lake/{name}")
-    engine.repositories.create(name, namespace, committer="ann")
+    place = Namespace.parse(namespace or f"{block.scheme}://lake/{name}")
+    engine.repositories.create(name, place, committer="ann")
     engine.create_branch(name, DEV, MAIN)
     return Lake(store, block, clock, settings, engine, catalog, name)
 

@@ -1,0 +1,84 @@
+"""A repository and engines of several processes on it, for tests that stop commits half way."""
+
+from collections.abc import Callable
+
+from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.engine.commits.commit import CommitRequest, CommitResult
+from lakebed.engine.errors import (
+    EntryNotFound,
+)
+from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.model import Commit
+from lakebed.engine.parts import EngineParts, assemble
+from lakebed.kv import Store
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.runtime import ThreadRuntime
+from lakebed.testing.models.committed import ModelCommitted
+from tests.engine.histories import REPOSITORY
+from tests.simulation.world import DEV, MAIN, SETTINGS, entry
+
+
+class Interrupting(Hooks):
+    """Does things, each once, before a commit is published."""
+
+    def __init__(self, *things: Callable[[], object]) -> None:
+        self.things = list(things)
+        self.offers: list[Offer] = []
+
+    def before_commit(self, offer: Offer) -> None:
+        self.offers.append(offer)
+        if self.things:
+            self.things.pop(0)()
+
+
+class CommitKit:
+    """A repository with two branches, and engines of several processes on it."""
+
+    def __init__(self) -> None:
+        self.runtime = ThreadRuntime()
+        self.store = MemoryStore(self.runtime)
+        self.committed = ModelCommitted(MemoryBlockStore(self.runtime), REPOSITORY.namespace)
+        engine = self.engine()
+        first = engine.commits.add(
+            REPOSITORY,
+            committer="",
+            message="",
+            metarange_id=self.committed.write([]),
+            parents=[],
+            metadata={},
+        )
+        for branch in (MAIN, DEV):
+            engine.branches.create(REPOSITORY, branch, first.id)
+
+    def engine(self, hooks: Hooks | None = None, store: Store | None = None) -> EngineParts:
+        return assemble(
+            store or self.store,
+            self.runtime,
+            lambda _: self.committed,
+            hooks=hooks,
+            settings=SETTINGS,
+        )
+
+    def contents(self, commit: Commit) -> dict[bytes, str]:
+        found = self.committed.contents(commit.metarange_id)
+        return {key: value.address for key, value in found.items()}
+
+
+def put(engine: EngineParts, key: bytes, name: str) -> None:
+    engine.writer.put(REPOSITORY, MAIN, entry(key, name))
+
+
+def commit(engine: EngineParts, *, allow_empty: bool = False) -> CommitResult:
+    request = CommitRequest(committer="ann", message="m", allow_empty=allow_empty)
+    return engine.committer.commit(REPOSITORY, MAIN, request)
+
+
+def shown(engine: EngineParts, key: bytes) -> str | None:
+    try:
+        return engine.reader.get(REPOSITORY, MAIN, key).address
+    except EntryNotFound:
+        return None
+
+
+def head(engine: EngineParts) -> Commit:
+    return engine.commits.get(REPOSITORY, engine.branches.get(REPOSITORY, MAIN).commit_id)

@@ -1,0 +1,47 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from lakebed import tracing
+from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.kv import open_store
+from tests.simulation.world import entry
+
+LAKE = RepositoryID("lake")
+MAIN = BranchID("main")
+
+
+@pytest.fixture
+def spans() -> Iterator[list[str]]:
+    """The names of all spans that are begun."""
+    begun: list[str] = []
+
+    @contextmanager
+    def start(name: str) -> Iterator[None]:
+        begun.append(name)
+        yield
+
+    tracing.turn_on(start)
+    try:
+        yield begun
+    finally:
+        tracing.turn_off()
+
+
+def test_what_callers_ask_the_engine_for_is_a_span(spans: list[str]) -> None:
+    engine = Engine(open_store("memory://"), open_block(MemorySettings()))
+    engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
+    spans.clear()
+    engine.put(LAKE, MAIN, entry(b"a", "a"))
+    engine.commit(LAKE, MAIN, CommitRequest(committer="", message=""))
+    engine.get(LAKE, "main", b"a")
+    assert [name for name in spans if name.startswith("engine.")] == [
+        "engine.put",
+        "engine.commit",
+        "engine.find",
+        "engine.get_entry",
+    ]
