@@ -133,8 +133,8 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
-		--constraint requirements/dev.txt --extra azure --extra gcs --extra postgres --extra s3 \
-		--extra testing --group fast --output-file requirements/fast.txt pyproject.toml
+		--constraint requirements/dev.txt --extra azure --extra gcs --extra otel --extra postgres \
+		--extra s3 --extra testing --group fast --output-file requirements/fast.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/run.txt pyproject.toml
