@@ -17,6 +17,8 @@ FAST := $(addprefix tests/,auth block catalog cli client engine formats gc kv se
 	$(patsubst %,tests/simulation/test_%.py,engine kv simulated_block simulator)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Tests start hundreds of processes; each would compile all that it imports, again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-fast quickstart format lint typecheck layers check tests test test-fast test-long simulate bench-kv bench-committed bench-engine bench-api bench-s3 bench-gc proto lock clean

@@ -208,7 +208,7 @@ def test_another_dump_is_not_restored_over_the_first() -> None:
     first, second, bare = world.dump(), world.dump(), world.make_repository("bare")
     world.restore(first, bare)
     before = world.contents(bare)
-    with pytest.raises(Invalid, match=f"the dump {first.dump_id} was restored"):
+    with pytest.raises(Invalid, match=f"^dump {first.dump_id} was restored"):
         world.restore(second, bare)
     assert world.contents(bare) == before
 
@@ -582,7 +582,7 @@ def test_of_two_dumps_restored_at_once_one_wins() -> None:
                 world.restore(second, bare)
             return apply()
 
-    with pytest.raises(Invalid, match=f"the dump {second.dump_id} was restored"):
+    with pytest.raises(Invalid, match=f"^dump {second.dump_id} was restored"):
         world.restore(first, bare, FaultyStore(world.store, Overtaking()))
     assert world.contents(bare) == world.contents(world.repository)
 
