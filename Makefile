@@ -18,6 +18,8 @@ FAST := $(addprefix tests/,auth block catalog cli client engine formats gc kv se
 		simulated_block simulator whole)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Tests start hundreds of processes; each would compile all that it imports, again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-fast quickstart format lint typecheck layers check tests test test-fast test-long simulate bench-kv bench-committed bench-engine bench-api bench-s3 bench-gc proto lock clean
@@ -133,8 +135,8 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
-		--constraint requirements/dev.txt --extra azure --extra gcs --extra postgres --extra s3 \
-		--extra testing --group fast --output-file requirements/fast.txt pyproject.toml
+		--constraint requirements/dev.txt --extra azure --extra gcs --extra otel --extra postgres \
+		--extra s3 --extra testing --group fast --output-file requirements/fast.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/run.txt pyproject.toml

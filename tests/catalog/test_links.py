@@ -3,11 +3,9 @@
 import logging
 from datetime import UTC, datetime
 
-import httpx
 import pytest
 
-from lakebed.block import Address, Namespace, NotSupported, S3Settings
-from lakebed.block import open_block as open_storage
+from lakebed.block import Address, Namespace, NotSupported
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import AddressTaken, InvalidLink, LinkExpired
 from lakebed.catalog.keys import LINKS
@@ -16,9 +14,8 @@ from lakebed.catalog.model import ObjectStats
 from lakebed.engine.errors import EntryNotFound, PreconditionFailed, Protected, Stale
 from lakebed.engine.model import RepositoryID
 from lakebed.engine.staging.writer import if_absent
-from lakebed.kv import open_store
 from lakebed.kv.records import Records
-from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
 
 def give_out(lake: Lake, body: str | None = "linked") -> PhysicalAddress:
@@ -176,21 +173,6 @@ def test_protected_branches_give_out_and_link_nothing(lake: Lake) -> None:
 def test_a_storage_that_signs_nothing(lake: Lake) -> None:
     with pytest.raises(NotSupported):
         lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"a", presign=True)
-
-
-def test_uploading_to_a_presigned_url(seaweedfs_settings: S3Settings) -> None:
-    with open_store("memory://") as store, open_storage(seaweedfs_settings) as block:
-        lake = make_lake(store, block, name=RepositoryID("linked"))
-        given = lake.catalog.links.get_physical_address(lake.name, MAIN, b"a", presign=True)
-        assert given.upload is not None
-        httpx.put(given.upload.url, content=b"straight").raise_for_status()
-        stats = lake.catalog.links.link(
-            lake.name, MAIN, b"a", given.address, checksum="sum", size=8
-        )
-        with block.get(stats.address) as stream:
-            assert b"".join(stream) == b"straight"
-        (record,) = records(lake)
-        assert record.etag == block.head(stats.address).etag
 
 
 # Objects that lie elsewhere

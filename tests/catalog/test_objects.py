@@ -1,10 +1,8 @@
 """Reading, listing and deleting objects."""
 
-import httpx
 import pytest
 
-from lakebed.block import Between, FromOffset, NotSupported, RangeNotSatisfiable, S3Settings, Suffix
-from lakebed.block import open_block as open_storage
+from lakebed.block import Between, FromOffset, NotSupported, RangeNotSatisfiable, Suffix
 from lakebed.catalog.checksums import Checksum
 from lakebed.catalog.entry_metadata import for_checksum
 from lakebed.catalog.errors import InvalidPath, MissingBytes
@@ -13,8 +11,7 @@ from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.errors import BranchNotFound, EntryNotFound, Protected, RefNotFound
 from lakebed.engine.model import BranchID
-from lakebed.kv import open_store
-from tests.kit.lake import MAIN, REPOSITORY, Lake, make_lake
+from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
 
@@ -116,17 +113,6 @@ def test_a_storage_that_signs_nothing(lake: Lake) -> None:
     lake.upload(b"a", "x")
     with pytest.raises(NotSupported):
         lake.catalog.objects.presign(lake.catalog.objects.stat(REPOSITORY, "main", b"a"))
-
-
-def test_a_presigned_url_reads_the_object(seaweedfs_settings: S3Settings) -> None:
-    with open_store("memory://") as store, open_storage(seaweedfs_settings) as block:
-        lake = make_lake(store, block)
-        lake.upload(b"a", "signed")
-        stats = lake.catalog.objects.stat(REPOSITORY, "main", b"a")
-        signed = lake.catalog.objects.presign(stats)
-        assert httpx.get(signed.url).text == "signed"
-        left = signed.expires.timestamp() - lake.clock.now()
-        assert 0 < left <= lake.settings.presign_life_seconds
 
 
 def test_an_identity_covers_all_but_where_and_when() -> None:

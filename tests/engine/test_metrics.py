@@ -28,7 +28,7 @@ REQUEST = CommitRequest(committer="tester", message="some")
 MERGE = MergeRequest(committer="tester", message="merged")
 
 
-class Lake:
+class MeasuredLake:
     """An engine on a storage on disk, with a second way to build large commits."""
 
     def __init__(self, folder: Path) -> None:
@@ -55,8 +55,8 @@ class Lake:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path)
+def lake(tmp_path: Path) -> MeasuredLake:
+    return MeasuredLake(tmp_path)
 
 
 def moved(act: Callable[[], object], name: str, **labels: str) -> float:
@@ -66,7 +66,7 @@ def moved(act: Callable[[], object], name: str, **labels: str) -> float:
     return sample(f"lakebed_engine_{name}", **labels) - before
 
 
-def test_commits_by_outcome_and_size(lake: Lake) -> None:
+def test_commits_by_outcome_and_size(lake: MeasuredLake) -> None:
     lake.put(b"a", b"b")
 
     def commit() -> None:
@@ -83,7 +83,7 @@ def test_commits_by_outcome_and_size(lake: Lake) -> None:
     assert moved(commit_nothing, "commit_changes_count") == 0
 
 
-def test_builds_by_where_they_are_made(lake: Lake) -> None:
+def test_builds_by_where_they_are_made(lake: MeasuredLake) -> None:
     lake.put(b"a", b"b")
     commit = lambda: lake.engine.commit(LAKE, MAIN, REQUEST)  # noqa: E731
     assert moved(commit, "build_seconds_count", where="here") == 1
@@ -91,7 +91,7 @@ def test_builds_by_where_they_are_made(lake: Lake) -> None:
     assert moved(commit, "build_seconds_count", where="process") == 1
 
 
-def test_merges_by_operation_and_outcome(lake: Lake) -> None:
+def test_merges_by_operation_and_outcome(lake: MeasuredLake) -> None:
     lake.engine.create_branch(LAKE, DEV, MAIN)
     lake.put(b"a", branch=DEV)
     theirs = lake.engine.commit(LAKE, DEV, REQUEST).commit
@@ -115,7 +115,7 @@ def test_merges_by_operation_and_outcome(lake: Lake) -> None:
     assert moved(merge_with_conflict, "merge_seconds_count", **labels) == 1
 
 
-def test_what_the_cleaner_removes(lake: Lake) -> None:
+def test_what_the_cleaner_removes(lake: MeasuredLake) -> None:
     lake.put(b"a", b"b")
     lake.engine.reset(LAKE, MAIN)
     cleaner = Cleaner(lake.store, RUNTIME, grace_seconds=0)
@@ -124,7 +124,7 @@ def test_what_the_cleaner_removes(lake: Lake) -> None:
     assert moved(cleaner.run_once, "cleaned_total", what="tokens") == 1
 
 
-def test_hits_and_misses_of_the_caches(lake: Lake) -> None:
+def test_hits_and_misses_of_the_caches(lake: MeasuredLake) -> None:
     lake.put(b"a")
     lake.engine.commit(LAKE, MAIN, REQUEST)
 

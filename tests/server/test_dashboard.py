@@ -1,4 +1,4 @@
-"""The dashboard shows metrics that there are, and all of them."""
+"""The dashboard and the page on operations show metrics that there are, and all of them."""
 
 import json
 import re
@@ -15,6 +15,7 @@ from lakebed.server.processes.metrics import ProcessMetrics
 
 ROOT: Final = Path(__file__).parents[2]
 DASHBOARD: Final = ROOT / "deploy" / "grafana" / "lakebed.json"
+PAGE: Final = ROOT / "docs" / "operations.md"
 SUFFIXES: Final = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"], "gauge": [""]}
 OF_PROMETHEUS: Final = {"le", "instance"}
 """Labels that no metric of ours names."""
@@ -67,6 +68,15 @@ def test_every_metric_is_shown() -> None:
     families = {re.sub("_(total|bucket|count|sum)$", "", name) for name in shown}
     there = {re.sub("_(total|bucket|count|sum)$", "", name) for name in labels_of_series()}
     assert there - families == set()
+
+
+def test_the_page_on_operations_names_every_metric() -> None:
+    named = names_in(PAGE.read_text())
+    series = set(labels_of_series())
+    histograms = {name.removesuffix("_bucket") for name in series if name.endswith("_bucket")}
+    others = {name for name in series if not re.search("_(bucket|count|sum)$", name)}
+    others |= {"lakebed_process_count"}
+    assert named == histograms | others
 
 
 def test_panels_do_not_overlap() -> None:

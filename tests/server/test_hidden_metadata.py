@@ -53,7 +53,7 @@ S3_TARGETS = [
 
 
 @dataclass
-class World:
+class TwoDoors:
     """A server with objects that have reserved metadata of every kind."""
 
     api: Server
@@ -67,7 +67,7 @@ class World:
 
 
 @contextmanager
-def opened() -> Iterator[World]:
+def opened() -> Iterator[TwoDoors]:
     with server() as api:
         s3 = Door(api.services)
         at = f"/repositories/{REPOSITORY}/branches"
@@ -77,11 +77,11 @@ def opened() -> Iterator[World]:
         done = api.call("POST", f"{at}/{BRANCH}/commits", json={"message": "objects"})
         assert done.status_code == 201, done.text
         put_in_parts(s3, STAGED)
-        yield World(api, s3, begin(s3, PATH))
+        yield TwoDoors(api, s3, begin(s3, PATH))
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
+def world() -> Iterator[TwoDoors]:
     """For what only reads."""
     with opened() as found:
         yield found
@@ -103,7 +103,7 @@ def put_in_parts(s3: Door, path: str) -> None:
     assert s3.ask("POST", target, body.encode()).status == 200
 
 
-def test_the_objects_have_such_metadata(world: World) -> None:
+def test_the_objects_have_such_metadata(world: TwoDoors) -> None:
     for path in (PATH, STAGED):
         stats = world.stat(path)
         assert {name.removeprefix(RESERVED) for name in stats.reserved} == {
@@ -114,7 +114,7 @@ def test_the_objects_have_such_metadata(world: World) -> None:
         assert stats.metadata == {}
 
 
-def answer_of(world: World, route: Route) -> str:
+def answer_of(world: TwoDoors, route: Route) -> str:
     """Make a request; return all that was answered."""
     method, _, kwargs = request(route)
     params = {**kwargs.pop("params", {}), **QUERIES.get(route.operation, {})}
@@ -124,7 +124,7 @@ def answer_of(world: World, route: Route) -> str:
 
 
 @pytest.mark.parametrize("route", READS, ids=lambda route: route.operation)
-def test_no_answer_to_a_read_has_them(world: World, route: Route) -> None:
+def test_no_answer_to_a_read_has_them(world: TwoDoors, route: Route) -> None:
     assert RESERVED not in answer_of(world, route)
 
 
@@ -135,12 +135,12 @@ def test_no_answer_to_a_write_has_them(route: Route) -> None:
 
 
 @pytest.mark.parametrize("operation", ["statObject", "listObjects", "diffRefs", "diffBranch"])
-def test_the_walk_sees_the_objects(world: World, operation: str) -> None:
+def test_the_walk_sees_the_objects(world: TwoDoors, operation: str) -> None:
     route = next(each for each in READS if each.operation == operation)
     assert (STAGED if operation == "diffBranch" else PATH) in answer_of(world, route)
 
 
-def test_no_answer_of_the_gateway_has_them(world: World) -> None:
+def test_no_answer_of_the_gateway_has_them(world: TwoDoors) -> None:
     for method, target in S3_TARGETS:
         headers = {"x-amz-object-attributes": "Checksum,ObjectParts,ETag"}
         answer = world.s3.ask(method, target.replace("UPLOAD", world.upload_id), headers=headers)

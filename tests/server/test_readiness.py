@@ -92,8 +92,11 @@ def test_a_folder_that_is_gone_is_no_answer(tmp_path: Path) -> None:
         ask()
 
 
-def test_a_cloud_is_asked_where_a_repository_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = BlockstoreSettings(type="memory")
+@pytest.mark.parametrize("prefix", [None, "s3://", "/not/an/address"])
+def test_a_cloud_is_asked_where_a_repository_is(
+    monkeypatch: pytest.MonkeyPatch, prefix: str | None
+) -> None:
+    settings = BlockstoreSettings(type="memory", default_namespace_prefix=prefix)
     with open_block(settings.block) as block:
         monkeypatch.setattr(block, "scheme", "s3")
         asked: list[str] = []
@@ -103,3 +106,13 @@ def test_a_cloud_is_asked_where_a_repository_is(monkeypatch: pytest.MonkeyPatch)
         for _ in range(3):
             ask()
         assert asked == ["s3://bucket/lake/lakebed-readiness/not-there"] * 2
+
+
+def test_a_cloud_is_asked_where_its_repositories_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = BlockstoreSettings(type="memory", default_namespace_prefix="s3://bucket/lakes/")
+    with open_block(settings.block) as block:
+        monkeypatch.setattr(block, "scheme", "s3")
+        asked: list[str] = []
+        monkeypatch.setattr(block, "head", lambda address: asked.append(str(address)))
+        StorageQuestion(block, settings, lambda: None)()
+        assert asked == ["s3://bucket/lakes/lakebed-readiness/not-there"]

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks import garbage
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_the_benchmark_runs(spark: SparkSession, tmp_path: Path) -> None:

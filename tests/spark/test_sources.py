@@ -9,7 +9,7 @@ from lakebed.block import LocalSettings, Namespace
 from lakebed.gc.sources import Sources
 from lakebed.gc.storage import Storage
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_folders_that_are_listed_again_stay_in_their_tasks(

@@ -154,12 +154,11 @@ class Links:
         check_path(path)
         repository = self._engine.check_writable(repository_id, branch)
         issued = self._addresses.issue(repository, branch)
-        expires = issued.issued_us / 1e6 + self._settings.link_life_seconds
         link = pb.Link(
             branch=branch,
             path=path,
             address=str(issued),
-            expires_us=to_us(expires),
+            expires_us=issued.issued_us + to_us(self._settings.link_life_seconds),
             state=_OPEN,
         )
         self._links(repository).set_if(issued.uid.encode(), link, ABSENT)

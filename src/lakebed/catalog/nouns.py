@@ -6,14 +6,13 @@ imported from where they are defined.
 
 from lakebed.block import Address, Between, ByteRange, ByteStream, FromOffset, Suffix
 from lakebed.block.ranges import resolve as resolve_range
-from lakebed.engine.commits.commit import CommitRequest, CommitResult
+from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import ChangeType, CommonPrefix, Page, Query, Strategy
 from lakebed.engine.model import (
     Branch,
     BranchID,
     Commit,
-    CommitID,
     Repository,
     RepositoryID,
     Tag,
@@ -32,9 +31,7 @@ __all__ = [
     "ByteStream",
     "ChangeType",
     "Commit",
-    "CommitID",
     "CommitRequest",
-    "CommitResult",
     "CommonPrefix",
     "Condition",
     "DumpID",

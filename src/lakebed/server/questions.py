@@ -12,6 +12,7 @@ from lakebed.block import (
     Address,
     BlockError,
     BlockStore,
+    InvalidAddress,
     LocalSettings,
     Namespace,
     StorageUnavailable,
@@ -51,10 +52,7 @@ class StorageQuestion:
         self._block = block
         self._local = settings.block if isinstance(settings.block, LocalSettings) else None
         self._find_namespace = find_namespace
-        prefix = settings.default_namespace_prefix
-        if prefix is None and block.scheme in {"local", "mem"}:
-            prefix = f"{block.scheme}://"
-        self._address = None if prefix is None else _address_in(prefix)
+        self._address = _known_place(block.scheme, settings.default_namespace_prefix)
 
     def __call__(self) -> None:
         """Ask; any answer will do, also that the object may not be looked at."""
@@ -74,5 +72,11 @@ class StorageQuestion:
                 raise
 
 
-def _address_in(prefix: str) -> Address:
-    return Address.parse(f"{prefix}{'' if prefix.endswith('/') else '/'}{_NOT_THERE}")
+def _known_place(scheme: str, prefix: str | None) -> Address | None:
+    """Return where the storage can be asked without looking for a repository."""
+    if scheme in {"local", "mem"}:
+        return Address.parse(f"{scheme}://{_NOT_THERE}")
+    try:
+        return None if prefix is None else Namespace.parse(prefix).address(_NOT_THERE)
+    except InvalidAddress:
+        return None  # a prefix may end before the name of a bucket does

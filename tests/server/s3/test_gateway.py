@@ -132,6 +132,8 @@ def test_missing_bytes_of_an_object_are_logged(
         (f"{BUCKET}?encoding-type=zip", {}, 'encoding-type must be "url", not "zip"'),
         (f"{BUCKET}?prefix=a&prefix=b", {}, 'the parameter "prefix" is in the query twice'),
         (f"{BUCKET}?versions", {}, "GET with ?versions is not supported here"),
+        (f"{BUCKET}/main/no%20such%20key", {}, "'no such key'"),
+        (f"{BUCKET}/main", {}, 'the key "main" must be <ref>/<path of an object>'),
         (f"{KEY}?partNumber=none", {}, 'partNumber must be a number, not "none"'),
         (KEY, {"x-amz-tagging": "a=b"}, "tags of objects are not supported; send no x-amz-tagging"),
         (f"{BUCKET}/main/{'x' * 1025}", {}, "the path in the key has 1025 bytes; at most 1024"),
@@ -142,7 +144,9 @@ def test_a_message_says_what_was_wrong(
 ) -> None:
     gate.ask("PUT", KEY, b"there")
     document = ET.fromstring(gate.ask("GET", target, headers=headers).body)
-    assert text in (document.findtext("Message") or "")
+    message = document.findtext("Message") or ""
+    assert text in message
+    assert "b'" not in message
 
 
 def test_an_empty_marker_lists_all_parts(gate: Door) -> None:

@@ -161,9 +161,7 @@ class GCPreparation:
             tables = (*before, *self._write_commits(repository, files))
             files.create_manifest(GCManifest(run=run, ended_us=now_us(self._runtime), files=tables))
             _LOGGER.info(
-                "run %s of garbage collection is prepared: %d files of records",
-                run.run_id,
-                len(tables),
+                "run %s of garbage collection is prepared: %d files", run.run_id, len(tables)
             )
             if run.with_uploads:
                 _LAST_PREPARED.set(self._runtime.now())

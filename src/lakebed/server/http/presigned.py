@@ -9,18 +9,16 @@ import hashlib
 import hmac
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from http import HTTPStatus
 from typing import Final
 
 import falcon
 
 from lakebed.auth import AuthenticationFailed
 from lakebed.block import Address, AlreadyExists, BlockStore, PutResult
-from lakebed.block.ranges import resolve
 from lakebed.runtime import Runtime
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.bodies import Body
-from lakebed.server.http.conditions import etag, requested_range
+from lakebed.server.http.conditions import etag, requested_range, select_bytes
 from lakebed.server.http.errors import answer_error
 from lakebed.server.http.request import current_record
 from lakebed.server.settings import LimitSettings
@@ -86,19 +84,15 @@ class PresignedDoor:
         try:
             address = self._open(request, token)
             found = self._block.head(address)
-            wanted = requested_range(request.get_header("Range"))
-            offset, length = resolve(wanted, found.size)
-            stream = self._block.get(address, byte_range=wanted)
+            selection = select_bytes(requested_range(request.get_header("Range")), found.size)
+            stream = self._block.get(address, byte_range=selection.byte_range)
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
             answer_error(error, _OPERATION, response)
             return
-        if wanted is not None:
-            response.status = HTTPStatus.PARTIAL_CONTENT
-            end = offset + length - 1
-            response.set_header("Content-Range", f"bytes {offset}-{end}/{found.size}")
-        response.set_header("Accept-Ranges", "bytes")
+        response.status = selection.status
+        response.set_headers({"Accept-Ranges": "bytes", **selection.headers})
         response.content_type = "application/octet-stream"
-        response.set_stream(stream, length)
+        response.set_stream(stream, selection.length)
 
     def on_put(self, request: falcon.Request, response: falcon.Response, token: str) -> None:
         """Take an object in."""

@@ -81,23 +81,23 @@ class Gateway:
 
 
 def _refusal(error: Exception, environ: WSGIEnvironment, record: RequestRecord) -> S3Reply:
-    told = as_s3_error(error)
-    kind = told.code.code if isinstance(error, S3Error) else kind_of(error)
-    note_error(error, told.code.status, kind)
-    if told.code is ErrorCode.NO_SUCH_VERSION:
+    shown = as_s3_error(error)
+    kind = shown.code.code if isinstance(error, S3Error) else kind_of(error)
+    note_error(error, shown.code.status, kind)
+    if shown.code is ErrorCode.NO_SUCH_VERSION:
         _LOGGER.warning("the bytes of an object are missing: %s", error)
-    elif told.code in _BODY_CODES:
-        _LOGGER.info("a body was refused: %s: %s", told.code.code, told)
-    headers = {"Content-Type": XML_TYPE, **told.headers}
+    elif shown.code in _BODY_CODES:
+        _LOGGER.info("a body was refused: %s: %s", shown.code.code, shown)
+    headers = {"Content-Type": XML_TYPE, **shown.headers}
     if "HTTP_EXPECT" in environ:
         # The client waits for 100 Continue before it sends the body. After a refusal it does not
         # send it, and the server would read the next request as the body.
         headers["Connection"] = "close"
-    if told.code.status == ErrorCode.SLOW_DOWN.status:
+    if shown.code.status == ErrorCode.SLOW_DOWN.status:
         headers["Retry-After"] = str(RETRY_SECONDS)
     resource = quote(environ["PATH_INFO"], safe="/", encoding="latin-1")
-    body = error_body(told, resource=resource, request_id=record.request_id)
-    return S3Reply(told.code.status, headers, body)
+    body = error_body(shown, resource=resource, request_id=record.request_id)
+    return S3Reply(shown.code.status, headers, body)
 
 
 def _send(

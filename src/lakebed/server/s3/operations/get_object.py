@@ -5,7 +5,7 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.catalog.entry_metadata import PartRange, checksum_of, headers_of, parts_of
-from lakebed.catalog.errors import EntryNotFound, RangeNotSatisfiable
+from lakebed.catalog.errors import RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
 from lakebed.catalog.nouns import Between, ByteRange
 from lakebed.server.http.conditions import (
@@ -60,12 +60,16 @@ def find(request: S3Request) -> ObjectStats:
 
     Raises:
         Denied: The sender may not read it.
-        RepositoryNotFound, RefNotFound, InvalidRef, EntryNotFound: There is none.
+        S3Error: `NO_SUCH_KEY`: the key names a ref alone.
+        RepositoryNotFound, RefNotFound, InvalidRef, EntryNotFound: It does not exist.
     """
     ref, path = request.place
     request.authorize_object(Action.READ_OBJECT, path)
     if not path:
-        raise EntryNotFound(path)
+        raise S3Error(
+            ErrorCode.NO_SUCH_KEY,
+            f'the key "{request.route.key}" must be <ref>/<path of an object>',
+        )
     return request.services.catalog.objects.stat(request.repository, ref, path)
 
 

@@ -1,12 +1,11 @@
 """ListBuckets: the repositories."""
 
-from datetime import UTC, datetime
-
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import ALL
 from lakebed.catalog.nouns import Repository
 from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, document, element, owner, timestamp
+from lakebed.times import to_datetime
 
 
 def handle(request: S3Request) -> S3Reply:
@@ -24,9 +23,8 @@ def handle(request: S3Request) -> S3Reply:
 
 
 def _bucket(repository: Repository) -> Markup:
-    created = datetime.fromtimestamp(repository.created_us / 1e6, UTC)
     return element(
         "Bucket",
         element("Name", repository.id),
-        element("CreationDate", timestamp(created)),
+        element("CreationDate", timestamp(to_datetime(repository.created_us))),
     )
