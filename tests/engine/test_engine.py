@@ -1,0 +1,78 @@
+"""Operations of the engine that other tests reach only through a server."""
+
+import pytest
+
+from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.committed import ChangeType, DiffEntry, Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing
+from lakebed.engine.model import BranchID, CommitID, RepositoryID
+from lakebed.kv import open_store
+from tests.simulation.world import entry
+
+LAKE = RepositoryID("lake")
+MAIN = BranchID("main")
+DEV = BranchID("dev")
+REQUEST = CommitRequest(committer="tester", message="some")
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """An engine with a repository that has two branches."""
+    engine = Engine(open_store("memory://"), open_block(MemorySettings()))
+    engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
+    engine.create_branch(LAKE, DEV, MAIN)
+    return engine
+
+
+def commit(engine: Engine, branch: BranchID, **contents: str) -> CommitID:
+    for key, name in contents.items():
+        engine.put(LAKE, branch, entry(key.encode(), name))
+    return engine.commit(LAKE, branch, REQUEST).commit.id
+
+
+def differences(engine: Engine, *, since_parting: bool) -> list[tuple[bytes, ChangeType, bool]]:
+    page = engine.diff(LAKE, MAIN, DEV, Query(), since_parting=since_parting)
+    return [
+        (item.entry.key, item.change, item.conflict)
+        for item in page.items
+        if isinstance(item, DiffEntry)
+    ]
+
+
+def test_what_both_sides_changed_differently_is_a_conflict(engine: Engine) -> None:
+    commit(engine, MAIN, both="ours", same="s", only_main="m")
+    commit(engine, DEV, both="theirs", same="s", only_dev="d")
+    assert differences(engine, since_parting=True) == [
+        (b"both", ChangeType.ADDED, True),
+        (b"only_dev", ChangeType.ADDED, False),
+        (b"same", ChangeType.ADDED, False),
+    ]
+    assert differences(engine, since_parting=False) == [
+        (b"both", ChangeType.CHANGED, False),
+        (b"only_dev", ChangeType.ADDED, False),
+        (b"only_main", ChangeType.REMOVED, False),
+    ]
+
+
+def test_a_revert_of_a_merge_needs_one_of_its_parents(engine: Engine) -> None:
+    commit(engine, MAIN, a="a")
+    commit(engine, DEV, b="b")
+    merged = engine.merge(LAKE, DEV, MAIN, MergeRequest(committer="", message=""))
+    with pytest.raises(ParentNumberMissing, match="has 2 parents: give the number of one"):
+        engine.revert(LAKE, MAIN, merged.id, REQUEST)
+    with pytest.raises(Invalid, match="has no parent number 3: it has 2"):
+        engine.revert(LAKE, MAIN, merged.id, REQUEST, parent_number=3)
+    engine.revert(LAKE, MAIN, merged.id, REQUEST, parent_number=1)
+    with pytest.raises(KeyError, match="there is no entry 'b'"):
+        engine.get(LAKE, MAIN, b"b")
+
+
+def test_a_cherry_pick_of_what_is_there_already_is_refused(engine: Engine) -> None:
+    picked = commit(engine, DEV, a="a")
+    engine.cherry_pick(LAKE, MAIN, picked, REQUEST)
+    assert engine.get(LAKE, MAIN, b"a").address == "a"
+    with pytest.raises(NoChanges, match="has all of these changes already"):
+        engine.cherry_pick(LAKE, MAIN, picked, REQUEST)
