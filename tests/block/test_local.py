@@ -1,8 +1,6 @@
 """What is particular to local storage: names, folders, links."""
 
 import os
-import subprocess
-import sys
 import time
 import unicodedata
 from collections.abc import Callable
@@ -61,23 +59,6 @@ def test_the_longest_names_are_fine(store: BlockStore, root: Path) -> None:
     assert listed(store) == [path]
     store.delete(DATA.address(path))
     assert not (root / "data").exists()
-
-
-def test_names_are_utf_8_whatever_the_locale(root: Path) -> None:
-    program = f"""
-from pathlib import Path
-from lakebed.block import Address, LocalSettings, open_block
-with open_block(LocalSettings(Path({str(root)!r}))) as store:
-    store.put(Address.parse("local://data/\\u00e9"), [b"data"])
-    (batch,) = store.list_objects(__import__("lakebed.block").block.Namespace.parse("local://data"))
-    print(ascii(batch.column("address").to_pylist()))
-"""
-    environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    result = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, check=True
-    )
-    assert result.stdout == b"['local://data/\\xe9']\n"
-    assert [os.fsencode(path.name) for path in (root / "data").iterdir()] == ["é".encode()]
 
 
 @pytest.mark.parametrize(

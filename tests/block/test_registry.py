@@ -1,6 +1,4 @@
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,15 +30,6 @@ SETTINGS: list[BlockSettings] = [
 def test_settings_travel_but_do_not_show_their_secrets(settings: BlockSettings) -> None:
     assert pickle.loads(pickle.dumps(settings)) == settings
     assert "hush" not in repr(settings)
-
-
-def test_no_driver_is_loaded_before_it_is_opened() -> None:
-    program = (
-        "import sys, lakebed.block;"
-        "print([name for name in sys.modules if name.startswith('lakebed.block.drivers')])"
-    )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert result.stdout == b"[]\n"
 
 
 def test_settings_of_no_driver_are_refused() -> None:

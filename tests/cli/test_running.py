@@ -1,32 +1,21 @@
-"""How commands end, seen from outside: their exit codes and what they print."""
+"""How commands end: their exit codes and what they print."""
 
-import json
 import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from threading import Event
 
 import pytest
 
 from lakebed import cli
 from lakebed.cli import COMMANDS, running
-from tests.client.scripted import Answer, Numbers, Request, answer_json, scripted_server
-
-COMMAND = [sys.executable, "-c", "import lakebed.cli; lakebed.cli.main()"]
+from tests.cli.kit import bare_environ
+from tests.client.scripted import answer_json, scripted_server
 
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     """No settings but those that a test makes."""
-    kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
-    return kept | {
-        "HOME": str(tmp_path),
-        "LAKEBED_ACCESS_KEY_ID": "key",
-        "LAKEBED_SECRET_ACCESS_KEY": "secret",
-    }
+    return bare_environ(tmp_path)
 
 
 Inside = Callable[..., tuple[int, str, str]]
@@ -152,18 +141,6 @@ def test_every_command_has_help(inside: Inside, name: str) -> None:
     assert printed.startswith(f"Usage: lakebed {name} [OPTIONS]")
 
 
-def test_help_loads_no_more_than_it_needs(environ: dict[str, str]) -> None:
-    probe = (
-        "import sys, lakebed.cli as cli; code = cli.run(cli.app, ['--help'])\n"
-        "heavy = {'httpx', 'rich', 'yaml', 'pydantic', 'pyarrow', 'granian'} & set(sys.modules)\n"
-        "sys.exit(code or ', '.join(heavy) or 0)"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", probe], env=environ, capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-
-
 def test_options_may_stand_before_and_after_the_command(inside: Inside) -> None:
     page = {"results": [], "pagination": {"has_more": False, "next_offset": ""}}
     with scripted_server(lambda _: answer_json(page)) as endpoint:
@@ -173,87 +150,3 @@ def test_options_may_stand_before_and_after_the_command(inside: Inside) -> None:
             ["--endpoint", "http://x.invalid", "repo", "list", "--endpoint", endpoint, "--json"],
         ):
             assert inside(*arguments) == (0, "[]\n", "")
-
-
-def test_a_broken_pipe_is_silent(environ: dict[str, str]) -> None:
-    def script(request: Request) -> Answer:
-        answer = json.loads(Numbers(100_000)(request).body)
-        for item in answer["results"]:
-            item |= {"path_type": "common_prefix", "path": "x" * 100}
-        return answer_json(answer)
-
-    with (
-        scripted_server(script) as endpoint,
-        subprocess.Popen(
-            [*COMMAND, "fs", "ls", "lakefs://repo/main", "--endpoint", endpoint],
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as process,
-    ):
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == b""
-        assert process.wait(60) == 1
-
-
-def test_nothing_is_said_when_a_short_answer_has_no_reader(environ: dict[str, str]) -> None:
-    with scripted_server(lambda _: answer_json({"user": {"id": "ada"}})) as endpoint:
-        read, write = os.pipe()
-        os.close(read)
-        ended = subprocess.run(
-            [*COMMAND, "identity", "--endpoint", endpoint],
-            env=environ,
-            stdout=write,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-        os.close(write)
-    assert (ended.returncode, ended.stderr) == (1, b"")
-
-
-@pytest.fixture
-def slow_transfers() -> Iterator[tuple[str, Event]]:
-    """A server with two objects whose bytes trickle, and a sign that one is under way."""
-    begun, end = Event(), Event()
-
-    def script(request: Request) -> Answer:
-        if "/objects/ls" in request.target:
-            items = [{"path": name, "path_type": "object"} for name in "ab"]
-            return answer_json(
-                {"results": items, "pagination": {"has_more": False, "next_offset": ""}}
-            )
-        begun.set()
-        end.wait(5)
-        return Answer(200, b"x")
-
-    with scripted_server(script) as endpoint:
-        yield endpoint, begun
-        end.set()
-
-
-@pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("arguments", [["cat", "lakefs://repo/main/a"], ["download", "-r"]])
-def test_an_interrupt_ends_cleanly(
-    environ: dict[str, str],
-    slow_transfers: tuple[str, Event],
-    arguments: list[str],
-    tmp_path: Path,
-) -> None:
-    endpoint, begun = slow_transfers
-    target = tmp_path / "target"
-    if "download" in arguments:
-        arguments = [*arguments, "lakefs://repo/main/", str(target)]
-    with subprocess.Popen(
-        [*COMMAND, "fs", *arguments, "--endpoint", endpoint],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert begun.wait(60)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (130, b"")
-    assert not target.exists() or list(target.iterdir()) == []

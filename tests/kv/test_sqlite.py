@@ -3,7 +3,6 @@
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -25,7 +24,6 @@ from lakebed.kv import (
     StoreClosed,
     StoreFull,
     StoreUnavailable,
-    open_store,
 )
 from lakebed.kv.drivers.sqlite import writer as writer_module
 from lakebed.kv.drivers.sqlite.driver import DROP_CHUNK, SqliteStore
@@ -224,33 +222,6 @@ def test_a_lock_held_too_long_is_reported_and_the_writes_never_happen(
     assert [entry.key for entry in store.scan(b"p")] == [b"later"]
 
 
-LIMITED_FILE_SIZE = """
-import resource, sys
-from lakebed.kv import OutcomeUnknown, StoreUnavailable, open_store
-
-path = sys.argv[1]
-with open_store(f"sqlite:///{path}") as store:
-    store.set(b"p", b"before", b"v")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-    try:
-        store.set(b"p", b"failed", bytes(200_000))
-    except OutcomeUnknown as error:
-        assert not isinstance(error, StoreUnavailable), repr(error)
-    else:
-        sys.exit("the write fitted")
-    store.set(b"p", b"small", b"v")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    store.set(b"p", b"after", b"v")
-"""
-
-
-def test_a_commit_that_fails_is_unknown_and_the_next_one_works(path: Path) -> None:
-    subprocess.run([sys.executable, "-c", LIMITED_FILE_SIZE, str(path)], check=True)
-    with open_store(f"sqlite:///{path}") as store:
-        assert [entry.key for entry in store.scan(b"p")] == [b"after", b"before", b"small"]
-
-
 def copy_database(source: Path, target: Path) -> None:
     target.parent.mkdir()
     for suffix in ("", "-wal"):
@@ -363,13 +334,3 @@ def test_closing_while_others_write_keeps_what_was_acknowledged(path: Path) -> N
     with open_driver(path) as store:
         there = {entry.key for entry in store.scan(b"p")}
     assert there >= set(acknowledged)
-
-
-def test_a_store_that_is_never_closed_lets_the_program_end(path: Path) -> None:
-    code = (
-        "import sys; from lakebed.kv import open_store\n"
-        "store = open_store(sys.argv[1]); store.set(b'p', b'k', b'v')"
-    )
-    subprocess.run([sys.executable, "-c", code, f"sqlite:///{path}"], check=True, timeout=60)
-    with open_driver(path) as store:
-        assert store.get(b"p", b"k").value == b"v"

@@ -2,8 +2,6 @@
 
 import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -125,28 +123,6 @@ def test_a_folder_that_cannot_be_made_is_named(path: Path) -> None:
         open_store(f"sqlite:///{path}/below/lakebed.db")
 
 
-def test_looking_at_a_file_keeps_the_locks_on_it(path: Path) -> None:
-    """Closing a file drops this process's locks on it, unless SQLite does the closing."""
-    take_lock = (
-        "import sqlite3, sys\n"
-        "connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0)\n"
-        "connection.execute('PRAGMA locking_mode = EXCLUSIVE')\n"
-        "connection.execute('BEGIN EXCLUSIVE')\n"
-        "connection.execute('DELETE FROM entries')\n"
-    )
-    url = f"sqlite:///{path}"
-    with open_store(url) as first:
-        first.set(b"p", b"k", b"v")
-        open_store(url).close()
-        other = subprocess.run(
-            [sys.executable, "-c", take_lock, str(path)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert "database is locked" in other.stderr
-
-
 # Several at once
 
 
@@ -166,33 +142,3 @@ def test_racing_threads_create_a_store_together(tmp_path: Path) -> None:
             list(pool.map(open_and_write, range(8)))
         with open_store(f"sqlite:///{path}") as store:
             assert len(list(store.scan(b"p"))) == 8
-
-
-def test_racing_processes_create_a_store_together(path: Path) -> None:
-    code = (
-        "import sys\n"
-        "from lakebed.kv import open_store\n"
-        "print(flush=True)\n"
-        "sys.stdin.readline()\n"
-        "with open_store(sys.argv[1]) as store: store.set(b'p', sys.argv[2].encode(), b'v')\n"
-    )
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, f"sqlite:///{path}", str(number)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for number in range(4)
-    ]
-    for child in children:
-        assert child.stdout is not None
-        child.stdout.readline()
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write(b"\n")
-        child.stdin.flush()
-    for child in children:
-        child.communicate()
-        assert child.returncode == 0
-    with open_store(f"sqlite:///{path}") as store:
-        assert [entry.key for entry in store.scan(b"p")] == [b"0", b"1", b"2", b"3"]

@@ -24,6 +24,7 @@ from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.codec import encode
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store, open_store
+from tests.server.disk_kit import commit, first_commit, serve
 from tests.simulation.world import entry
 
 LAKE = RepositoryID("lake")
@@ -147,6 +148,20 @@ def test_as_many_processes_as_are_asked_for(tmp_path: Path, lake: BuildLake) -> 
         assert [two.build(request).metarange_id for _ in range(3)] == [base] * 3
         assert len(multiprocessing.active_children()) == 2
     assert multiprocessing.active_children() == []
+
+
+def test_a_commit_as_large_as_is_set_goes_to_a_builder(tmp_path: Path) -> None:
+    first_commit(tmp_path)
+    with serve(tmp_path, engine__large_commit_keys=3) as server:
+        for names, builders in (("bc", 0), ("def", 1)):
+            for name in names:
+                server.put(name)
+            commit(server)
+            children = multiprocessing.active_children()
+            assert len(children) == builders
+    for child in children:
+        child.kill()
+        child.join()
 
 
 def test_errors_of_a_worker_are_raised_as_they_are(lake: BuildLake, workers: Builders) -> None:

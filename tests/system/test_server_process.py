@@ -1,8 +1,10 @@
-"""The processes of a server: they come back, they end, and they leave nothing behind."""
+"""The processes of a server: they are counted, come back, end, and leave nothing behind."""
 
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +15,11 @@ import httpx
 import psutil
 import pytest
 
+from lakebed.server.http import metrics
+from lakebed.server.processes import metrics as process_metrics
+from lakebed.server.processes.metrics import ProcessMetrics
 from tests.kit.served import Served, Servers, eventually
+from tests.server.metrics_kit import values
 
 
 def all_gone(processes: list[psutil.Process]) -> bool:
@@ -55,6 +61,36 @@ def test_two_workers_count_together(served: Served) -> None:
         assert "lakebed_http_requests_in_progress 1.0" in lines
     # What the background process does with the store is counted too.
     eventually(lambda: 'lakebed_kv_seconds_count{driver="sqlite"' in served.get("metrics").text)
+
+
+@pytest.fixture
+def child() -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.communicate()
+
+
+def test_processes_are_summed_by_role_until_they_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, child: "subprocess.Popen[bytes]"
+) -> None:
+    monkeypatch.setenv(metrics.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(process_metrics, "_SAMPLE_SECONDS", 0.0)  # every look samples
+    metrics.mark_process("worker")
+    (tmp_path / f"process-worker-{child.pid}").touch()
+    known = ProcessMetrics(tmp_path)
+    known.write()
+    both = values(tmp_path)
+    assert both["count", "worker"] == 2
+    assert both["resident_memory_bytes", "worker"] > 10 << 20
+    assert both["open_fds", "worker"] >= 6
+    assert both["cpu_seconds_total", "worker"] > 0
+    assert both["start_time_seconds", "worker"] > 1.7e9
+    child.communicate()
+    known.write()
+    one = values(tmp_path)
+    assert one["count", "worker"] == 1
+    assert one["cpu_seconds_total", "worker"] >= both["cpu_seconds_total", "worker"]
+    assert [path.name for path in tmp_path.glob("process-*")] == [f"process-worker-{os.getpid()}"]
 
 
 def test_no_secret_is_in_a_command_line_or_shown_to_requests(served: Served) -> None:

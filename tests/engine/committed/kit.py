@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise, product
+from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.block import LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.engine.committed import Breaks, Cache, Committed
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import (
@@ -27,6 +28,7 @@ ValueT = TypeVar("ValueT")
 
 RUNTIME = ThreadRuntime()
 NAMESPACE = Namespace.parse("mem://tests/repo")
+LOCAL_NAMESPACE = Namespace.parse("local://lake/repo")
 SMALL = Breaks(mean_rows=4, max_rows=12, max_bytes=2500)
 """Cuts a few rows into many ranges, sometimes for their size."""
 some_breaks = st.sampled_from([SMALL, Breaks(30, 5, 10**9), Breaks(30, 10**9, 1000)])
@@ -37,6 +39,14 @@ def committed(breaks: Breaks = SMALL, *, memory_bytes: int = 256 << 20) -> Commi
     block = open_block(MemorySettings())
     cache = Cache(RUNTIME, CacheSettings(memory_bytes=memory_bytes))
     return Committed(block, NAMESPACE, RUNTIME, cache=cache, breaks=breaks)
+
+
+def with_disk(folder: Path, *, max_bytes: int = 10**9) -> Committed:
+    """Open committed metadata that are cached on disk only."""
+    settings = CacheSettings(memory_bytes=0, disk_folder=folder / "cache", disk_bytes=max_bytes)
+    cache = Cache(RUNTIME, settings)
+    block = open_block(LocalSettings(folder / "blocks"))
+    return Committed(block, LOCAL_NAMESPACE, RUNTIME, cache=cache, breaks=SMALL)
 
 
 # Few different keys and entries, so that they meet; bytes at the edges of what a key can be. One

@@ -1,6 +1,5 @@
-"""The caches: bounded, shared by threads and processes, never wrong."""
+"""The caches: bounded, shared by threads, never wrong."""
 
-import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,8 +11,7 @@ from lakebed.engine.committed import Cache, Committed
 from lakebed.engine.committed.cache import DiskCache, MemoryCache
 from lakebed.engine.errors import MissingFile
 from lakebed.formats import range_path
-from tests.engine.committed.children import read_often, with_disk
-from tests.engine.committed.kit import RUNTIME, committed, content, entry, rows
+from tests.engine.committed.kit import RUNTIME, committed, content, entry, rows, with_disk
 
 MODEL = {b"%03d" % n: entry(b"%03d" % n, n % 12) for n in range(200)}
 
@@ -168,25 +166,6 @@ def test_a_disk_that_cannot_be_written_keeps_nothing_and_raises_nothing(tmp_path
     (tmp_path / "cache/lakebed-ranges").rmdir()
     disk.put("name", b"data")
     assert disk.get("name") is None
-
-
-@pytest.mark.slow
-def test_processes_share_a_folder_that_is_too_small(tmp_path: Path) -> None:
-    metarange = with_disk(tmp_path).write([rows(MODEL)])
-    sizes = [file.stat().st_size for file in (tmp_path / "blocks").rglob("*.parquet")]
-    bound = sum(sizes) // 3
-    context = multiprocessing.get_context("spawn")
-    children = [
-        context.Process(target=read_often, args=(tmp_path, bound, metarange, MODEL))
-        for _ in range(3)
-    ]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(60)
-    assert [child.exitcode for child in children] == [0, 0, 0]
-    # Each process may be a sixteenth over since its last look.
-    assert sum(file.stat().st_size for file in cached(tmp_path)) <= bound * 1.2
 
 
 def test_one_cache_serves_several_namespaces_but_each_gets_its_own_files(tmp_path: Path) -> None:

@@ -1,16 +1,11 @@
 """Writing: what is refused, and what an interrupted write leaves."""
 
-import multiprocessing
-import os
-import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from benchmarks.committed_data import in_batches
 from lakebed.block import LocalSettings, MemorySettings, open_block
 from lakebed.engine.committed import Committed
 from lakebed.engine.committed.batches import entry_windows
@@ -25,9 +20,8 @@ from lakebed.formats import (
     metarange_path,
     range_path,
 )
-from tests.engine.committed import children
-from tests.engine.committed.children import small_ranges, write_on
 from tests.engine.committed.kit import (
+    LOCAL_NAMESPACE,
     NAMESPACE,
     RUNTIME,
     SMALL,
@@ -171,36 +165,7 @@ def test_a_stream_that_fails_leaves_no_metarange(tmp_path: Path) -> None:
         yield rows({b"%03d" % n: entry(b"%03d" % n, 0) for n in range(100)})
         raise ConnectionError
 
-    store = Committed(
-        open_block(LocalSettings(tmp_path)), children.NAMESPACE, RUNTIME, breaks=SMALL
-    )
+    store = Committed(open_block(LocalSettings(tmp_path)), LOCAL_NAMESPACE, RUNTIME, breaks=SMALL)
     with pytest.raises(ConnectionError):
         store.write(failing())
     assert list(tmp_path.rglob("metaranges/*.parquet")) == []
-
-
-@pytest.mark.slow
-def test_a_killed_write_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    for kill_round in range(3):
-        child = context.Process(target=write_on, args=(tmp_path,))
-        before = len(list(tmp_path.rglob("ranges/*.parquet")))
-        child.start()
-        deadline = time.monotonic() + 60
-        while len(list(tmp_path.rglob("ranges/*.parquet"))) < before + 3 + 7 * kill_round:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-        assert child.pid is not None
-        os.kill(child.pid, signal.SIGKILL)
-        child.join(30)
-        store = small_ranges(tmp_path)
-        for file in tmp_path.rglob("metaranges/*.parquet"):
-            metarange = MetaRangeID(file.stem)
-            count = sum(table.num_rows for table in store.scan(metarange))
-            assert count == store._files.metarange(metarange).count
-            assert count % 20_000 == 0
-    # And what was left does not keep anyone from writing the same again.
-    store = small_ranges(tmp_path)
-    metarange = store.write(in_batches(0, 20_000, 1, rows=5000))
-    assert sum(table.num_rows for table in store.scan(metarange)) == 20_000
-    assert store.counters.ranges_reused > 0

@@ -1,25 +1,14 @@
-"""What tests run in processes of their own."""
+"""Reads and writes of committed metadata that tests run in processes of their own."""
 
 import os
 from pathlib import Path
 
 from benchmarks.committed_data import in_batches
-from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.engine.committed import Breaks, Cache, Committed
-from lakebed.engine.settings import CacheSettings
+from lakebed.block import LocalSettings, open_block
+from lakebed.engine.committed import Breaks, Committed
 from lakebed.formats import MetaRangeID
-from tests.engine.committed.kit import RUNTIME, SMALL, content
+from tests.engine.committed.kit import LOCAL_NAMESPACE, RUNTIME, content, with_disk
 from tests.engine.committed.reference import Entries
-
-NAMESPACE = Namespace.parse("local://lake/repo")
-
-
-def with_disk(folder: Path, *, max_bytes: int = 10**9) -> Committed:
-    """Open committed metadata that are cached on disk only."""
-    settings = CacheSettings(memory_bytes=0, disk_folder=folder / "cache", disk_bytes=max_bytes)
-    cache = Cache(RUNTIME, settings)
-    block = open_block(LocalSettings(folder / "blocks"))
-    return Committed(block, NAMESPACE, RUNTIME, cache=cache, breaks=SMALL)
 
 
 def read_often(folder: Path, max_bytes: int, metarange: MetaRangeID, model: Entries) -> None:
@@ -32,7 +21,7 @@ def read_often(folder: Path, max_bytes: int, metarange: MetaRangeID, model: Entr
 
 def small_ranges(folder: Path) -> Committed:
     breaks = Breaks(mean_rows=500)
-    return Committed(open_block(LocalSettings(folder)), NAMESPACE, RUNTIME, breaks=breaks)
+    return Committed(open_block(LocalSettings(folder)), LOCAL_NAMESPACE, RUNTIME, breaks=breaks)
 
 
 def write_on(folder: Path) -> None:

@@ -1,0 +1,60 @@
+"""What is not imported before it is needed, and what is said where it is not installed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli.kit import bare_environ
+
+
+def test_no_driver_is_loaded_before_it_is_opened() -> None:
+    program = (
+        "import sys, lakebed.block;"
+        "print([name for name in sys.modules if name.startswith('lakebed.block.drivers')])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert result.stdout == b"[]\n"
+
+
+def test_every_cloud_says_what_to_install() -> None:
+    program = """
+import sys
+sys.modules |= dict.fromkeys(("obstore", "boto3", "botocore", "azure"))
+from lakebed.block import AzureSettings, GCSSettings, S3Settings, open_block
+from lakebed.errors import MissingExtraError
+for settings in (S3Settings(), AzureSettings("account"), GCSSettings()):
+    try:
+        open_block(settings)
+    except MissingExtraError as error:
+        print(error.extra)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert result.stdout.split() == [b"s3", b"azure", b"gcs"]
+
+
+def test_help_of_commands_loads_no_more_than_it_needs(tmp_path: Path) -> None:
+    probe = (
+        "import sys, lakebed.cli as cli; code = cli.run(cli.app, ['--help'])\n"
+        "heavy = {'httpx', 'rich', 'yaml', 'pydantic', 'pyarrow', 'granian'} & set(sys.modules)\n"
+        "sys.exit(code or ', '.join(heavy) or 0)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", probe],
+        env=bare_environ(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_nothing_of_opentelemetry_is_imported_while_tracing_is_off() -> None:
+    program = (
+        "import sys; from tests.server.kit import server\n"
+        "with server() as served: served.put('a')\n"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
