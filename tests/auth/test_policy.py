@@ -25,7 +25,7 @@ from lakebed.auth.policy.addresses import Address, Network
 from lakebed.auth.policy.defaults import BASE_GROUPS, BASE_POLICIES
 from lakebed.auth.policy.patterns import compile_pattern
 from lakebed.auth.policy.rules import Rules
-from lakebed.auth.policy.statements import check_statements, resource_patterns
+from lakebed.auth.policy.statements import check_new_statements, check_statements, resource_patterns
 from tests.auth.kit import NO_ADDRESS, allow, deny
 
 OBJECT: Final = "arn:lakefs:fs:::repository/lake/object/"
@@ -340,19 +340,19 @@ def test_what_would_be_ignored_is_refused(statement: Statement) -> None:
 def test_a_policy_says_something_and_not_too_much() -> None:
     with pytest.raises(InvalidPolicy):
         check_statements([])
-    check_statements([allow("fs:ReadObject")] * 500)
+    check_new_statements([allow("fs:ReadObject")] * 500)
     with pytest.raises(InvalidPolicy, match="at most 1000"):
-        check_statements([allow("fs:ReadObject")] * 501)
+        check_new_statements([allow("fs:ReadObject")] * 501)
     with pytest.raises(InvalidPolicy, match="at most 1000"):
-        check_statements([allow("fs:ReadObject", resource=json.dumps(["*"] * 1000))])
-    check_statements([with_condition("IpAddress", SourceIp=("10.0.0.1",) * 998)])
+        check_new_statements([allow("fs:ReadObject", resource=json.dumps(["*"] * 1000))])
+    check_new_statements([with_condition("IpAddress", SourceIp=("10.0.0.1",) * 998)])
     with pytest.raises(InvalidPolicy, match="at most 1000"):
-        check_statements([with_condition("IpAddress", SourceIp=("10.0.0.1",) * 999)])
+        check_new_statements([with_condition("IpAddress", SourceIp=("10.0.0.1",) * 999)])
 
 
 def test_a_wrong_network_is_named() -> None:
     with pytest.raises(InvalidPolicy) as error:
-        check_statements([with_condition("IpAddress", SourceIp=("10.0.0.0/99",))])
+        check_new_statements([with_condition("IpAddress", SourceIp=("10.0.0.0/99",))])
     assert str(error.value) == (
         "'10.0.0.0/99' is not an address or a network: write it as 10.1.2.3 or 10.0.0.0/8"
     )
@@ -362,3 +362,8 @@ def test_base_policies_are_well_formed() -> None:
     for some in BASE_POLICIES.values():
         check_statements(some)
     assert {name for names in BASE_GROUPS.values() for name in names} <= set(BASE_POLICIES)
+
+
+def test_a_stored_policy_with_more_than_may_be_stored_now_still_counts() -> None:
+    many = with_condition("IpAddress", SourceIp=("10.0.0.1",) * 2000)
+    assert is_allowed([policy(many), policy(allow("*"))], "jane", READ)

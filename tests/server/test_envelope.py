@@ -94,6 +94,14 @@ def test_an_answer_has_an_id_and_is_logged_and_counted(
     assert current_record() is None
 
 
+def test_the_token_of_a_presigned_url_is_not_logged(
+    lines: Callable[[], list[dict[str, Any]]],
+) -> None:
+    Client(plain).call("/presigned/hunter2")
+    (line,) = lines()
+    assert (line["path"], line["message"]) == ("/presigned/…", "GET /presigned/… 200")
+
+
 @pytest.mark.parametrize("insane", ["", "a b", "a\nb", 'a"b', "ä", "x" * 129, "\x1b[31m"])
 def test_an_insane_id_is_replaced(insane: str) -> None:
     client = Client(plain)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,35 @@ def served() -> Iterator[Server]:
 )
 def test_secrets_are_masked(text: str, masked: str) -> None:
     assert logs.mask_secrets(text) == masked
+
+
+@pytest.mark.parametrize("text", ["a", "key", "://", "://a:", "a=", "sig-", "key=key "])
+def test_the_time_of_masking_grows_with_the_text_alone(text: str) -> None:
+    begun = time.process_time()
+    logs.mask_secrets(text * (200_000 // len(text)) + "=x://y")
+    assert time.process_time() - begun < 1
+
+
+def test_lines_are_cut_before_they_are_masked() -> None:
+    shown = logs.mask_secrets("password=hunter2 " + "x" * 100_000 + "\nsecret=hunter2")
+    assert shown.startswith("password=******** xxx")
+    assert shown.endswith("…\nsecret=********")
+    assert len(shown) < 5000
+
+
+def test_a_file_that_cannot_be_written_breaks_nothing_and_loses_nothing(
+    lines: Lines, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure(LoggingSettings(format="json", file=tmp_path / "lakebed.log"))
+    logging.getLogger("lakebed.test").info("before")
+    folder = tmp_path.rename(f"{tmp_path}-gone")
+    for level in (logging.INFO, logging.WARNING):
+        logging.getLogger("lakebed.test").log(level, "without a folder")
+    shown = [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()]
+    assert shown == ["without a folder"] * 2
+    folder.rename(tmp_path)
+    logging.getLogger("lakebed.test").info("after")
+    assert [line["message"] for line in lines()] == ["before", "after"]
 
 
 def test_a_cause_is_the_whole_chain_without_secrets() -> None:

@@ -28,6 +28,19 @@ def test_restarts_are_counted_and_shown_by_whoever_is_asked(folder: Path) -> Non
     assert b'lakebed_process_restarts_total{role="worker"} 1.0' in metrics.render()
 
 
+def test_a_folder_that_is_gone_ends_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    known = ProcessMetrics(folder)
+    gone = folder.rename(f"{folder}-gone")
+    metrics.mark_process("worker")
+    metrics.forget_process(1, folder)
+    known.write()
+    known.write()
+    assert sum("cannot be written" in text for text in caplog.messages) == 1
+    gone.rename(folder)
+    known.write()
+    assert values(folder)["restarts_total", "worker"] == 0
+
+
 def test_passes_of_the_background_are_counted_by_outcome() -> None:
     def fail() -> None:
         raise CatalogError("away")

@@ -24,6 +24,7 @@ def test_a_server_whose_parts_answer_is_ready() -> None:
         for path in ("/readiness", "/api/v1/readiness"):
             found = served.request("GET", path)
             assert (found.status_code, found.json) == (200, {"database": "ok", "storage": "ok"})
+            assert served.request("HEAD", path).status_code == 200
 
 
 def test_what_does_not_answer_is_named_and_its_host_is_not(
@@ -106,6 +107,20 @@ def test_a_cloud_is_asked_where_a_repository_is(
         for _ in range(3):
             ask()
         assert asked == ["s3://bucket/lake/lakebed-readiness/not-there"] * 2
+
+
+def test_a_database_that_is_away_is_not_the_fault_of_the_storage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def find() -> Namespace | None:
+        raise StoreUnavailable("away")
+
+    settings = BlockstoreSettings(type="memory")
+    with open_block(settings.block) as block:
+        monkeypatch.setattr(block, "scheme", "s3")
+        StorageQuestion(block, settings, find)()
+        with pytest.raises(StoreUnavailable):
+            find()
 
 
 def test_a_cloud_is_asked_where_its_repositories_go(monkeypatch: pytest.MonkeyPatch) -> None:

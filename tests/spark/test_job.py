@@ -357,7 +357,7 @@ def test_a_clock_that_was_ahead(lake: GCLake) -> None:
     ],
 )
 def test_options_that_are_no_numbers(lake: GCLake, options: Options) -> None:
-    with pytest.raises(InvalidOption, match="must be"):
+    with pytest.raises(InvalidOption, match="expected"):
         lake.run(options)
 
 

@@ -17,7 +17,7 @@ from lakebed.block import (
     Namespace,
     StorageUnavailable,
 )
-from lakebed.kv import KeyNotFound, Store
+from lakebed.kv import KeyNotFound, KVError, Store
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
 from lakebed.server.settings import BlockstoreSettings
 
@@ -59,7 +59,10 @@ class StorageQuestion:
         if self._local is not None:
             self._local.root.stat()  # a folder that is gone looks like an empty storage
         if self._address is None:
-            namespace = self._find_namespace()
+            try:
+                namespace = self._find_namespace()
+            except KVError:
+                return  # that the database does not answer is not the storage's fault
             if namespace is None:
                 return  # no repository, no prefix: there is no place that could be asked about
             self._address = namespace.address(_NOT_THERE)

@@ -9,7 +9,7 @@ from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.named import TRIES, Entities
 from lakebed.auth.errors import AuthTooManyTries, PolicyNotFound
 from lakebed.auth.model import Effect, Policy, PolicyID, Statement
-from lakebed.auth.policy.statements import check_statements
+from lakebed.auth.policy.statements import check_new_statements
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import PredicateFailed
 
@@ -92,7 +92,7 @@ def statement_messages(statements: Iterable[Statement]) -> list[pb.PolicyStateme
                 for field, values in fields.items()
             ],
         )
-        for statement in check_statements(statements)
+        for statement in check_new_statements(statements)
     ]
 
 

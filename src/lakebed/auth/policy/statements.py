@@ -32,17 +32,32 @@ def check_statements(statements: Iterable[Statement]) -> tuple[Statement, ...]:
     checked = tuple(statements)
     if not checked:
         raise InvalidPolicy("a policy needs at least one statement")
-    patterns = 0
     for statement in checked:
         if not statement.actions:
             raise InvalidPolicy("a statement needs at least one action")
-        resources = resource_patterns(statement.resource)
-        patterns += len(statement.actions) + len(resources)
         for action in statement.actions:
             _check_action(action)
-        for resource in resources:
+        for resource in resource_patterns(statement.resource):
             _check_resource(resource)
-        patterns += _check_conditions(statement.condition)
+        _check_conditions(statement.condition)
+    return checked
+
+
+def check_new_statements(statements: Iterable[Statement]) -> tuple[Statement, ...]:
+    """Return the statements of a policy that is to be stored if there are not too many patterns.
+
+    A policy that was stored under another bound keeps its meaning: else its users could do nothing.
+
+    Raises:
+        InvalidPolicy: As `check_statements`, or there are too many.
+    """
+    checked = check_statements(statements)
+    patterns = sum(
+        len(statement.actions)
+        + len(resource_patterns(statement.resource))
+        + sum(len(fields[SOURCE_IP]) for fields in statement.condition.values())
+        for statement in checked
+    )
     if patterns > _PATTERNS_MAX:
         raise InvalidPolicy(
             f"a policy has at most {_PATTERNS_MAX} actions, resources and addresses, not {patterns}"
@@ -87,8 +102,7 @@ def _check_resource(pattern: str) -> None:
         raise InvalidPolicy(f"{_shown(pattern)} names an unknown variable: only ${{user}} is known")
 
 
-def _check_conditions(conditions: Conditions) -> int:
-    """Return how many addresses and networks the conditions name."""
+def _check_conditions(conditions: Conditions) -> None:
     for operator, fields in conditions.items():
         if operator not in {IP_ADDRESS, NOT_IP_ADDRESS}:
             raise InvalidPolicy(
@@ -102,7 +116,6 @@ def _check_conditions(conditions: Conditions) -> int:
             )
         for value in fields[SOURCE_IP]:
             _check_network(value)
-    return sum(len(fields[SOURCE_IP]) for fields in conditions.values())
 
 
 def _check_network(value: str) -> None:

@@ -17,6 +17,7 @@ from lakebed.server.http import metrics
 from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.errors import JSON_TYPE, UNEXPECTED, kind_of, note_error
 from lakebed.server.http.logs import cause_of, log_access
+from lakebed.server.http.presigned import PATH as PRESIGNED
 from lakebed.server.http.request import RequestRecord, begin_record, unbind_record
 
 REQUEST_ID_HEADER: Final = "X-Request-ID"
@@ -148,5 +149,8 @@ def _finish(record: RequestRecord) -> None:
 
 
 def _path_of(environ: WSGIEnvironment) -> str:
+    """Return the path as logs show it: whoever reads the rest of a presigned one could use it."""
     path: str = environ["PATH_INFO"]
+    if path.startswith(PRESIGNED):
+        return f"{PRESIGNED}…"
     return path.encode("latin-1").decode("utf-8", "backslashreplace")

@@ -106,7 +106,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
 
 _INTERNAL: Final = "internal error: the log of the server has the details under this request's id"
 
-# Errors without a `public_message` whose texts may name hosts, paths and drivers.
+# Errors without a `public_message` whose own texts may name hosts, paths and drivers.
 _PRIVATE: Final[tuple[tuple[type[LakebedError], str], ...]] = (
     (kv.StoreClosed, _INTERNAL),
     (kv.CorruptRecord, _INTERNAL),
@@ -157,7 +157,7 @@ def kind_of(error: Exception) -> str:
 
 
 def note_error(error: Exception, status: int, kind: str) -> None:
-    """Note an error in the record of the request; log it if the server is to blame, or bytes are.
+    """Note an error in the record of the request, and log what is not the client's mistake.
 
     Every 5xx and 410 is logged with its cause; of other refusals the access line has the kind.
     """

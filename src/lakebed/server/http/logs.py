@@ -36,21 +36,32 @@ _LOUD: Final = (
     "azure", "boto3", "botocore", "s3transfer", "urllib3", "httpx", "httpcore", "opentelemetry",
 )  # fmt: skip
 _CHAIN_MAX: Final = 8
-_PASSWORD_IN_URL: Final = re.compile(r"(?<=://)([^/?#:@\s]*):\S*@")
-_SECRET_PARAMETER: Final = re.compile(
-    r"(?i)([\w-]*(?:password|passwd|secret|token|key|credential|signature|\bsig)[\w-]*=)"
-    r"[^&#\s'\"]+"
+# Whoever sends a request may choose what is looked through here: the time that an expression takes
+# must not grow faster than the text, and the text is bounded too.
+_LINE_CHARACTERS_MAX: Final = 4096
+_PASSWORD_IN_URL: Final = re.compile(r"(?<=://)([^/?#:@\s]*+):\S*@")
+_PARAMETER: Final = re.compile(r"(?<![\w-])([\w-]++)=[^&#\s'\"]++")
+_SECRET_NAME: Final = re.compile(
+    r"(?i)password|passwd|secret|token|key|credential|signature|(?<!\w)sig"
 )
 
 
 def mask_secrets(text: str) -> str:
     """Return a text with passwords in URLs, and parameters that look secret, masked."""
     # Most texts hold neither, and the expressions cost more than this look.
-    if "://" in text:
-        text = _PASSWORD_IN_URL.sub(rf"\1:{MASK}@", text)
-    if "=" in text:
-        text = _SECRET_PARAMETER.sub(rf"\1{MASK}", text)
-    return text
+    if "://" not in text and "=" not in text:
+        return text
+    return "\n".join(map(_mask_line, text.split("\n")))
+
+
+def _mask_line(line: str) -> str:
+    if len(line) > _LINE_CHARACTERS_MAX:
+        line = line[:_LINE_CHARACTERS_MAX] + "…"
+    return _PARAMETER.sub(_mask_parameter, _PASSWORD_IN_URL.sub(rf"\1:{MASK}@", line))
+
+
+def _mask_parameter(found: re.Match[str]) -> str:
+    return f"{found[1]}={MASK}" if _SECRET_NAME.search(found[1]) else found[0]
 
 
 def cause_of(error: BaseException) -> str:
@@ -116,7 +127,7 @@ def configure(settings: LoggingSettings) -> None:
     if settings.file is not None:
         settings.file.parent.mkdir(parents=True, exist_ok=True)
         # It opens the file anew when `bound_file` has put it aside, in whichever process.
-        to_file = logging.handlers.WatchedFileHandler(settings.file, encoding="utf-8")
+        to_file = _FileHandler(settings.file, instead=handlers[0])
         to_file.setFormatter(TextFormatter() if settings.format == "text" else JSONFormatter())
         handlers[0].setLevel(logging.WARNING)
         handlers.append(to_file)
@@ -146,13 +157,37 @@ def _stderr_handler(settings: LoggingSettings) -> logging.Handler:
     return handler
 
 
+class _FileHandler(logging.handlers.WatchedFileHandler):
+    """Writes to a file; while that cannot be written, its lines go to another handler."""
+
+    def __init__(self, file: Path, *, instead: logging.Handler) -> None:
+        super().__init__(file, encoding="utf-8")
+        self._instead = instead
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; a full disk or a missing folder must not break what is logged."""
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is inherited
+        """Show a record that could not be written, if it is not shown already."""
+        if record.levelno < self._instead.level:
+            self._instead.handle(record)
+
+
 class _JSONHandler(logging.StreamHandler[TextIO]):
     """Reports a record that cannot be formatted by a line of JSON, not by a traceback."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is inherited
         """Say which line of the program made a record that cannot be shown."""
         where = f"{Path(record.pathname).name}:{record.lineno}"
-        line = {"level": "error", "logger": record.name, "message": f"cannot log what {where} says"}
+        line = {
+            "level": "error",
+            "logger": record.name,
+            "message": f"the log line of {where} could not be formatted",
+        }
         with suppress(OSError, ValueError):  # the stream is closed: there is nowhere to say it
             self.stream.write(json.dumps(line) + self.terminator)
 

@@ -14,6 +14,7 @@ it is imported. Without the variable, as in tests, metrics are those of the proc
 What the supervisor knows (see `lakebed.server.processes.metrics`) is in a file of the same folder.
 """
 
+import logging
 import os
 import time
 from contextlib import suppress
@@ -34,6 +35,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from lakebed.server.http.request import RequestRecord
 
+_LOGGER: Final = logging.getLogger(__name__)
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 SUPERVISOR_FILE: Final = "supervisor.prom"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -96,8 +98,13 @@ def render() -> bytes:
 def mark_process(role: str) -> None:
     """Let the supervisor know of this process, for the metrics of processes."""
     folder = os.environ.get(FOLDER_VARIABLE)
-    if folder is not None:
+    if folder is None:
+        return
+    try:
         (Path(folder) / f"process-{role}-{os.getpid()}").touch()
+    except OSError as error:
+        # A process that is not counted does its work all the same.
+        _LOGGER.warning("this process will be missing in the metrics: %s", error)
 
 
 def marked_processes(folder: Path) -> list[tuple[str, int]]:
@@ -108,6 +115,7 @@ def marked_processes(folder: Path) -> list[tuple[str, int]]:
 
 def forget_process(pid: int, folder: Path) -> None:
     """Drop the gauges and the mark of a process that ended; what it counted stays in the sums."""
-    mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call] # it has no types
-    for path in folder.glob(f"process-*-{pid}"):
-        path.unlink(missing_ok=True)
+    with suppress(OSError):  # what is left over is a file of a few bytes
+        mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call] # it has no types
+        for path in folder.glob(f"process-*-{pid}"):
+            path.unlink(missing_ok=True)

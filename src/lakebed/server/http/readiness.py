@@ -126,3 +126,5 @@ class ReadinessDoor:
             states |= {"message": str(error), "kind": error.kind}
         response.data = msgspec.json.encode(states)
         response.content_type = JSON_TYPE
+
+    on_head = on_get

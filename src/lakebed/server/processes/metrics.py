@@ -13,6 +13,7 @@ restarts are known.
 - ``lakebed_process_restarts_total``: processes that ended and were started again.
 """
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from prometheus_client.registry import Collector
 
 from lakebed.server.http.metrics import SUPERVISOR_FILE, forget_process, marked_processes
 
+_LOGGER: Final = logging.getLogger(__name__)
 _SAMPLE_SECONDS: Final = 2.0
 
 
@@ -34,7 +36,8 @@ class ProcessMetrics(Collector):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._registry = CollectorRegistry()
-        self._sampled_at = 0.0
+        self._sampled_at = -_SAMPLE_SECONDS
+        self._has_failed = False
         self._restarts: dict[str, int] = dict.fromkeys(("worker", "background"), 0)
         self._cpu: dict[str, float] = defaultdict(float)
         self._cpu_of: dict[int, float] = {}
@@ -51,10 +54,18 @@ class ProcessMetrics(Collector):
         if now - self._sampled_at < _SAMPLE_SECONDS:
             return
         self._sampled_at = now
-        self._sample()
-        draft = self._folder / f"{SUPERVISOR_FILE}.draft"
-        draft.write_bytes(generate_latest(self._registry))
-        draft.replace(self._folder / SUPERVISOR_FILE)
+        try:
+            self._sample()
+            draft = self._folder / f"{SUPERVISOR_FILE}.draft"
+            draft.write_bytes(generate_latest(self._registry))
+            draft.replace(self._folder / SUPERVISOR_FILE)
+        except OSError as error:
+            # A full disk, or somebody emptied the temporary folder: the server works all the same.
+            if not self._has_failed:
+                _LOGGER.warning("the metrics of processes cannot be written: %s", error)
+            self._has_failed = True
+        else:
+            self._has_failed = False
 
     def _sample(self) -> None:
         self._alive = defaultdict(list)

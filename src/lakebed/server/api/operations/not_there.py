@@ -50,7 +50,7 @@ _OPERATIONS: Final = (
 
 def _refuse(request: ApiRequest, **_parts: str) -> Reply:
     """Not there yet."""
-    raise NotImplementedHere(f"{request.http.method} {request.http.path} is not there yet")
+    raise NotImplementedHere(f"{request.http.method} {request.http.uri_template} is not there yet")
 
 
 routes = [
