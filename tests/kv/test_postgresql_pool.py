@@ -6,7 +6,13 @@ from typing import cast
 import psycopg
 import pytest
 
-from lakebed.kv import InvalidArgument, StoreClosed, StoreUnreachable, open_store
+from lakebed.kv import (
+    InvalidArgument,
+    StoreClosed,
+    StoreUnavailable,
+    StoreUnreachable,
+    open_store,
+)
 from lakebed.kv.drivers.postgresql import pool as module
 from lakebed.kv.drivers.postgresql.link import Link
 from lakebed.kv.drivers.postgresql.pool import Pool
@@ -58,11 +64,59 @@ def test_a_connection_that_comes_late_is_for_the_next_call(server: Server) -> No
     with pytest.raises(StoreUnreachable, match="no answer in time"):
         pool.take()
     # The attempt still counts: there is no second one beside it.
-    with pytest.raises(StoreUnreachable, match="all 1 connections to postgresql were busy"):
+    with pytest.raises(StoreUnreachable, match="no answer in time"):
         pool.take()
     server.answers.set()
     assert cast("object", pool.take(10)) is server.made[0]
     assert server.asked == 1
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_busy_pool_is_waited_for_longer_than_a_server_that_is_away(server: Server) -> None:
+    server.answers.set()
+    pool = Pool(server.connect, 1)
+    link = pool.take()
+    waiting: list[object] = []
+    thread = threading.Thread(target=lambda: waiting.append(pool.take()))
+    thread.start()
+    thread.join(10 * module.TAKE_SECONDS)
+    assert thread.is_alive()
+    pool.give_back(link, link)
+    thread.join(10)
+    assert waiting == [link]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_pool_that_stays_busy_is_not_called_unreachable(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TURN_SECONDS", 0.05)
+    server.answers.set()
+    pool = Pool(server.connect, 1)
+    pool.take()
+    with pytest.raises(StoreUnavailable, match="all 1 connections to postgresql were busy") as busy:
+        pool.take()
+    assert not isinstance(busy.value, StoreUnreachable)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_nobody_waits_for_a_turn_to_ask_a_server_that_is_away(server: Server) -> None:
+    pool = Pool(server.connect, 1)
+    errors: list[Exception] = []
+
+    def take() -> None:
+        try:
+            pool.take()
+        except StoreUnreachable as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(module.TURN_SECONDS / 2)
+    assert len(errors) == 3
+    server.answers.set()
 
 
 @pytest.mark.usefixtures("hasty")

@@ -128,6 +128,37 @@ def test_patience_ends(
     assert 3 < len(script.calls) < 30
 
 
+@pytest.mark.parametrize("away_seconds", [6.0, 600.0])
+def test_a_lost_reply_is_settled_with_patience(away_seconds: float) -> None:
+    """Whoever asked for a change had better wait than not know what became of it."""
+    simulation = Simulation(0)
+    actor = simulation.actor("ann")
+    begun: list[float] = []
+
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        now = actor.runtime.monotonic()
+        if not begun:
+            begun.append(now)
+            apply()
+            raise OutcomeUnknown("lost")
+        if now - begun[0] < away_seconds:
+            raise StoreUnreachable("no way there")
+        return apply()
+
+    def body() -> None:
+        store = retrying(intercept, actor.runtime)
+        if away_seconds < PATIENCE_SECONDS:
+            store.set(b"p", b"k", b"v")
+            return
+        with pytest.raises(OutcomeUnknown) as raised:
+            store.set(b"p", b"k", b"v")
+        assert not isinstance(raised.value, StoreUnavailable)
+
+    actor.start(body)
+    simulation.run()
+    assert begun
+
+
 def test_a_store_out_of_reach_is_not_tried_again_after_a_long_try() -> None:
     simulation = Simulation(0)
     actor = simulation.actor("ann")

@@ -170,6 +170,22 @@ def step_of_many(*, applied: bool) -> Iterator[None]:
         raise OutcomeUnknown(f"only the first steps were applied: {error}") from error
 
 
+@contextmanager
+def settling(error: OutcomeUnknown) -> Iterator[None]:
+    """Look what became of a write whose outcome is unknown.
+
+    If the store does not answer this either, the outcome stays unknown. The error of the look would
+    say that nothing changed, which is true of the look alone.
+
+    Raises:
+        OutcomeUnknown: The one given, instead of `StoreUnavailable` or `StoreClosed`.
+    """
+    try:
+        yield
+    except (StoreUnavailable, StoreClosed) as unanswered:
+        raise error from unanswered
+
+
 class Store(ABC):
     """The interface that drivers and wrappers implement and everything above uses.
 

@@ -10,6 +10,7 @@ from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed
 from lakebed.engine.committed.cache import DiskCache, MemoryCache
 from lakebed.engine.errors import MissingFile
+from lakebed.engine.settings import CacheSettings
 from lakebed.formats import range_path
 from tests.engine.committed.kit import RUNTIME, committed, content, entry, rows, with_disk
 
@@ -178,3 +179,18 @@ def test_one_cache_serves_several_namespaces_but_each_gets_its_own_files(tmp_pat
     assert two.write([rows(MODEL)]) == metarange
     (ref,) = two._files.metarange(metarange).refs
     assert (tmp_path / "lake/two" / range_path(ref.range_id)).exists()
+
+
+def test_what_is_cached_on_disk_says_nothing_about_a_namespace(tmp_path: Path) -> None:
+    block = open_block(LocalSettings(tmp_path / "blocks"))
+
+    def opened(name: str) -> Committed:
+        cache = Cache(RUNTIME, CacheSettings(disk_folder=tmp_path / "cache"))
+        return Committed(block, Namespace.parse(f"local://lake/{name}"), RUNTIME, cache=cache)
+
+    metarange = opened("one").write([rows(MODEL)])
+    assert content(opened("one"), metarange) == MODEL  # now it is in the cache
+    two = opened("two")
+    (ref,) = two._files.metarange(metarange).refs
+    assert two.write([rows(MODEL)]) == metarange
+    assert (tmp_path / "blocks/lake/two" / range_path(ref.range_id)).exists()

@@ -15,6 +15,7 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
 from lakebed.kv import OutcomeUnknown, PredicateFailed
+from lakebed.kv.store import settling
 from lakebed.runtime import Runtime
 
 
@@ -69,9 +70,10 @@ class Publisher:
             self._branches.change(repository, branch, commit_id=commit.id, sealed_tokens=rest)
         except PredicateFailed:
             return self.look_again(repository, branch)
-        except OutcomeUnknown:
-            current = self.look_again(repository, branch)
-            return None if self._is_ancestor(repository, commit, current) else current
+        except OutcomeUnknown as unknown:
+            with settling(unknown):
+                current = self.look_again(repository, branch)
+                return None if self._is_ancestor(repository, commit, current) else current
         return None
 
     def trim(

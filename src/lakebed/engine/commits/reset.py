@@ -26,6 +26,7 @@ from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.errors import quoted
 from lakebed.kv import ABSENT, Item, OutcomeUnknown, Predicate, PredicateFailed, Store
+from lakebed.kv.store import settling
 from lakebed.runtime import Runtime
 
 _PAGE: Final = 100
@@ -67,8 +68,9 @@ class Resetter:
                 self._branches.change(repository, current, staging_token=token, sealed_tokens=())
             except PredicateFailed:
                 current = self._publisher.look_again(repository, first)
-            except OutcomeUnknown:
-                current = self._publisher.look_again(repository, first)
+            except OutcomeUnknown as unknown:
+                with settling(unknown):
+                    current = self._publisher.look_again(repository, first)
                 if token in current.tokens:
                     return
                 # Our swap may have been applied, and the token committed since: use another one.
@@ -117,8 +119,9 @@ class Resetter:
                 self._branches.change(repository, current, commit_id=target.id, sealed_tokens=())
             except PredicateFailed:
                 current = self._publisher.look_again(repository, first)
-            except OutcomeUnknown:
-                current = self._publisher.look_again(repository, first)
+            except OutcomeUnknown as unknown:
+                with settling(unknown):
+                    current = self._publisher.look_again(repository, first)
                 if current.commit_id == target.id:
                     return
             else:

@@ -101,10 +101,11 @@ class DiskCache:
         path = self._folder / name
         try:
             data = path.read_bytes()
-            os.utime(path)  # used just now
         except OSError:
             DISK_MISSES.inc()
             return None
+        with suppress(OSError):  # a file of another user, say: it is swept a little too early
+            os.utime(path)  # used just now
         DISK_HITS.inc()
         return data
 

@@ -98,29 +98,34 @@ class Files:
         return saved
 
     def _load_range(self, range_id: RangeID) -> tuple[Range, int]:
-        table = self._load(
+        table, _ = self._load(
             range_path(range_id), lambda data, file: decode_range(data, range_id, file=file)
         )
         self._count("ranges_read")
         return Range(table), table.nbytes
 
     def _load_metarange(self, metarange_id: MetaRangeID) -> tuple[MetaRange, int]:
-        metarange = self._load(
+        metarange, is_in_storage = self._load(
             metarange_path(metarange_id),
             lambda data, file: decode_metarange(data, metarange_id, file=file),
         )
         self._count("metaranges_read")
-        self._remember(metarange.refs)
+        if is_in_storage:
+            self._remember(metarange.refs)
         # About the size of a reference as Python objects, and its keys.
         size_bytes = sum(500 + len(ref.min_key) + len(ref.max_key) for ref in metarange.refs)
         return metarange, size_bytes
 
-    def _load(self, path: str, decode: Callable[[bytes, str], DecodedT]) -> DecodedT:
+    def _load(self, path: str, decode: Callable[[bytes, str], DecodedT]) -> tuple[DecodedT, bool]:
+        """Return a file, and whether it was read from the storage.
+
+        The cache on disk is shared by all namespaces: what is there says nothing about this one.
+        """
         disk = self._cache.disk
         name = path.replace("/", "_")
         if disk is not None and (data := disk.get(name)) is not None:
             try:
-                return decode(data, name)
+                return decode(data, name), False
             except (DamagedFile, ForeignFile) as error:
                 _LOGGER.warning("a file in the cache is damaged, it is fetched again: %s", error)
                 disk.discard(name)
@@ -132,7 +137,7 @@ class Files:
         decoded = decode(data, str(address))
         if disk is not None:
             disk.put(name, data)
-        return decoded
+        return decoded, True
 
     def _create(self, path: str, data: bytes) -> bool:
         """Store a file; return whether it was not there before."""

@@ -18,6 +18,7 @@ from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import ABSENT, Item, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
+from lakebed.kv.store import settling
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -113,8 +114,9 @@ class Branches:
             version = records.set_if(name, message, ABSENT)
         except PredicateFailed:
             raise NotUnique(f"branch {branch} exists already") from None
-        except OutcomeUnknown:
-            found = records.find(name)
+        except OutcomeUnknown as unknown:
+            with settling(unknown):
+                found = records.find(name)
             if found is None or found.message.unique_id != unique_id:
                 raise
             version = found.predicate
@@ -168,9 +170,10 @@ class Branches:
                 return records.delete_if(branch.encode(), current.version)
             except PredicateFailed:
                 pass
-            except OutcomeUnknown:
+            except OutcomeUnknown as unknown:
+                with settling(unknown):
+                    found = records.find(branch.encode())
                 # It is gone, and perhaps another was made under this name: ours was deleted.
-                found = records.find(branch.encode())
                 if found is None or found.message.unique_id != first.unique_id:
                     return None
             current = self.get(repository, branch)

@@ -8,6 +8,7 @@ from lakebed.engine.keys import TAGS
 from lakebed.engine.model import CommitID, Repository, Tag, TagID
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Records
+from lakebed.kv.store import settling
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
@@ -43,8 +44,9 @@ class Tags:
             records.set_if(tag.encode(), message, ABSENT)
         except PredicateFailed:
             raise NotUnique(f"tag {tag} exists already") from None
-        except OutcomeUnknown:
-            found = records.find(tag.encode())
+        except OutcomeUnknown as unknown:
+            with settling(unknown):
+                found = records.find(tag.encode())
             if found is None or found.message != message:
                 raise
         return Tag(tag, commit_id)

@@ -64,6 +64,7 @@ from lakebed.errors import LakebedError
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable, Version
 from lakebed.kv.records import Record, Records
+from lakebed.kv.store import settling
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -253,8 +254,9 @@ class Repositories:
                 continue
             except StoreUnavailable:
                 raise
-            except OutcomeUnknown:
-                found = self._removal.settle(repository)
+            except OutcomeUnknown as unknown:
+                with settling(unknown):
+                    found = self._removal.settle(repository)
                 if found is None or found.message.unique_id != message.unique_id:
                     continue
                 version = found.predicate
@@ -270,8 +272,9 @@ class Repositories:
             version = self._records.set_if(record.name, message, record.predicate)
         except PredicateFailed:
             raise GivenUp(f"the creation of repository {record.name.decode()}") from None
-        except OutcomeUnknown:
-            found = self._records.find(record.name)
+        except OutcomeUnknown as unknown:
+            with settling(unknown):
+                found = self._records.find(record.name)
             if (
                 found is None
                 or found.message.unique_id != record.message.unique_id
@@ -342,8 +345,9 @@ class Repositories:
                 version = self._records.set_if(record.name, message, record.predicate)
             except PredicateFailed:
                 continue
-            except OutcomeUnknown:
-                found = self._find_active(repository)
+            except OutcomeUnknown as unknown:
+                with settling(unknown):
+                    found = self._find_active(repository)
                 if found.message != message:
                     raise
                 return _repository(found)

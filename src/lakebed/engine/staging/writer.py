@@ -40,6 +40,7 @@ from lakebed.engine.staging.undo import UndoLog
 from lakebed.errors import quoted
 from lakebed.formats import Entry
 from lakebed.kv import ABSENT, Item, OutcomeUnknown, Predicate, PredicateFailed, Store, Version
+from lakebed.kv.store import step_of_many
 from lakebed.runtime import Runtime
 
 Condition = Callable[[Entry | None], bool]
@@ -184,7 +185,8 @@ class Writer:
                 # Writing the same again does no harm: the write was not acknowledged yet.
                 unknown = error
             if value == TOMBSTONE:
-                after = self._branches.get(repository, branch)
+                with step_of_many(applied=True):
+                    after = self._branches.get(repository, branch)
             else:
                 after = self._look_again(repository, current, key)
             if unknown is None and after.staging_token == current.staging_token:
@@ -193,10 +195,15 @@ class Writer:
         raise unknown or TooManyTries(f"the write of {quoted(key)}", self._tries)
 
     def _look_again(self, repository: Repository, before: Branch, key: bytes) -> Branch:
-        """Read a branch after a put, and take the key out of the notes of listings."""
+        """Read a branch after a put, and take the key out of the notes of listings.
+
+        Raises:
+            OutcomeUnknown: The store does not answer; the entry may be visible.
+        """
         token = before.staging_token
-        after, note = self._branches.get_after_put(repository, before.id, token)
-        empty_runs.fill(self._store, token, [key], note)
+        with step_of_many(applied=True):
+            after, note = self._branches.get_after_put(repository, before.id, token)
+            empty_runs.fill(self._store, token, [key], note)
         return after
 
     def _swap(

@@ -13,7 +13,8 @@ raised `OutcomeUnknown` is never repeated blindly: the wrapper reads the key bac
 
 Pauses between tries grow, with jitter. Bounds keep an outage from turning into a storm: the time
 one call may take, and a budget of retries that all callers of the store share. A store that cannot
-be reached at all gets less time: whoever waits for the answer had better know soon.
+be reached at all gets less time, since whoever waits for the answer had better know soon; but not
+when a lost reply is to be settled, for then an answer is worth waiting for.
 
 ``lakebed_kv_retries_total`` counts repeated calls, by operation and by the kind of the error that
 came before. The log has what was given up and what was found out about lost replies.
@@ -36,7 +37,15 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     StoreUnreachable,
 )
-from lakebed.kv.store import Item, Predicate, Store, Version, new_version, step_of_many
+from lakebed.kv.store import (
+    Item,
+    Predicate,
+    Store,
+    Version,
+    new_version,
+    settling,
+    step_of_many,
+)
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.runtime import Runtime
 
@@ -88,8 +97,11 @@ class _Budget:
 class _Tries:
     """The tries of one call, after the first one failed."""
 
-    def __init__(self, runtime: Runtime, budget: _Budget, operation: str, begun: float) -> None:
+    def __init__(
+        self, runtime: Runtime, budget: _Budget, operation: str, begun: float, *, patient: bool
+    ) -> None:
         self._runtime = runtime
+        self._patient = patient
         self._budget = budget
         self._operation = operation
         self._begun = begun
@@ -111,7 +123,7 @@ class _Tries:
         now = self._runtime.monotonic()
         if isinstance(error, StoreFull):
             return 0.0  # waiting does not make room
-        if isinstance(error, StoreUnreachable):
+        if isinstance(error, StoreUnreachable) and not self._patient:
             return self._begun + UNREACHABLE_SECONDS - now
         return self._give_up_at - now
 
@@ -265,15 +277,21 @@ class RetryingStore(WrappedStore):
                 error = latest
 
     def _read_back(self, partition: bytes, key: bytes, error: OutcomeUnknown) -> Item | None:
-        try:
-            return self.get(partition, key)
-        except KeyNotFound:
-            return None
-        except (StoreUnavailable, StoreClosed):
-            raise error from None
+        tries: _Tries | None = None
+        while True:
+            try:
+                return self._inner.get(partition, key)
+            except KeyNotFound:
+                return None
+            except StoreClosed:
+                raise error from None
+            except StoreUnavailable as unanswered:
+                tries = tries or self._tries("get", self._runtime.monotonic(), patient=True)
+                with settling(error):
+                    tries.pause_or_raise(unanswered)
 
-    def _tries(self, operation: str, begun: float) -> _Tries:
-        return _Tries(self._runtime, self._budget, operation, begun)
+    def _tries(self, operation: str, begun: float, *, patient: bool = False) -> _Tries:
+        return _Tries(self._runtime, self._budget, operation, begun, patient=patient)
 
 
 def _log_unsettled(operation: str, key: bytes, error: OutcomeUnknown) -> None:

@@ -1,8 +1,9 @@
 """Connections for the threads of one store: few at first, more when they are all in use.
 
-A call waits for a connection for `TAKE_SECONDS` at most, whether others have them all or a new one
-has to be made; after a failure to connect, for `TAKE_AGAIN_SECONDS`. Then it fails, having changed
-nothing. So callers soon know that a database is down.
+A call waits for a new connection for `TAKE_SECONDS` at most; after a failure to connect, for
+`TAKE_AGAIN_SECONDS`. Then it fails, having changed nothing. So callers soon know that a database is
+down. A database that answers and is busy is another matter: a call waits for `TURN_SECONDS` until
+somebody gives a connection back.
 
 A new connection is made by a thread of its own, which goes on when the call has given up. If it
 succeeds after all, the next call gets the connection.
@@ -22,7 +23,7 @@ from typing import Final
 import psycopg
 
 from lakebed.kv.drivers.postgresql.link import Link
-from lakebed.kv.errors import StoreClosed, StoreUnreachable
+from lakebed.kv.errors import StoreClosed, StoreUnavailable, StoreUnreachable
 
 POOL_SIZE: Final = 20
 """How many connections a store has at most, unless its URL says otherwise."""
@@ -31,6 +32,7 @@ TAKE_SECONDS: Final = 2.5
 """Enough for a second host if the first does not answer: see `Patience.connect_seconds`."""
 
 TAKE_AGAIN_SECONDS: Final = 1.0
+TURN_SECONDS: Final = 10.0
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -53,19 +55,24 @@ class Pool:
 
         Raises:
             StoreClosed: The pool was closed.
-            StoreUnreachable: The server cannot be reached, or all connections are busy.
+            StoreUnavailable: All connections are busy; `StoreUnreachable`: the server cannot be
+                reached.
         """
         if os.getpid() != self._process:
             raise StoreClosed("the store was opened in another process")
-        if seconds is None:
-            seconds = TAKE_SECONDS if self._is_reachable else TAKE_AGAIN_SECONDS
-        give_up_at = monotonic() + seconds
-        link = self._wait_for_turn(seconds)
+        connect_by = monotonic() + (seconds or self._connect_seconds())
+        link = self._wait_for_turn(connect_by, seconds or TURN_SECONDS)
         if link is not None:
             if link.is_usable():
                 return link
             link.close()
-        return self._make(give_up_at)
+        if seconds is None and self._is_reachable:
+            # Others had all connections till now, which says nothing about the server.
+            connect_by = monotonic() + TAKE_SECONDS
+        return self._make(connect_by)
+
+    def _connect_seconds(self) -> float:
+        return TAKE_SECONDS if self._is_reachable else TAKE_AGAIN_SECONDS
 
     def give_back(self, taken: Link, kept: Link | None) -> None:
         """Return a connection: itself, or another in its place, or none if it is broken."""
@@ -98,12 +105,25 @@ class Pool:
         if link is not None:
             link.close()
 
-    def _wait_for_turn(self, seconds: float) -> Link | None:
-        """Wait for the right to use a connection; return an idle one, or None to make a new one."""
+    def _wait_for_turn(self, connect_by: float, seconds: float) -> Link | None:
+        """Wait for the right to use a connection; return an idle one, or None to make a new one.
+
+        If the server turns out to be unreachable meanwhile, the wait ends at `connect_by`.
+        """
         with self._changed:
-            if not self._changed.wait_for(self._has_turn, seconds):
-                raise StoreUnreachable(
-                    f"all {self._size} connections to postgresql were busy for {seconds:g} seconds"
+            give_up_at = monotonic() + seconds
+            while not self._has_turn():
+                now = monotonic()
+                if not self._is_reachable and now >= connect_by:
+                    raise StoreUnreachable("cannot connect to postgresql: no answer in time")
+                if now >= give_up_at:
+                    raise StoreUnavailable(
+                        f"all {self._size} connections to postgresql were busy for {seconds:g}"
+                        " seconds"
+                    )
+                # Woken by whoever gives a connection back, or finds the server unreachable.
+                self._changed.wait(
+                    give_up_at - now if self._is_reachable else min(connect_by, give_up_at) - now
                 )
             if self._closed:
                 raise StoreClosed
@@ -132,15 +152,21 @@ class Pool:
                 self._return(attempt.result())  # it came at this very moment
             if not isinstance(error, TimeoutError):
                 raise
-            self._is_reachable = False
+            self._note_unreachable()
             raise StoreUnreachable("cannot connect to postgresql: no answer in time") from None
+
+    def _note_unreachable(self) -> None:
+        """Let everybody who waits know, so that nobody waits longer than for a connection."""
+        with self._changed:
+            self._is_reachable = False
+            self._changed.notify_all()
 
     def _attempt(self, attempt: "Future[Link]") -> None:
         """Connect; whoever waited may have gone meanwhile, and then the turn is given back here."""
         try:
             link = self._connect()
         except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
-            self._is_reachable = False
+            self._note_unreachable()
             self._return(None)
             if attempt.set_running_or_notify_cancel():
                 attempt.set_exception(error)

@@ -1,0 +1,101 @@
+"""An operation that may have changed something never says that nothing changed.
+
+One write is applied, its reply is lost, and from then on the store cannot be reached. Whichever
+write that is, an operation whose effect can be seen afterwards must not raise `StoreUnavailable`.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.model import BranchID, TagID
+from lakebed.engine.parts import EngineParts
+from lakebed.engine.staging.writer import if_absent
+from lakebed.kv import KVError, OutcomeUnknown, StoreUnavailable, StoreUnreachable
+from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.engine.commit_kit import CommitKit, commit, head, put, shown
+from tests.engine.histories import REPOSITORY
+from tests.simulation.world import DEV, MAIN, entry
+
+ResultT = TypeVar("ResultT")
+
+OPERATIONS: dict[str, Callable[[EngineParts], object]] = {
+    "commit": commit,
+    "put": lambda engine: put(engine, b"a", "w2"),
+    "put if absent": lambda engine: engine.writer.put_if(
+        REPOSITORY, MAIN, entry(b"new", "w3"), if_absent
+    ),
+    "put fresh": lambda engine: engine.writer.put_fresh(
+        REPOSITORY, MAIN, entry(b"a", "w2"), lambda: True
+    ),
+    "delete": lambda engine: engine.writer.delete(REPOSITORY, MAIN, b"a"),
+    "reset": lambda engine: engine.resetter.reset(REPOSITORY, MAIN),
+    "hard reset": lambda engine: engine.resetter.hard_reset(REPOSITORY, DEV, head(engine)),
+    "merge": lambda engine: engine.merger.merge(
+        REPOSITORY, DEV, head(engine), MergeRequest(committer="ann", message="m")
+    ),
+    "create branch": lambda engine: engine.branches.create(
+        REPOSITORY, BranchID("new"), head(engine).id
+    ),
+    "delete branch": lambda engine: engine.branches.delete(REPOSITORY, DEV),
+    "create tag": lambda engine: engine.tags.create(REPOSITORY, TagID("new"), head(engine).id),
+}
+
+
+class LosesOneReplyAndAllThatFollow:
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.is_away = False
+
+    def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        if self.is_away:
+            raise StoreUnreachable("away")
+        result = apply()
+        self.left -= call.writes
+        if call.writes and self.left == 0:
+            self.is_away = True
+            raise OutcomeUnknown("the reply was lost")
+        return result
+
+
+def visible(engine: EngineParts) -> tuple[object, ...]:
+    return (
+        [(branch.id, branch.commit_id) for branch in engine.branches.list(REPOSITORY)],
+        [(tag.id, tag.commit_id) for tag in engine.tags.list(REPOSITORY)],
+        shown(engine, b"a"),
+        shown(engine, b"new"),
+    )
+
+
+def try_with_a_lost_reply(name: str, number: int) -> tuple[KVError | None, bool, bool]:
+    """Return the error, whether there was such a write, and whether its effect can be seen."""
+    lake = CommitKit()
+    plain = lake.engine()
+    put(plain, b"first", "w0")
+    commit(plain)
+    put(plain, b"a", "w1")
+    before = visible(plain)
+    network = LosesOneReplyAndAllThatFollow(number)
+    raised: KVError | None = None
+    try:
+        OPERATIONS[name](lake.engine(store=FaultyStore(lake.store, network)))
+    except KVError as error:
+        raised = error
+    return raised, network.is_away, visible(lake.engine()) != before
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_what_may_have_happened_is_not_denied(name: str) -> None:
+    effects = 0
+    for number in range(1, 20):
+        error, was_lost, has_effect = try_with_a_lost_reply(name, number)
+        if not was_lost:
+            assert effects
+            return
+        if has_effect and error is not None:
+            effects += 1
+            assert isinstance(error, OutcomeUnknown)
+            assert not isinstance(error, StoreUnavailable), f"write {number}: {error}"
+    pytest.fail("an operation has fewer than 20 writes")
