@@ -35,7 +35,7 @@ install: $(VENV)/.installed node_modules/.installed ## create .venv with the loc
 
 $(VENV)/.installed: requirements/dev.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) $(VENV)
-	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
+	$(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements/dev.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -44,7 +44,7 @@ install-fast: $(if $(wildcard $(VENV)/.installed),$(VENV)/.installed,$(VENV)/.fa
 
 $(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) $(VENV)
-	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/fast.txt
+	$(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements/fast.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 

@@ -11,7 +11,9 @@ from tests.spark.clients import Client, sign_in
 from tests.spark.submitting import PROGRAM
 
 # They are run by `make test-long`.
-collect_ignore = rounds(["test_cluster.py", "test_azure.py"], long=[])
+collect_ignore = rounds(
+    ["test_azure.py", "test_benchmark.py", "test_cluster.py", "test_submit.py"], long=[]
+)
 
 
 @pytest.fixture
