@@ -529,6 +529,7 @@ def test_a_repository_deleted_while_it_is_dumped_leaves_no_dump(cleaned: str) ->
     assert not [address for address in left if address.endswith(MANIFEST_NAME)]
 
 
+@pytest.mark.slow
 def test_a_dump_taken_while_a_thread_commits_restores() -> None:
     world = Dumps()
     head = world.commit()

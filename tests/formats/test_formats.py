@@ -170,6 +170,7 @@ def test_where_a_metarange_has_a_key() -> None:
 # Damage
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_gives_wrong_data() -> None:
     data, wanted = encode_range(TABLE), range_id(TABLE)
     unharmed = 0

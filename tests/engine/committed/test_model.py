@@ -60,6 +60,7 @@ def test_scan(model: Entries, start: bytes, prefix: bytes) -> None:
     assert found == [model[key] for key in wanted]
 
 
+@pytest.mark.slow
 @given(
     entries(),
     st.lists(changes(), max_size=4),
@@ -103,6 +104,7 @@ def test_diff(left: Entries, edits: Changes, start: bytes, prefix: bytes) -> Non
     ]
 
 
+@pytest.mark.slow
 @given(entries(), entries())
 def test_diff_of_strangers(left: Entries, right: Entries) -> None:
     store = committed()
@@ -111,6 +113,7 @@ def test_diff_of_strangers(left: Entries, right: Entries) -> None:
     assert found == [entry for _, entry in reference.diff(left, right)]
 
 
+@pytest.mark.slow
 @given(entries(), changes(), changes(), st.sampled_from([None, *Strategy]), some_breaks)
 def test_merge(
     base: Entries, theirs: Changes, ours: Changes, strategy: Strategy | None, breaks: Breaks
