@@ -15,6 +15,8 @@ from tests.server.kit import BRANCH, REPOSITORY, Server, server
 from tests.server.operations import PATH, filled, request
 from tests.server.s3.door import Door
 
+pytestmark = pytest.mark.slow
+
 STAGED = "folder/staged"
 BEFORE = "before"
 """A branch from before there was any object."""

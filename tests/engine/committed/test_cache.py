@@ -14,6 +14,8 @@ from lakebed.engine.settings import CacheSettings
 from lakebed.formats import range_path
 from tests.engine.committed.kit import RUNTIME, committed, content, entry, rows, with_disk
 
+pytestmark = pytest.mark.slow
+
 MODEL = {b"%03d" % n: entry(b"%03d" % n, n % 12) for n in range(200)}
 
 

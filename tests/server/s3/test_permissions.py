@@ -9,6 +9,8 @@ from lakebed.server.s3.router import Operation
 from tests.server.kit import REPOSITORY
 from tests.server.s3.door import Door, door
 
+pytestmark = pytest.mark.slow
+
 BUCKET = f"/{REPOSITORY}"
 KEY = f"{BUCKET}/main/folder/object"
 REPOSITORY_ARN = f"arn:lakefs:fs:::repository/{REPOSITORY}"
