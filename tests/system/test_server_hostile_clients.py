@@ -231,14 +231,16 @@ def test_a_client_that_takes_a_download_slowly_is_not(served: Served) -> None:
 
 
 def test_a_client_that_stops_in_a_body_is_cut_off(served: Served) -> None:
-    stopped = [
-        served.connect(request(f"{kind}/stopped{number}", *headers, body=body[:number]))
-        for kind, headers, body in FRAMINGS.values()
-        for number in range(10)
-    ]
     with ThreadPoolExecutor(1) as pool:
         # Of the same address, at the same time, longer than a stall; but it has not stopped.
         slow = pool.submit(served.get, "slow/6")
+        # A request that no thread has begun in all the time of a stall cannot be told from a stall.
+        eventually(lambda: in_progress(served) > 1)
+        stopped = [
+            served.connect(request(f"{kind}/stopped{number}", *headers, body=body[:number]))
+            for kind, headers, body in FRAMINGS.values()
+            for number in range(10)
+        ]
         for connection in stopped:
             assert answer_of(connection) == (400, b"body_cut")
         assert slow.result().text == "done"
