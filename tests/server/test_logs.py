@@ -59,7 +59,7 @@ def test_secrets_are_masked(text: str, masked: str) -> None:
 @pytest.mark.parametrize("text", ["a", "key", "://", "://a:", "a=", "sig-", "key=key "])
 def test_the_time_of_masking_grows_with_the_text_alone(text: str) -> None:
     begun = time.process_time()
-    logs.mask_secrets(text * (200_000 // len(text)) + "=x://y")
+    logs.mask_secrets(text * (200_000 // len(text)) + " =://")
     assert time.process_time() - begun < 1
 
 
