@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.block import BlockError, BlockStore, ObjectNotFound
+from lakebed.block import PreconditionFailed as OtherContent
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.entry_metadata import of_bytes, split
-from lakebed.catalog.errors import MissingBytes
+from lakebed.catalog.entry_metadata import CONTENT, content_of, of_bytes, split
+from lakebed.catalog.errors import ChangedBytes, MissingBytes
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import ObjectStats, check_path, new_entry, physical_address, stats_of
 from lakebed.catalog.stager import Stager
@@ -103,6 +104,7 @@ class Copies:
             EntryNotFound, RefNotFound, InvalidRef: There is nothing to copy.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             MissingBytes: The object to copy is gone from the storage.
+            ChangedBytes: The storage has another object by now.
             PreconditionFailed: A condition does not hold.
             Stale: Copying took too long.
             TooManyTries, OutcomeUnknown: The copy may be visible.
@@ -202,12 +204,17 @@ class Copies:
         issued = self._addresses.issue(copy.repository, copy.branch)
         address = copy.repository.namespace.address(str(issued))
         try:
-            self._block.copy(source, address)
+            self._block.copy(source, address, etag=content_of(copy.entry.metadata, source))
         except ObjectNotFound as error:
             raise MissingBytes(copy.entry.key, source) from error
+        except OtherContent as error:
+            how = "is not the one that was linked"
+            raise ChangedBytes(copy.entry.key, source, how) from error
         except BlockError:
             self._stager.discard(address)  # it may have been stored
             raise
+        # Nobody else can write to the new address.
+        metadata = {name: value for name, value in copy.metadata.items() if name != CONTENT}
         return self._stager.stage(
             copy.repository,
             copy.branch,
@@ -216,7 +223,7 @@ class Copies:
             size=copy.entry.size,
             checksum=copy.entry.checksum,
             content_type=copy.content_type,
-            metadata=copy.metadata,
+            metadata=metadata,
             condition=copy.condition,
         )
 

@@ -5,6 +5,7 @@ LakebedError
     ├── InvalidPath         a path that no object can have              (also a ValueError)
     ├── BadDigest           the bytes that came are not those announced (also a ValueError)
     ├── MissingBytes        the entry is there, and its object is gone
+    ├── ChangedBytes        the entry is there, and its object is another one by now
     ├── InvalidLink         the address was not given out for this, or is used up
     │   └── LinkExpired     it was given out too long ago
     ├── AddressTaken        the address lies in the namespace of a repository
@@ -39,6 +40,7 @@ __all__ = [
     "AddressTaken",
     "BadDigest",
     "CatalogError",
+    "ChangedBytes",
     "ChecksumUnknown",
     "Deleting",
     "EntryNotFound",
@@ -90,6 +92,18 @@ class MissingBytes(CatalogError):
     def __init__(self, path: bytes, address: object) -> None:
         super().__init__(f"the data of {quoted(path)} is gone: there is no object at {address}")
         self.path = path
+
+
+class ChangedBytes(CatalogError):
+    """The entry is there, but what the storage has at its address is not what it stands for."""
+
+    kind = "changed_bytes"
+
+    def __init__(self, path: bytes, address: object, how: str) -> None:
+        super().__init__(
+            f"the data of {quoted(path)} is not what was stored: the object at {address} {how}."
+            " Restore the object, or upload the data again"
+        )
 
 
 class InvalidLink(CatalogError):

@@ -29,6 +29,10 @@ there, by the entry from step 4 on, and by its age in any case (see `freshness`)
   path was written to in between, the repeat comes later and wins, as any late write does.)
 - 5: a repeat answers the same and stages nothing, whatever became of the path since.
 
+*The object that was linked stays the one.* A presigned URL outlives the link: until it expires, its
+holder could write to the address again. Where the storage lets that replace the object, step 3
+keeps the ETag that it saw in the entry, and every read asks for that content and no other.
+
 A record is removed a while after its link has expired: what was consumed in time has been staged by
 then. An object that was uploaded and never linked is garbage from then on.
 """
@@ -43,6 +47,7 @@ from typing import Final
 from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.entry_metadata import for_content
 from lakebed.catalog.errors import InvalidLink, LinkExpired
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.keys import LINKS, copy_of, remove_where
@@ -256,7 +261,8 @@ class Links:
                 if not request.wants(_entry_of(record)):
                     raise InvalidLink(f"{request.issued} was linked already, to something else")
                 return record
-            consumed = _consumed_record(record.message, request, self._look(request))
+            found = self._look(request)
+            consumed = _consumed_record(record.message, request, found, self._kept(found))
             try:
                 version = links.set_if(record.name, consumed, record.predicate)
             except (PredicateFailed, OutcomeUnknown):
@@ -289,6 +295,12 @@ class Links:
                 f" {request.size}"
             )
         return info
+
+    def _kept(self, found: ObjectInfo) -> dict[str, str]:
+        """Return what the entry keeps of the object, so that no other is taken for it."""
+        if self._block.presigned_put_creates_only:
+            return {}
+        return for_content(found.address, found.etag)
 
     # Step 5
 
@@ -323,8 +335,10 @@ def _entry_of(link: _LinkRecord) -> Entry:
     return entry
 
 
-def _consumed_record(link: pb.Link, request: _Request, info: ObjectInfo) -> pb.Link:
-    """Return the record that step 3 writes."""
+def _consumed_record(
+    link: pb.Link, request: _Request, info: ObjectInfo, kept: Mapping[str, str]
+) -> pb.Link:
+    """Return the record that step 3 writes; `kept` goes into the metadata of its entry."""
     entry = new_entry(
         request.path,
         str(request.issued),
@@ -332,7 +346,7 @@ def _consumed_record(link: pb.Link, request: _Request, info: ObjectInfo) -> pb.L
         checksum=request.checksum,
         modified=info.mtime.timestamp(),
         content_type=request.content_type,
-        metadata=request.metadata,
+        metadata={**request.metadata, **kept},
     )
     consumed = copy_of(link)
     consumed.state = _CONSUMED

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from lakebed.block import Address, Namespace
-from lakebed.catalog.entry_metadata import CHECKSUM, split
+from lakebed.catalog.entry_metadata import CHECKSUM, CONTENT, split
 from lakebed.catalog.errors import InvalidPath
 from lakebed.formats import AddressType, Entry
 
@@ -95,10 +95,11 @@ def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[s
     """Return the identity of an object: a hash of all that is known of it, except where and when.
 
     The same bytes uploaded again have the same identity, and so change nothing, with whatever
-    checksum they come. Every part goes in with its length, so that no two objects hash alike.
+    checksum they come and whatever the storage calls them. Every part goes in with its length, so
+    that no two objects hash alike.
     """
     digest = hashlib.sha256(size.to_bytes(8, "big"))
-    counting = sorted(item for item in metadata.items() if item[0] != CHECKSUM)
+    counting = sorted(item for item in metadata.items() if item[0] not in {CHECKSUM, CONTENT})
     items = [text for item in counting for text in item]
     for text in (checksum, content_type, *items):
         part = text.encode()

@@ -73,6 +73,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     # objects
     (catalog.TaskNotFound, 404),
     (catalog.MissingBytes, 410),
+    (catalog.ChangedBytes, 410),
     (catalog.CatalogError, 400),
     # the engine
     (engine.NotFound, 404),

@@ -83,9 +83,9 @@ class PresignedDoor:
         """Return an object, or a part of it."""
         try:
             address = self._open(request, token)
-            found = self._block.head(address)
-            selection = select_bytes(requested_range(request.get_header("Range")), found.size)
-            stream = self._block.get(address, byte_range=selection.byte_range)
+            wanted = requested_range(request.get_header("Range"))
+            stream = self._block.get(address, byte_range=wanted)
+            selection = select_bytes(wanted, stream.object_size)
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
             answer_error(error, _OPERATION, response)
             return
@@ -107,7 +107,8 @@ class PresignedDoor:
         if self._block.exists(address):
             raise AlreadyExists(address)
         body = Body(request.env, seconds_max=self._limits.transfer_seconds)
-        return self._block.put(address, body.chunks())
+        # What came meanwhile stays too: it may be linked by now, and committed.
+        return self._block.put_new(address, body.chunks())
 
     def _open(self, request: falcon.Request, token: str) -> Address:
         record = current_record()

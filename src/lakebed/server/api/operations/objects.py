@@ -121,6 +121,7 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
     objects = request.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
     if query.presign:
+        objects.check_bytes(found)
         return Reply(status=302, headers={"Location": request.absolute(objects.presign(found).url)})
     headers = _headers(found)
     known = request.header("If-None-Match")
@@ -172,6 +173,8 @@ def stat_object(
     """Return what is known about an object."""
     objects = request.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
+    if query.presign:
+        objects.check_bytes(found)
     return wire(request, found, user_metadata=query.user_metadata, presign=query.presign)
 
 
