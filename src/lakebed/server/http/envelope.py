@@ -76,6 +76,8 @@ class Envelope:
             answer = self._app(environ, start)
             if not isinstance(answer, list):
                 return _Answer(answer, record, start.length)
+            if environ["REQUEST_METHOD"] != "HEAD":
+                _check_length(start.length, answer)
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             note_error(error, UNEXPECTED, "internal")
             headers = [("Content-Type", JSON_TYPE), ("Content-Length", str(len(_FAILED)))]
@@ -150,6 +152,12 @@ class _Answer:
                 close()
         finally:
             _finish(self._record)
+
+
+def _check_length(length: int | None, answer: list[bytes]) -> None:
+    size = sum(map(len, answer))
+    if length not in {None, size}:
+        raise RuntimeError(f"an answer of {length} bytes has {size}")
 
 
 def _finish(record: RequestRecord) -> None:
