@@ -10,6 +10,7 @@ LakebedError
     │   └── LinkExpired     it was given out too long ago
     ├── AddressTaken        the address lies in the namespace of a repository
     ├── MultipartNotFound   there is no such multipart upload           (also a KeyError)
+    ├── UploadNotUnfinished there is no such upload to be ended         (also a KeyError)
     ├── InvalidParts        an upload cannot be completed so            (also a ValueError)
     │   ├── PartsOutOfOrder, PartMissing, PartTooSmall
     │   └── ChecksumUnknown     a checksum was announced that does not follow from the parts'
@@ -60,6 +61,7 @@ __all__ = [
     "RangeNotSatisfiable",
     "RepositoryNotFound",
     "TaskNotFound",
+    "UploadNotUnfinished",
 ]
 
 
@@ -137,6 +139,17 @@ class MultipartNotFound(CatalogError, NotFoundMixin):
 
     def __init__(self, upload_id: str) -> None:
         super().__init__(f"multipart upload not found: {upload_id}")
+
+
+class UploadNotUnfinished(CatalogError, NotFoundMixin):
+    """There is no such upload that could be ended: never begun, finished, ended or expired."""
+
+    kind = "upload_not_unfinished"
+
+    def __init__(self, upload_id: str) -> None:
+        super().__init__(
+            f"there is no unfinished upload {upload_id}: list them again, it may be over by now"
+        )
 
 
 class InvalidParts(CatalogError, ValueError):

@@ -38,7 +38,7 @@ then. An object that was uploaded and never linked is garbage from then on.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -245,6 +245,23 @@ class Links:
         overdue_us = to_us(self._runtime.now() - margin)
         return remove_where(self._links(repository), lambda link: link.expires_us < overdue_us)
 
+    def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[_LinkRecord]:
+        """Iterate over the links that were not staged yet, by name, from `start` on."""
+        found = self._links(repository).scan(start=start)
+        return (record for record in found if is_unfinished(record.message))
+
+    def end(self, repository: Repository, name: bytes) -> bool:
+        """Remove the record of a link that was not staged yet; return whether there was one."""
+        links = self._links(repository)
+        record = links.find(name)
+        if record is None or not is_unfinished(record.message):
+            return False
+        try:
+            links.delete_if(record.name, record.predicate)
+        except PredicateFailed:
+            return False  # somebody links it just now
+        return True
+
     # Steps 1 to 3
 
     def _consume(self, request: _Request) -> _LinkRecord:
@@ -319,6 +336,11 @@ class Links:
 
     def _links(self, repository: Repository) -> Records[pb.Link]:
         return Records(self._store, LINKS, repository.partition)
+
+
+def is_unfinished(link: pb.Link) -> bool:
+    """Whether an address that was given out may still be linked, or is being linked."""
+    return link.state != _STAGED
 
 
 def _issued(repository: Repository, address: Address) -> ObjectPath:

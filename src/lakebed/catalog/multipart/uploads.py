@@ -23,6 +23,7 @@ from lakebed.catalog.multipart.records import (
     StoredPart,
     Target,
     UploadRecord,
+    is_unfinished,
     scheme_of,
 )
 from lakebed.catalog.settings import CatalogSettings
@@ -199,6 +200,29 @@ class MultipartUploads:
         """
         repository = self._engine.repositories.get(target.repository_id)
         self._drop(repository, self._records(repository).find_open(target))
+
+    def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[UploadRecord]:
+        """Iterate over the uploads that may still become objects, by id, from `start` on.
+
+        Unlike `list_open`, this shows also what a request is completing, or was when it died.
+        """
+        found = self._records(repository).scan(start)
+        return (record for record in found if is_unfinished(record.message))
+
+    def end(self, repository: Repository, name: bytes) -> bool:
+        """Drop an upload that is not finished; return whether there was one.
+
+        Raises:
+            OutcomeUnknown, BlockError: It may still be there.
+        """
+        record = next(self.unfinished(repository, name), None)
+        if record is None or record.name != name:
+            return False
+        try:
+            self._drop(repository, record)
+        except MultipartNotFound:
+            return False  # it was finished just now, or another has ended it
+        return True
 
     def clean(self, repository: Repository) -> int:
         """Remove the uploads that are too old to be completed or asked for; return how many."""

@@ -72,6 +72,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (admission.Overloaded, 503),
     # objects
     (catalog.TaskNotFound, 404),
+    (catalog.UploadNotUnfinished, 404),
     (catalog.MissingBytes, 410),
     (catalog.ChangedBytes, 410),
     (catalog.CatalogError, 400),
