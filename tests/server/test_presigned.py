@@ -30,7 +30,9 @@ def token_of(signer: URLSigner, method: str = "GET", expires: int = 100) -> str:
 
 def test_a_token_opens_what_it_was_signed_for() -> None:
     signer = URLSigner(b"key")
-    assert signer.open("GET", token_of(signer), 99) == ADDRESS
+    assert signer.open("GET", token_of(signer), 99) == (ADDRESS, None)
+    sized = signer.sign("GET", ADDRESS, 100, 7).removeprefix(PATH)
+    assert signer.open("GET", sized, 99) == (ADDRESS, 7)
     for method, now in (("PUT", 99), ("GET", 100)):
         with pytest.raises(AuthenticationFailed):
             signer.open(method, token_of(signer), now)
@@ -49,7 +51,7 @@ def test_a_changed_token_opens_nothing(data: st.DataObject) -> None:
         opened = signer.open("GET", changed, 0)
     except AuthenticationFailed:
         return
-    assert opened == ADDRESS  # the last bits of base64 mean nothing
+    assert opened == (ADDRESS, None)  # the last bits of base64 mean nothing
 
 
 @given(st.text(max_size=60))
@@ -88,6 +90,11 @@ def test_an_object_by_presigned_url(world: Server) -> None:
     assert (part.status_code, part.content) == (206, b"23")
     assert part.headers["content-range"] == "bytes 2-3/10"
     assert world.request("GET", url, headers={"Range": "bytes=10-"}).status_code == 416
+    # Behind the server's back, the object became another.
+    world.services.foundation.block.put(Address.parse(given_out["physical_address"]), [b"01234"])
+    for headers in ({}, {"Range": "bytes=2-3"}):
+        gone = world.request("GET", url, headers=headers)
+        assert (gone.status_code, gone.json["kind"]) == (410, "changed_bytes")
 
 
 def test_what_was_replaced_after_it_was_linked_is_gone_at_every_door(world: Server) -> None:

@@ -112,7 +112,7 @@ class Objects:
         Raises:
             NotSupported: Neither the storage nor the server signs URLs.
         """
-        return self._presigning.to_read(stats.address)
+        return self._presigning.to_read(stats.address, stats.size)
 
     @traced("catalog.list_objects")
     def list_objects(
