@@ -14,6 +14,7 @@ knows it: what the catalog keeps in an entry's metadata for itself is left out.
 | `objects`                         | reads, lists and deletes objects                            |
 | `uploads`, `copies`               | writes objects                                              |
 | `multiparts`, `completions`       | uploads in parts                                            |
+| `unfinished`                      | lists and ends uploads that nobody finished                 |
 | `links`, `external`, `presigning` | objects whose bytes do not pass through the server          |
 | `metadata_files`, `symlinks`      | files for programs that read the storage themselves         |
 | `gc`, `gc_marks`                  | the server's part of garbage collection                     |
