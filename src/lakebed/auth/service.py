@@ -1,7 +1,7 @@
 """Users and permissions as the doors use them: who makes a request, and may they?"""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -180,6 +180,14 @@ class AuthService:
         for permission in (first, *rest):
             if not rules.is_granted(permission, context):
                 raise Denied(identity.user_id, permission.action, permission.resource)
+
+    def test_of(self, identity: Identity, context: Context, action: str) -> Callable[[str], bool]:
+        """Return a function that says whether a user may do something with a resource.
+
+        It goes by the policies of this moment: for one listing, not for longer.
+        """
+        rules = self._rules.get((identity.user_id, identity.unique_id))
+        return rules.test_of(action, context)
 
     @traced("auth.effective_policies")
     def effective_policies(

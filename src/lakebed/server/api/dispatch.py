@@ -40,9 +40,9 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             if route.needs is not Access.ANYONE:
                 identity = authenticate(services, request)
                 record.user = identity.user_id
-            given = bind(ApiRequest(services, request, identity), parts)
+            context = Context(source_ip=record.client)
+            given = bind(ApiRequest(services, request, identity, context), parts)
             if identity is not None and isinstance(route.needs, tuple):
-                context = Context(source_ip=record.client)
                 services.auth.authorize(identity, context, *permissions(route, parts, given))
             _answer(route, response, route.handler(**given))
         except Exception as error:  # noqa: BLE001 - the last place that can answer
