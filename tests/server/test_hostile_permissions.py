@@ -4,8 +4,17 @@ from collections.abc import Iterator
 from typing import Final
 
 import pytest
+from falcon.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lakebed.auth import Effect, KeyPair, Statement
+from lakebed.auth import Context, Effect, KeyPair, Policy, PolicyID, Statement, UniqueID
+from lakebed.auth.policy.rules import Rules
+from lakebed.engine.cleaner.cleaner import Cleaner
+from lakebed.server.api.dispatch import permissions
+from lakebed.server.api.models import ObjectStageCreation, RepositoryCreation
+from lakebed.server.api.operations import ROUTES
+from lakebed.server.api.operations.objects import PathQuery
 from lakebed.server.services import Services
 from tests.server.kit import ADMIN, BRANCH, REPOSITORY, Server, server
 
@@ -63,3 +72,162 @@ def test_a_listing_has_urls_only_of_what_the_caller_may_read(world: Server) -> N
     assert seen["listed/secret"] == addresses["listed/secret"]
     assert seen["listed/open"].startswith("http")
     assert all(url.startswith("http") for url in listed(world, ADMIN).values())
+
+
+# Places in the storage
+
+BY_NAME: Final = {route.operation: route for route in ROUTES}
+AZURE: Final = "https://lake.blob.core.windows.net"
+PLACES: Final = ("local://finance", "local://finance/x", "s3://finance/2024/q1", f"{AZURE}/fin/x")
+PATTERNS: Final = (
+    "*://finance*",
+    "local://finance*",
+    "LOCAL://finance/*",
+    "local://finance/",
+    "Local://finance",
+    "s3*",
+    "S3://finance/*/q1/",
+    "HTTPS://Lake.Blob.core.windows.net:443/fin/*",
+    f"{AZURE}*",
+    "*",
+)
+
+
+def spellings(place: str) -> st.SearchStrategy[str]:
+    """Texts that mean the same place."""
+    scheme, _, rest = place.partition("://")
+    host, slash, path = rest.partition("/")
+    hosts = st.just(host)
+    if scheme == "https":
+        hosts = st.builds(str.__add__, st.sampled_from([host, host.upper()]), ports())
+    schemes = st.sampled_from([scheme, scheme.upper(), scheme.title()])
+    return st.builds(
+        "{}://{}{}{}{}".format,
+        schemes,
+        hosts,
+        st.just(slash),
+        st.just(path),
+        st.sampled_from(["", "/"]),
+    )
+
+
+def ports() -> st.SearchStrategy[str]:
+    return st.sampled_from(["", ":443"])
+
+
+def is_granted(rules: Rules, operation: str, body: object) -> bool:
+    """Whether policies let a request with this body through."""
+    asked = permissions(
+        BY_NAME[operation], {"repository": "r"}, {"query": PathQuery(path="p"), "body": body}
+    )
+    return all(rules.is_granted(each, Context(source_ip=None)) for each in asked)
+
+
+@given(st.data())
+def test_two_spellings_of_a_place_are_allowed_alike(data: st.DataObject) -> None:
+    place = data.draw(st.sampled_from(PLACES))
+    pattern = "arn:lakefs:fs:::namespace/" + data.draw(st.sampled_from(PATTERNS))
+    statements = data.draw(
+        st.sampled_from(
+            [
+                (
+                    allow("*"),
+                    deny("fs:AttachStorageNamespace", "fs:ImportFromStorage", resource=pattern),
+                ),
+                (allow("fs:CreateRepository", "fs:WriteObject"), allow("fs:*", resource=pattern)),
+            ]
+        )
+    )
+    policy = Policy(id=PolicyID("p"), unique_id=UniqueID("u"), created_us=0, statements=statements)
+    rules = Rules([policy], "someone")
+    other = data.draw(spellings(place))
+    one, two = (RepositoryCreation(name="r", storage_namespace=each) for each in (place, other))
+    expected = is_granted(rules, "createRepository", one)
+    assert is_granted(rules, "createRepository", two) is expected
+    if place.count("/") > 2 and not other.endswith(
+        "/"
+    ):  # an object whose name ends in / is another
+        one, two = (
+            ObjectStageCreation(physical_address=each, checksum="0", size_bytes=1)
+            for each in (place, other)
+        )
+        expected = is_granted(rules, "stageObject", one)
+        assert is_granted(rules, "stageObject", two) is expected
+
+
+@pytest.mark.parametrize(
+    "namespace", ["MEM://finance/x", "Mem://finance", "mem://finance/", "mem://finance/x/"]
+)
+def test_a_denied_place_is_denied_in_every_spelling(world: Server, namespace: str) -> None:
+    name = f"spelling-{namespace.encode().hex()}"
+    pattern = "arn:lakefs:fs:::namespace/mem://finance*"
+    creator = user(world.services, name, allow("*"), deny("fs:*", resource=pattern))
+    body = {"name": name, "storage_namespace": namespace}
+    answer = world.call("POST", "/repositories", pair=creator, json=body)
+    assert answer.status_code == 401, answer.text
+    assert "namespace/mem://finance" in answer.json["message"]
+    assert not [each for each in world.services.catalog.repositories.list() if each.id == name]
+
+
+@pytest.mark.parametrize("place", ["mem://open/../finance/x", "mem://open/./x", "mem://open/.."])
+def test_a_place_with_dots_is_refused(world: Server, place: str) -> None:
+    body = {"name": "dots", "storage_namespace": place}
+    answer = world.call("POST", "/repositories", json=body)
+    assert answer.status_code == 400
+    assert "'.' or '..'" in answer.json["message"]
+    assert stage(world, place).status_code == 400
+
+
+# Staging what is in the storage
+
+
+def stage(world: Server, address: str, pair: KeyPair = ADMIN) -> Result:
+    body = {"physical_address": address, "checksum": "0", "size_bytes": 4}
+    return world.call(
+        "PUT", f"{ON_BRANCH}/objects", pair=pair, params={"path": "staged"}, json=body
+    )
+
+
+def test_staging_needs_a_permission_on_the_address(world: Server) -> None:
+    writer = user(world.services, "writer", allow("fs:WriteObject", "fs:ReadObject"))
+    refused = stage(world, "MEM://elsewhere/x", writer)
+    assert refused.status_code == 401
+    needed = "fs:ImportFromStorage on arn:lakefs:fs:::namespace/mem://elsewhere/x"
+    assert needed in refused.json["message"]
+    importer = user(
+        world.services,
+        "importer",
+        allow("fs:WriteObject"),
+        allow("fs:ImportFromStorage", resource="arn:lakefs:fs:::namespace/mem://elsewhere/*"),
+    )
+    assert stage(world, "mem://elsewhere/x", importer).status_code == 201
+    assert stage(world, "mem://other/x", importer).status_code == 401
+
+
+def test_only_admins_and_super_users_may_import_at_first(world: Server) -> None:
+    service = world.services.auth
+    may = set()
+    for group in ("Admins", "SuperUsers", "Developers", "Viewers"):
+        pair = user(world.services, f"one-of-{group}", deny("fs:Nothing", resource="*"))
+        service.memberships.add(f"one-of-{group}", group)
+        if stage(world, "mem://elsewhere/x", pair).status_code == 201:
+            may.add(group)
+    assert may == {"Admins", "SuperUsers"}
+
+
+def test_what_a_deleted_repository_left_stays_closed(world: Server) -> None:
+    repositories = world.services.catalog.repositories
+    gone = repositories.create("gone", "mem://lakes/gone", committer="admin")
+    assert stage(world, "mem://lakes/gone/data/x").json["kind"] == "address_taken"
+    repositories.delete(gone.id)
+    Cleaner(world.services.foundation.store, world.services.runtime, grace_seconds=0).run_once()
+    refused = stage(world, "mem://lakes/gone/data/x")
+    assert refused.status_code == 400
+    assert refused.json["kind"] == "address_closed"
+    assert stage(world, "mem://lakes/gone-2/x").status_code == 201
+    # A creation that failed leaves nothing, and closes nothing.
+    body = {"name": "greedy", "storage_namespace": "mem://lakes"}
+    assert world.call("POST", "/repositories", json=body).status_code == 409
+    assert stage(world, "mem://lakes/gone-2/x").status_code == 201
+    # The place itself can be used again.
+    repositories.create("again", "mem://lakes/gone", committer="admin")

@@ -19,7 +19,12 @@ from functools import partial
 
 from lakebed.auth.model import Conditions, Effect, Policy, Statement
 from lakebed.auth.policy.addresses import Address, Network, is_in, parse_address, parse_network
-from lakebed.auth.policy.patterns import Matcher, compile_pattern, is_anything
+from lakebed.auth.policy.patterns import (
+    Matcher,
+    compile_pattern,
+    compile_resource,
+    is_anything,
+)
 from lakebed.auth.policy.statements import (
     IP_ADDRESS,
     SOURCE_IP,
@@ -113,7 +118,7 @@ def _rule(statement: Statement, user_id: str) -> _Rule:
     return _Rule(
         tuple(compile_pattern(action) for action in statement.actions),
         tuple(
-            compile_pattern(pattern, user=user_id)
+            compile_resource(pattern, user=user_id)
             for pattern in resource_patterns(statement.resource)
         ),
         _condition(statement) if statement.condition else None,

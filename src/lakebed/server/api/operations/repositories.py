@@ -63,7 +63,7 @@ def list_repositories(request: ApiRequest, query: RepositoriesQuery) -> Page[Rep
     "/repositories",
     (
         fs("CreateRepository", "repository/{body.name}"),
-        fs("AttachStorageNamespace", "namespace/{body.storage_namespace}"),
+        fs("AttachStorageNamespace", "namespace/{body.place}"),
     ),
     status=201,
     statuses=(409,),
