@@ -30,6 +30,9 @@ from lakebed.errors import LakebedError
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
 """Of the pair that everyone knows from tutorials: it opens only servers on loopback."""
 
+SQLITE: Final = "sqlite:///"
+"""What the URL of a database in a file begins with; its path follows."""
+
 MASK: Final = "********"
 SECRET_KEY_LENGTH_MIN: Final = 16
 _PORT_MAX: Final = 65535
@@ -244,13 +247,13 @@ class ServerSettings:
         """How many workers there will be."""
         return 1 if self.in_memory else self.processes.workers
 
-    def check(self) -> None:
-        """Make sure that the settings fit each other.
+    def check(self, file: Path | None = None) -> None:
+        """Make sure that the settings, and the file that they come from, fit each other.
 
         Raises:
             SettingsError: They do not; every problem is named.
         """
-        if problems := list(_problems(self)):
+        if problems := [*_problems(self), *_layout_problems(self, file)]:
             raise SettingsError(problems)
 
 
@@ -302,6 +305,26 @@ def _proxy_problems(listen: ListenSettings) -> Iterator[str]:
             yield (
                 f"listen.trusted_proxies: {network!r} is not an address or a network: write it as"
                 " 10.1.2.3 or 10.0.0.0/8, with no bits set behind the mask"
+            )
+
+
+def _layout_problems(settings: ServerSettings, file: Path | None) -> Iterator[str]:
+    """Find files of the server below the root of local storage, where they would be objects."""
+    if settings.blockstore.type != "local" or settings.blockstore.local is None:
+        return
+    url, root = settings.database.url, settings.blockstore.local.root.resolve()
+    own = {
+        "the file of settings": file,
+        "database.url": Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None,
+        "auth.secret_key_file": settings.auth.secret_key_file,
+        "logging.file": settings.logging.file,
+        "cache.disk_folder": settings.cache.disk_folder,
+    }
+    for key, path in own.items():
+        if path is not None and path.resolve().is_relative_to(root):
+            yield (
+                f"blockstore.local.root: {root} holds {path} ({key}), which users could read and"
+                " replace as an object: give objects a folder of their own"
             )
 
 
