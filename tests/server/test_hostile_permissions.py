@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lakebed.auth import Context, Effect, KeyPair, Policy, PolicyID, Statement, UniqueID
 from lakebed.auth.policy.rules import Rules
+from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.server.api.dispatch import permissions
 from lakebed.server.api.models import ObjectStageCreation, RepositoryCreation
@@ -141,18 +142,20 @@ def test_two_spellings_of_a_place_are_allowed_alike(data: st.DataObject) -> None
     policy = Policy(id=PolicyID("p"), unique_id=UniqueID("u"), created_us=0, statements=statements)
     rules = Rules([policy], "someone")
     other = data.draw(spellings(place))
-    one, two = (RepositoryCreation(name="r", storage_namespace=each) for each in (place, other))
-    expected = is_granted(rules, "createRepository", one)
-    assert is_granted(rules, "createRepository", two) is expected
-    if place.count("/") > 2 and not other.endswith(
-        "/"
-    ):  # an object whose name ends in / is another
-        one, two = (
-            ObjectStageCreation(physical_address=each, checksum="0", size_bytes=1)
-            for each in (place, other)
-        )
-        expected = is_granted(rules, "stageObject", one)
-        assert is_granted(rules, "stageObject", two) is expected
+    assert may_create(rules, other) is may_create(rules, place)
+    # An object whose name ends in a slash is another one.
+    if place.count("/") > 2 and not other.endswith("/"):
+        assert may_stage(rules, other) is may_stage(rules, place)
+
+
+def may_create(rules: Rules, place: str) -> bool:
+    body = RepositoryCreation(name="r", storage_namespace=place)
+    return is_granted(rules, "createRepository", body)
+
+
+def may_stage(rules: Rules, place: str) -> bool:
+    body = ObjectStageCreation(physical_address=place, checksum="0", size_bytes=1)
+    return is_granted(rules, "stageObject", body)
 
 
 @pytest.mark.parametrize(
@@ -231,3 +234,73 @@ def test_what_a_deleted_repository_left_stays_closed(world: Server) -> None:
     assert stage(world, "mem://lakes/gone-2/x").status_code == 201
     # The place itself can be used again.
     repositories.create("again", "mem://lakes/gone", committer="admin")
+
+
+# Protected branches
+
+
+@pytest.fixture
+def release(world: Server) -> Iterator[str]:
+    """The path of a branch with a commit of its own."""
+    refs = world.services.catalog.refs
+    refs.create_branch(RepositoryID(REPOSITORY), "release", BRANCH)
+    world.put("released", branch="release")
+    path = f"/repositories/{REPOSITORY}/branches/release"
+    assert world.call("POST", f"{path}/commits", json={"message": "m"}).status_code == 201
+    yield path
+    refs.set_protection(RepositoryID(REPOSITORY), [])
+    refs.delete_branch(RepositoryID(REPOSITORY), BranchID("release"))
+
+
+def protect(world: Server, *rules: dict[str, object]) -> None:
+    path = f"/repositories/{REPOSITORY}/settings/branch_protection"
+    answer = world.call("PUT", path, json=list(rules))
+    assert answer.status_code == 204, answer.text
+
+
+def rules_of(world: Server) -> list[dict[str, object]]:
+    path = f"/repositories/{REPOSITORY}/settings/branch_protection"
+    rules: list[dict[str, object]] = world.call("GET", path).json
+    return rules
+
+
+def test_a_protected_branch_is_not_deleted(world: Server, release: str) -> None:
+    protect(world, {"pattern": "rel*"})
+    refused = world.call("DELETE", release)
+    assert refused.status_code == 403, refused.text
+    assert "branch release is protected by the rule 'rel*'" in refused.json["message"]
+    assert world.call("GET", release).status_code == 200
+
+
+def test_a_strict_rule_lets_only_merges_through(world: Server, release: str) -> None:
+    def revert() -> int:
+        body = {"ref": "release", "parent_number": 0}
+        return world.call("POST", f"{release}/revert", json=body).status_code
+
+    def cherry_pick() -> int:
+        body = {"ref": "release~1"}
+        return world.call("POST", f"{release}/cherry-pick", json=body).status_code
+
+    protect(world, {"pattern": "release"})
+    assert revert() == 204
+    assert cherry_pick() == 201
+    protect(world, {"pattern": "release", "strict": True})
+    assert (revert(), cherry_pick()) == (403, 403)
+    world.put("to-merge")
+    world.call("POST", f"{ON_BRANCH}/commits", json={"message": "m"})
+    merged = world.call("POST", f"/repositories/{REPOSITORY}/refs/{BRANCH}/merge/release", json={})
+    assert merged.status_code == 200, merged.text
+
+
+def test_a_client_that_knows_only_patterns_does_not_take_strictness_away(world: Server) -> None:
+    strict = {"pattern": "a", "strict": True}
+    protect(world, strict, {"pattern": "b"})
+    assert rules_of(world) == [strict, {"pattern": "b"}]
+    protect(world, {"pattern": "a"}, {"pattern": "c"})
+    assert rules_of(world) == [strict, {"pattern": "c"}]
+    protect(world, {"pattern": "a", "strict": False})
+    assert rules_of(world) == [{"pattern": "a"}]
+    protect(world)
+    protect(world, {"pattern": "a"})
+    assert rules_of(world) == [{"pattern": "a"}]
+    protect(world)

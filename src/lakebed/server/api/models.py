@@ -144,6 +144,8 @@ class RepositoryMetadataKeys(Wire):
 
 class BranchProtectionRule(Wire):
     pattern: str
+    strict: bool | None = None
+    """Whether only merges change the branch; None: as it was."""
 
 
 class RefsDump(Wire):
