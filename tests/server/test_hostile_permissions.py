@@ -1,5 +1,7 @@
 """Ways around permissions: each was open once."""
 
+import base64
+import hashlib
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,14 +12,18 @@ from hypothesis import strategies as st
 
 from lakebed.auth import Context, Effect, KeyPair, Policy, PolicyID, Statement, UniqueID
 from lakebed.auth.policy.rules import Rules
+from lakebed.auth.throttle import KEY_FAILURES, KEY_SECONDS
+from lakebed.catalog.model import METADATA_NAMES_MAX
 from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.server.api.dispatch import permissions
 from lakebed.server.api.models import ObjectStageCreation, RepositoryCreation
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.api.operations.objects import PathQuery
+from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.services import Services
 from tests.server.kit import ADMIN, BRANCH, REPOSITORY, Server, server
+from tests.server.s3.door import Door
 
 ON_BRANCH: Final = f"/repositories/{REPOSITORY}/branches/{BRANCH}"
 LIST: Final = f"/repositories/{REPOSITORY}/refs/{BRANCH}/objects/ls"
@@ -304,3 +310,146 @@ def test_a_client_that_knows_only_patterns_does_not_take_strictness_away(world: 
     protect(world, {"pattern": "a"})
     assert rules_of(world) == [{"pattern": "a"}]
     protect(world)
+
+
+# Logins
+
+
+def log_in(world: Server, key: str, secret: str, address: str = "127.0.0.1") -> Result:
+    body = {"access_key_id": key, "secret_access_key": secret}
+    return world.call("POST", "/auth/login", pair=None, json=body, extras={"REMOTE_ADDR": address})
+
+
+@pytest.mark.parametrize("way", ["by the API", "by the page"])
+def test_a_token_ends_with_its_logout(world: Server, way: str) -> None:
+    token = log_in(world, ADMIN.access_key_id, ADMIN.secret_access_key).json["token"]
+    other = log_in(world, ADMIN.access_key_id, ADMIN.secret_access_key).json["token"]
+    cookie = {"Cookie": f"internal_auth_session={token}"}
+    bearer = {"Authorization": f"Bearer {token}"}
+    for headers in (cookie, bearer):
+        assert world.call("GET", "/user", pair=None, headers=headers).status_code == 200
+    if way == "by the API":
+        answer = world.call("POST", "/auth/logout", pair=None, headers=bearer)
+        assert answer.status_code == 204
+    else:
+        answer = world.request("GET", "/logout", headers=cookie)
+        assert answer.status_code == 303
+    assert "internal_auth_session=;" in answer.headers["set-cookie"].replace('""', "")
+    for headers in (cookie, bearer):
+        assert world.call("GET", "/user", pair=None, headers=headers).status_code == 401
+    still = {"Authorization": f"Bearer {other}"}
+    assert world.call("GET", "/user", pair=None, headers=still).status_code == 200
+    # Without a token there is nothing to end.
+    assert world.call("POST", "/auth/logout", pair=None).status_code == 204
+
+
+def test_a_token_ends_with_its_key(world: Server) -> None:
+    keys = user(world.services, "leaver", allow("fs:*"))
+    token = log_in(world, keys.access_key_id, keys.secret_access_key).json["token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    assert world.call("GET", "/user", pair=None, headers=headers).status_code == 200
+    world.call("DELETE", f"/auth/users/leaver/credentials/{keys.access_key_id}")
+    assert world.call("GET", "/user", pair=None, headers=headers).status_code == 401
+
+
+def test_wrong_logins_are_throttled_for_whoever_makes_them(world: Server) -> None:
+    keys = user(world.services, "victim", allow("fs:*"))
+    attacker, owner = "203.0.113.7", "203.0.113.8"
+    answers = [log_in(world, keys.access_key_id, "wrong", attacker) for _ in range(20)]
+    statuses = [answer.status_code for answer in answers]
+    assert statuses == [401] * KEY_FAILURES + [429] * (20 - KEY_FAILURES)
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= KEY_SECONDS
+    assert answers[-1].json["kind"] == "too_many_logins"
+    # By a key pair in each request, it is the same bucket; even the right secret must wait.
+    extras = {"REMOTE_ADDR": attacker}
+    assert world.call("GET", "/user", pair=keys, extras=extras).status_code == 429
+    # The owner is elsewhere.
+    assert log_in(world, keys.access_key_id, keys.secret_access_key, owner).status_code == 200
+    assert world.call("GET", "/user", pair=keys, extras={"REMOTE_ADDR": owner}).status_code == 200
+
+
+# Input that is too large, or too deep
+
+
+def deep(amount: int = 100_000) -> bytes:
+    return b'{"x":' + b"[" * amount + b"]" * amount + b"}"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/setup_comm_prefs"),
+        ("POST", "/auth/login"),
+        ("POST", "/auth/policies"),
+        ("POST", f"{ON_BRANCH}/commits"),
+    ],
+)
+def test_deep_json_is_refused(world: Server, method: str, path: str) -> None:
+    answer = world.call(method, path, body=deep())
+    assert answer.status_code == 400, answer.text
+    assert answer.json["kind"] == "bad_request"
+
+
+def test_the_metadata_of_an_object_is_bounded(world: Server) -> None:
+    world.put("labelled")
+
+    def label(metadata: dict[str, str]) -> Result:
+        return world.call(
+            "PUT",
+            f"{ON_BRANCH}/objects/stat/user_metadata",
+            params={"path": "labelled"},
+            json={"set": metadata},
+        )
+
+    assert label({"a": "x" * 8000}).status_code == 201
+    refused = label({"a": "x" * 9000})
+    assert refused.status_code == 400
+    assert "at most 8192 bytes, names and values together, and this has 9001" in refused.text
+    assert label({f"n{number}": "" for number in range(65)}).status_code == 400
+    staged = {
+        "physical_address": "mem://elsewhere/x",
+        "checksum": "0",
+        "size_bytes": 4,
+        "metadata": {"a": "x" * 9000},
+    }
+    for change in (
+        {},
+        {"metadata": {}, "checksum": "x" * 2000},
+        {"metadata": {}, "checksum": "a\nb"},
+    ):
+        answer = world.call(
+            "PUT", f"{ON_BRANCH}/objects", params={"path": "labelled"}, json=staged | change
+        )
+        assert answer.status_code == 400, answer.text
+        assert answer.json["kind"] == "invalid_metadata"
+    kept = world.call(
+        "GET", f"/repositories/{REPOSITORY}/refs/{BRANCH}/objects/stat", params={"path": "labelled"}
+    )
+    assert kept.json["metadata"] == {"a": "x" * 8000}
+
+
+def test_an_object_with_too_much_metadata_can_be_read_by_s3() -> None:
+    """It may be older than the bound."""
+    headers = metadata_headers({"a": "small", "b": "x" * 5_000_000})
+    assert headers == {"x-amz-meta-a": "small", "x-amz-missing-meta": "1"}
+    many = metadata_headers({f"n{number}": "v" for number in range(1000)})
+    assert len(many) == METADATA_NAMES_MAX + 1
+    assert many["x-amz-missing-meta"] == str(1000 - METADATA_NAMES_MAX)
+
+
+def test_deleting_many_objects_does_not_tell_whether_a_repository_exists(world: Server) -> None:
+    gate = Door(world.services)
+    stranger = user(world.services, "stranger", allow("fs:ListRepositories"))
+    body = b"<Delete><Object><Key>main/x</Key></Object></Delete>"
+    md5 = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+    answers = [
+        gate.ask("POST", f"/{name}?delete", body, pair=stranger, headers={"content-md5": md5})
+        for name in (REPOSITORY, "nothing")
+    ]
+    assert [answer.status for answer in answers] == [200, 200]
+    assert b"AccessDenied" in answers[0].body
+    there, not_there = (answer.body.replace(b"nothing", b"lake") for answer in answers)
+    assert there == not_there
+    # Who may delete there, may know.
+    missing = gate.ask("POST", "/nothing?delete", body, headers={"content-md5": md5})
+    assert missing.code == "NoSuchBucket"

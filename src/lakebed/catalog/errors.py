@@ -45,6 +45,7 @@ __all__ = [
     "Deleting",
     "EntryNotFound",
     "InvalidLink",
+    "InvalidMetadata",
     "InvalidParts",
     "InvalidPath",
     "InvalidRun",
@@ -73,6 +74,12 @@ class InvalidPath(CatalogError, ValueError):
     """A path that no object can have; nothing was done."""
 
     kind = "invalid_path"
+
+
+class InvalidMetadata(CatalogError, ValueError):
+    """Metadata of an object that is too large; nothing was done."""
+
+    kind = "invalid_metadata"
 
 
 class BadDigest(CatalogError, ValueError):

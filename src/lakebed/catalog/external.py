@@ -14,6 +14,8 @@ from lakebed.catalog.errors import AddressClosed, AddressTaken
 from lakebed.catalog.model import (
     DEFAULT_CONTENT_TYPE,
     ObjectStats,
+    check_header,
+    check_metadata,
     check_path,
     new_entry,
     stats_of,
@@ -64,7 +66,7 @@ class ExternalObjects:
             condition: Whether to write, given what is there.
 
         Raises:
-            InvalidPath: No object can have this path.
+            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
             InvalidAddress: The storage of this installation has no such address.
             AddressTaken: A repository keeps its own data there.
             AddressClosed: A deleted repository left its data there.
@@ -73,6 +75,9 @@ class ExternalObjects:
             TooManyTries, OutcomeUnknown: The entry may be visible.
         """
         check_path(path)
+        check_metadata(metadata or {})
+        check_header("checksum", checksum)
+        check_header("content type", content_type)
         repository = self._engine.check_writable(repository_id, branch)
         if address.parts.scheme != self._block.scheme:
             raise InvalidAddress(

@@ -59,6 +59,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     # who is asking
     (auth.AuthenticationFailed, 401),
     (auth.Denied, 401),
+    (auth.TooManyLogins, 429),
     (auth.AuthNotFound, 404),
     (auth.AlreadyExists, 409),
     (auth.AlreadySetUp, 409),
@@ -180,7 +181,8 @@ def answer_error(error: Exception, operation: str, response: falcon.Response) ->
     note_error(error, status, kind)
     response.status = status
     if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
-        response.set_header("Retry-After", str(RETRY_SECONDS))
+        seconds = error.retry_seconds if isinstance(error, auth.TooManyLogins) else RETRY_SECONDS
+        response.set_header("Retry-After", str(seconds))
     if status == HTTPStatus.UNAUTHORIZED:
         response.set_header("WWW-Authenticate", "Basic realm=lakebed")
     response.data = msgspec.json.encode({"message": message_of(error, operation), "kind": kind})

@@ -11,11 +11,13 @@ from lakebed.server.api.models import Error
 from lakebed.server.api.openapi import describe
 from lakebed.server.api.routes import Route
 from lakebed.server.http import metrics
+from lakebed.server.http.authentication import COOKIE, log_out
 from lakebed.server.http.errors import JSON_TYPE
 from lakebed.server.http.request import current_record
+from lakebed.server.services import Services
 
 
-def add_pages(app: Any, routes: Iterable[Route], *, base_path: str) -> None:
+def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_path: str) -> None:
     """Add the pages to an application."""
     description = msgspec.json.encode(describe(routes, base_path=base_path))
     app.add_route("/", _Home())
@@ -23,7 +25,7 @@ def add_pages(app: Any, routes: Iterable[Route], *, base_path: str) -> None:
     app.add_route("/healthcheck", _Healthy())
     app.add_route("/_health", _Healthy())
     app.add_route("/metrics", _Metrics())
-    app.add_route("/logout", _Logout())
+    app.add_route("/logout", _Logout(services))
 
 
 class _Home:
@@ -55,8 +57,12 @@ class _Metrics:
 
 
 class _Logout:
-    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
-        response.unset_cookie("internal_auth_session", path="/")
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        log_out(self._services, request)
+        response.unset_cookie(COOKIE, path="/")
         response.status = falcon.HTTP_SEE_OTHER
         response.set_header("Location", "/")
 
