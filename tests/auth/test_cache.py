@@ -3,6 +3,7 @@
 import timeit
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -222,3 +223,21 @@ def test_another_process_accepts_an_ended_token_no_longer_than_it_remembers() ->
         here.authenticate_token(token)
     clock.sleep(expires_at - clock.now() + 1)
     assert (here.clean_logouts(), here.clean_logouts()) == (1, 0)
+
+
+def test_one_memory_does_not_prolong_another() -> None:
+    """A token that is seen late must not live on what was read about its key long ago."""
+    clock = Clockwork()
+    store = MemoryStore(clock)
+    here, there = service(store, clock), service(store, clock)
+    new = here.setup("admin")
+    token, _ = here.login(new.access_key_id, new.secret_access_key)
+    there.authenticate(new.access_key_id, new.secret_access_key)
+    here.credentials.delete("admin", new.access_key_id)
+    seconds = AuthSettings().cache_seconds
+    clock.sleep(seconds * 0.9)
+    with suppress(AuthenticationFailed):
+        there.authenticate_token(token)
+    clock.sleep(seconds * 0.2)
+    with pytest.raises(AuthenticationFailed):
+        there.authenticate_token(token)
