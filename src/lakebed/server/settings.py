@@ -8,7 +8,7 @@ flags (see `config_files`); here they are checked against each other.
 import ipaddress
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from math import inf
 from pathlib import Path
@@ -164,6 +164,16 @@ class LoggingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """Who may read ``/metrics``: whoever `networks` or `key` let in; everyone, if neither is set."""
+
+    networks: tuple[str, ...] = ()
+    """Addresses and networks of those who may."""
+    key: str | None = field(default=None, repr=False)
+    """Whoever sends it may (``Authorization: Bearer <key>``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TracingSettings:
     """OpenTelemetry traces; they need the extra ``otel``."""
 
@@ -229,6 +239,7 @@ class ServerSettings:
     blockstore: BlockstoreSettings = BlockstoreSettings()
     auth: AuthSettings = AuthSettings()
     logging: LoggingSettings = LoggingSettings()
+    metrics: MetricsSettings = MetricsSettings()
     tracing: TracingSettings = TracingSettings()
     gc: CatalogSettings = field(default_factory=CatalogSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
@@ -285,7 +296,10 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _impossible_numbers(settings)
     if not 1 <= settings.listen.port <= _PORT_MAX:
         yield f"listen.port is {settings.listen.port}: use 1 to {_PORT_MAX}"
-    yield from _proxy_problems(settings.listen)
+    yield from _network_problems("listen.trusted_proxies", settings.listen.trusted_proxies)
+    yield from _network_problems("metrics.networks", settings.metrics.networks)
+    if settings.metrics.key is not None and len(settings.metrics.key) < SECRET_KEY_LENGTH_MIN:
+        yield f"metrics.key needs {SECRET_KEY_LENGTH_MIN} characters or more"
     for check in (lambda: settings.blockstore.block, settings.auth.key):
         try:
             check()
@@ -297,13 +311,13 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _time_problems(settings)
 
 
-def _proxy_problems(listen: ListenSettings) -> Iterator[str]:
-    for network in listen.trusted_proxies:
+def _network_problems(key: str, networks: Iterable[str]) -> Iterator[str]:
+    for network in networks:
         try:
             ipaddress.ip_network(network)
         except ValueError:
             yield (
-                f"listen.trusted_proxies: {network!r} is not an address or a network: write it as"
+                f"{key}: {network!r} is not an address or a network: write it as"
                 " 10.1.2.3 or 10.0.0.0/8, with no bits set behind the mask"
             )
 

@@ -18,6 +18,7 @@ from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
 from lakebed.server.http import admission, bodies
 from lakebed.server.http.logs import cause_of
+from lakebed.server.http.metrics_access import MetricsRefused
 from lakebed.server.http.request import current_record
 
 JSON_TYPE: Final = "application/json"
@@ -59,6 +60,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     # who is asking
     (auth.AuthenticationFailed, 401),
     (auth.Denied, 401),
+    (MetricsRefused, 403),
     (auth.TooManyLogins, 429),
     (auth.AuthNotFound, 404),
     (auth.AlreadyExists, 409),
@@ -107,14 +109,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
 
 _INTERNAL: Final = "internal error: the log of the server has the details under this request's id"
 
-# Errors without a `public_message` whose own texts may name hosts, paths and drivers.
-_PRIVATE: Final[tuple[tuple[type[LakebedError], str], ...]] = (
-    (kv.StoreClosed, _INTERNAL),
-    (kv.CorruptRecord, _INTERNAL),
-    (kv.ForeignStore, _INTERNAL),
-    (block.StorageClosed, _INTERNAL),
-    (block.Forbidden, "the storage refuses this to the server"),
-)
+_FORBIDDEN: Final = "the storage refuses this to the server"
 
 # What clients look for in messages.
 _PHRASES: Final[dict[tuple[str, type[Exception]], str]] = {
@@ -132,11 +127,12 @@ def status_of(error: Exception) -> int:
 
 def public_message(error: Exception) -> str | None:
     """Return what strangers may read of an error whose own text is for the log; else None."""
-    if not isinstance(error, LakebedError):
-        return _INTERNAL
-    if error.public_message is not None:
+    if isinstance(error, LakebedError) and error.public_message is not None:
         return error.public_message
-    return next((text for family, text in _PRIVATE if isinstance(error, family)), None)
+    # What nobody expected may name anything: folders, hosts, drivers, the words of libraries.
+    if status_of(error) == UNEXPECTED:
+        return _INTERNAL
+    return _FORBIDDEN if isinstance(error, block.Forbidden) else None
 
 
 def message_of(error: Exception, operation: str) -> str:
