@@ -165,7 +165,7 @@ class LoggingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
-    """Who may read ``/metrics``: whoever `networks` or `key` let in; everyone, if neither is set."""
+    """Who may read ``/metrics``: those whom `networks` or `key` let in, or else everyone."""
 
     networks: tuple[str, ...] = ()
     """Addresses and networks of those who may."""
