@@ -11,6 +11,7 @@ times more, which changes nothing about guessing.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from ipaddress import IPv6Address
 from math import ceil
 from typing import Final
@@ -98,6 +99,7 @@ class Throttle:
         return max(0.0, bucket.level - (self._runtime.monotonic() - bucket.at) / seconds)
 
 
+@lru_cache(maxsize=1024)
 def _network_of(client: str) -> str:
     """Return what counts as one address: of IPv6, what one customer of a provider has."""
     address = parse_address(client)
