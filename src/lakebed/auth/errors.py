@@ -33,8 +33,10 @@ class AuthenticationFailed(AuthError):
 
     kind = "authentication_failed"
 
-    def __init__(self) -> None:
+    def __init__(self, reason: str = "") -> None:
         super().__init__("error authenticating request")
+        self.reason = reason
+        """What was wrong, for the log alone."""
 
 
 class Denied(AuthError):

@@ -1,9 +1,7 @@
 """Users and permissions as the doors use them: who makes a request, and may they?"""
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.cache import AuthSettings, Cache
@@ -20,7 +18,6 @@ from lakebed.auth.entities.keys import (
     USERS,
 )
 from lakebed.auth.entities.named import TRIES, page_of
-from lakebed.auth.entities.names import is_access_key_id
 from lakebed.auth.entities.policies import Policies
 from lakebed.auth.entities.relations import Relations
 from lakebed.auth.entities.users import Users
@@ -40,16 +37,13 @@ from lakebed.auth.policy.rules import Context, Permission, Rules
 from lakebed.auth.secrets import SecretBox, ServerKeys, same_secret
 from lakebed.auth.setup import Setup
 from lakebed.auth.throttle import Throttle
-from lakebed.auth.tokens import Token, Tokens
+from lakebed.auth.tokens import NOT_OURS, Token, Tokens
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_us
 from lakebed.tracing import traced
-
-_LOGGER: Final = logging.getLogger(__name__)
-_DRAWN_PREFIX: Final = "AKIA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +155,7 @@ class AuthService:
     def _authenticate(self, access_key_id: str, secret_access_key: str) -> Identity:
         identity, secret = self.secret_for(access_key_id)
         if not same_secret(secret, secret_access_key):
-            _LOGGER.warning("refused access key %s: the secret is wrong", access_key_id)
-            raise AuthenticationFailed
+            raise AuthenticationFailed(f"the secret of access key {access_key_id} is wrong")
         return identity
 
     @traced("auth.secret_for")
@@ -172,11 +165,7 @@ class AuthService:
         Raises:
             AuthenticationFailed: There is no such access key.
         """
-        try:
-            return self._known.get(access_key_id)
-        except AuthenticationFailed:
-            _LOGGER.warning("refused access key %s: it is not known", _shown(access_key_id))
-            raise
+        return self._known.get(access_key_id)
 
     @traced("auth.login")
     def login(
@@ -226,7 +215,7 @@ class AuthService:
         """
         session = self._sessions.get(token)
         if self._runtime.now() >= session.expires_at:
-            raise AuthenticationFailed
+            raise AuthenticationFailed(NOT_OURS)
         return session.identity
 
     # May they?
@@ -302,7 +291,7 @@ class AuthService:
 
     def _lookup(self, access_key_id: str) -> tuple[Identity, str]:
         if access_key_id in self._refused:
-            raise AuthenticationFailed
+            raise AuthenticationFailed(f"access key {access_key_id} is refused by this server")
         return self.credentials.lookup(access_key_id)
 
     def _session(self, token: str) -> _Session:
@@ -310,9 +299,9 @@ class AuthService:
         # Not from the cache of access keys: what is kept there may be as old as a session may get.
         identity, _ = self._lookup(claims.access_key_id)
         if (identity.user_id, identity.unique_id) != (claims.user_id, claims.unique_id):
-            raise AuthenticationFailed
+            raise AuthenticationFailed(f"the user of a token of {claims.user_id} is gone")
         if self._logouts.find(claims.token_id.encode()) is not None:
-            raise AuthenticationFailed
+            raise AuthenticationFailed(f"a token of {claims.user_id} was ended by a logout")
         return _Session(replace(identity, access_key_id=None), claims.expires_at)
 
     def _load_rules(self, user: tuple[UserID, UniqueID]) -> Rules:
@@ -337,9 +326,3 @@ class AuthService:
         yield from self.user_policies.all_targets_of(user, unique_id)
         for group in self.memberships.all_targets_of(user, unique_id):
             yield from self.group_policies.all_targets_of(group.id, group.unique_id)
-
-
-def _shown(access_key_id: str) -> str:
-    """Return an unknown access key id for the log, unless it may be a secret in the wrong place."""
-    is_shown = is_access_key_id(access_key_id) and access_key_id.startswith(_DRAWN_PREFIX)
-    return access_key_id if is_shown else "(not shown)"

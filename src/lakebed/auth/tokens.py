@@ -29,6 +29,9 @@ _SIGNED_WITH: Final = "HS256"
 _ACCEPTED: Final = ["HS256", "HS384", "HS512"]
 _BYTES_MAX: Final = 8192
 
+NOT_OURS: Final = "the token was not signed here, or has expired"
+"""The reason in logs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claims:
@@ -76,7 +79,7 @@ class Tokens:
             AuthenticationFailed: It was not signed here, or it has expired.
         """
         if len(token) > _BYTES_MAX:
-            raise AuthenticationFailed
+            raise AuthenticationFailed(NOT_OURS)
         try:
             claims = jwt.decode(
                 token,
@@ -90,11 +93,11 @@ class Tokens:
             not_before = int(claims.get("nbf", 0))
         # A stranger may send anything as a token.
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
-            raise AuthenticationFailed from None
+            raise AuthenticationFailed(NOT_OURS) from None
         texts = [claims[name] for name in _TEXTS]
         known = all(isinstance(text, str) for text in texts)
         if not known or not not_before <= self._runtime.now() < expires_at:
-            raise AuthenticationFailed
+            raise AuthenticationFailed(NOT_OURS)
         user_id, unique_id, access_key_id, token_id = texts
         return Claims(
             UserID(user_id), UniqueID(unique_id), AccessKeyID(access_key_id), token_id, expires_at

@@ -16,9 +16,10 @@ from lakebed.builders import BuilderDied
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
-from lakebed.server.http import admission, bodies
+from lakebed.server.http import admission, bodies, refusals
 from lakebed.server.http.logs import cause_of
 from lakebed.server.http.metrics_access import MetricsRefused
+from lakebed.server.http.refusals import Refusal
 from lakebed.server.http.request import current_record
 
 JSON_TYPE: Final = "application/json"
@@ -107,6 +108,17 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (block.NotSupported, 400),
 )
 
+# Errors that are counted and logged as refusals; of others the access line has the kind.
+_REFUSALS: Final[tuple[tuple[type[Exception], Refusal], ...]] = (
+    (auth.AuthenticationFailed, Refusal.UNAUTHENTICATED),
+    (auth.Denied, Refusal.DENIED),
+    (auth.TooManyLogins, Refusal.THROTTLED),
+    (MetricsRefused, Refusal.DENIED),
+    (bodies.BodyTooLarge, Refusal.BODY_TOO_LARGE),
+    (bodies.BodyTooSlow, Refusal.BODY_TOO_SLOW),
+    (admission.Overloaded, Refusal.OVERLOADED),
+)
+
 _INTERNAL: Final = "internal error: the log of the server has the details under this request's id"
 
 _FORBIDDEN: Final = "the storage refuses this to the server"
@@ -154,12 +166,16 @@ def kind_of(error: Exception) -> str:
 
 
 def note_error(error: Exception, status: int, kind: str) -> None:
-    """Note an error in the record of the request, and log what is not the client's mistake.
+    """Note an error in the record of the request, count it if it is a refusal, and log it.
 
-    Every 5xx and 410 is logged with its cause; of other refusals the access line has the kind.
+    Every 5xx and 410 is logged with its cause, but for refusals, of which a few are.
     """
     cause = ""
-    if status >= UNEXPECTED or status == HTTPStatus.GONE:
+    refusal = next((each for family, each in _REFUSALS if isinstance(error, family)), None)
+    if refusal is not None:
+        reason = error.reason if isinstance(error, auth.AuthenticationFailed) else ""
+        refusals.count(refusal, reason or str(error))
+    elif status >= UNEXPECTED or status == HTTPStatus.GONE:
         cause = cause_of(error)
         if status == UNEXPECTED:
             _LOGGER.error("a request failed: %s: %s", kind, cause, exc_info=error)
