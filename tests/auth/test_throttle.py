@@ -76,3 +76,10 @@ def test_what_is_remembered_is_bounded(throttle: Throttle) -> None:
     for number in range(20_000):
         throttle.note_failure(f"key{number}", f"client{number}")
     assert len(throttle._keys) == len(throttle._clients) == 10_000
+
+
+def test_a_key_of_megabytes_is_not_remembered(throttle: Throttle) -> None:
+    for number in range(KEY_FAILURES):
+        throttle.note_failure(f"{number}" + "x" * 1_000_000, "10.0.0.1")
+    assert wait(throttle, "y" * 1_000_000, "10.0.0.1") > 0, "what is no id shares a bucket"
+    assert sum(len(key) for key, _ in throttle._keys._held) == 0

@@ -16,6 +16,7 @@ from ipaddress import IPv6Address
 from math import ceil
 from typing import Final
 
+from lakebed.auth.entities.names import is_access_key_id
 from lakebed.auth.errors import TooManyLogins
 from lakebed.auth.policy.addresses import parse_address
 from lakebed.lru import LRU
@@ -59,7 +60,7 @@ class Throttle:
             TooManyLogins: The secret is not to be looked at.
         """
         network = _network_of(client)
-        by_key = self._keys.get((access_key_id, network))
+        by_key = self._keys.get(_pair(access_key_id, network))
         wait = self._wait(by_key, KEY_FAILURES, KEY_SECONDS)
         if by_key is None or not by_key.was_right:
             by_client = self._clients.get(network)
@@ -71,14 +72,14 @@ class Throttle:
         """Count a wrong secret, or a key that is not known."""
         network = _network_of(client)
         with self._lock:
-            key = access_key_id, network
+            key = _pair(access_key_id, network)
             self._keys.put(key, self._fuller(self._keys.get(key), KEY_SECONDS))
             known = self._clients.get(network)
             self._clients.put(network, self._fuller(known, CLIENT_SECONDS))
 
     def note_success(self, access_key_id: str, client: str) -> None:
         """Remember that a pair of key and address was right."""
-        key = access_key_id, _network_of(client)
+        key = _pair(access_key_id, _network_of(client))
         known = self._keys.get(key)
         if known is None or not known.was_right:
             with self._lock:
@@ -97,6 +98,11 @@ class Throttle:
 
     def _level(self, bucket: _Bucket, seconds: float) -> float:
         return max(0.0, bucket.level - (self._runtime.monotonic() - bucket.at) / seconds)
+
+
+def _pair(access_key_id: str, network: str) -> tuple[str, str]:
+    """Return the name of a bucket. What cannot be an id may be long: it is not kept."""
+    return access_key_id if is_access_key_id(access_key_id) else "", network
 
 
 @lru_cache(maxsize=1024)

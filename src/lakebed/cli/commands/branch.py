@@ -164,7 +164,7 @@ def list_rules(session: Session, repository: RepositoryArgument) -> None:
         rules,
         [
             ("Pattern", lambda item: item["pattern"]),
-            ("Only merges", lambda item: "yes" if item.get("strict") else "no"),
+            ("Only merges", lambda item: "yes" if item.get("strict") else ""),
         ],
     )
 
