@@ -20,7 +20,8 @@ knows it: what the catalog keeps in an entry's metadata for itself is left out.
 | `gc`, `gc_marks`                  | the server's part of garbage collection                     |
 | `tasks`                           | what takes longer than a client waits                       |
 
-The nouns of the layers below that a door needs (`BranchID`, `Commit`, `Query`...) are in
+Places in the storage that clients name are read by `lakebed.catalog.places`, in one spelling. The
+nouns of the layers below that a door needs (`BranchID`, `Commit`, `Query`...) are in
 `lakebed.catalog.nouns`, the errors that it raises or catches in `lakebed.catalog.errors`. They are
 not in this file because the process that supervises the server reads the catalog's settings, and
 must not import the engine for that.

@@ -20,7 +20,14 @@ from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.entry_metadata import CONTENT, content_of, of_bytes, split
 from lakebed.catalog.errors import ChangedBytes, MissingBytes
 from lakebed.catalog.freshness import Freshness
-from lakebed.catalog.model import ObjectStats, check_path, new_entry, physical_address, stats_of
+from lakebed.catalog.model import (
+    ObjectStats,
+    check_metadata,
+    check_path,
+    new_entry,
+    physical_address,
+    stats_of,
+)
 from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import PreconditionFailed, Stale, TooManyTries
@@ -100,7 +107,7 @@ class Copies:
             source_condition: Whether to copy, given what is there to be copied.
 
         Raises:
-            InvalidPath: No object can have this path.
+            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
             EntryNotFound, RefNotFound, InvalidRef: There is nothing to copy.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             MissingBytes: The object to copy is gone from the storage.
@@ -111,6 +118,7 @@ class Copies:
             BlockError: The storage refused or failed.
         """
         check_path(path)
+        check_metadata(metadata or {})
         repository = self._engine.check_writable(repository_id, branch)
         source = repository
         if source_repository_id not in {None, repository_id}:
@@ -148,6 +156,7 @@ class Copies:
             TooManyTries: Others kept changing the object; the change may be visible.
             Also what `copy` raises, except `PreconditionFailed`.
         """
+        check_metadata(metadata)
         repository = self._engine.check_writable(repository_id, branch)
         for _ in range(_TRIES):
             entry = self._engine.get_entry(repository, branch, path)

@@ -9,6 +9,7 @@ LakebedError
     ├── InvalidLink         the address was not given out for this, or is used up
     │   └── LinkExpired     it was given out too long ago
     ├── AddressTaken        the address lies in the namespace of a repository
+    ├── AddressClosed       the address lies in the namespace of a deleted repository
     ├── MultipartNotFound   there is no such multipart upload           (also a KeyError)
     ├── UploadNotUnfinished there is no such upload to be ended         (also a KeyError)
     ├── InvalidParts        an upload cannot be completed so            (also a ValueError)
@@ -38,6 +39,7 @@ from lakebed.errors import LakebedError, NotFoundMixin, quoted
 # ruff: noqa: N818
 
 __all__ = [
+    "AddressClosed",
     "AddressTaken",
     "BadDigest",
     "CatalogError",
@@ -46,6 +48,7 @@ __all__ = [
     "Deleting",
     "EntryNotFound",
     "InvalidLink",
+    "InvalidMetadata",
     "InvalidParts",
     "InvalidPath",
     "InvalidRun",
@@ -75,6 +78,12 @@ class InvalidPath(CatalogError, ValueError):
     """A path that no object can have; nothing was done."""
 
     kind = "invalid_path"
+
+
+class InvalidMetadata(CatalogError, ValueError):
+    """Metadata of an object that is too large; nothing was done."""
+
+    kind = "invalid_metadata"
 
 
 class BadDigest(CatalogError, ValueError):
@@ -129,6 +138,19 @@ class AddressTaken(CatalogError):
         super().__init__(
             f"{address} lies in the storage namespace of repository {repository}: copy the object"
             " instead, or use an address outside of all repositories"
+        )
+
+
+class AddressClosed(CatalogError):
+    """An address that lies where a deleted repository left its data, and can be staged nowhere."""
+
+    kind = "address_closed"
+
+    def __init__(self, address: object, repository: str) -> None:
+        super().__init__(
+            f"{address} lies in the storage namespace of repository {repository}, which was"
+            " deleted: what it left stays closed; copy the object to a place outside, in the"
+            " storage itself"
         )
 
 

@@ -55,6 +55,8 @@ from lakebed.catalog.model import (
     DEFAULT_CONTENT_TYPE,
     ObjectStats,
     PresignedURL,
+    check_header,
+    check_metadata,
     check_path,
     identity_of,
     new_entry,
@@ -199,6 +201,7 @@ class Links:
             condition: Whether to write, given what is there.
 
         Raises:
+            InvalidMetadata: No object can have such metadata.
             InvalidLink: The address was not given out for this, was linked with other arguments, or
                 holds no such object.
             LinkExpired: It was given out too long ago.
@@ -209,6 +212,9 @@ class Links:
             BlockError: The storage refused or failed.
         """
         check_path(path)
+        check_metadata(metadata or {})
+        check_header("checksum", checksum)
+        check_header("content type", content_type)
         repository = self._engine.check_writable(repository_id, branch)
         request = _Request(
             repository=repository,

@@ -8,13 +8,18 @@ from typing import Final
 
 from lakebed.block import Address, Namespace
 from lakebed.catalog.entry_metadata import CHECKSUM, CONTENT, split
-from lakebed.catalog.errors import InvalidPath
+from lakebed.catalog.errors import InvalidMetadata, InvalidPath
 from lakebed.formats import AddressType, Entry
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 
 PATH_BYTES_MAX: Final = 1024
 """As with S3; every store can hold it."""
+METADATA_BYTES_MAX: Final = 8 << 10
+METADATA_NAMES_MAX: Final = 64
+"""Of an object. S3 answers its metadata in headers. Many clients and proxies take 16 KiB of them
+and no more, some a hundred; text that is not ASCII grows by half on the way."""
+_HEADER_CHARACTERS_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,4 +125,36 @@ def check_path(path: bytes) -> None:
         raise InvalidPath(
             f"the path of an object has at most {PATH_BYTES_MAX} bytes, and this one has"
             f" {len(path)}"
+        )
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Refuse metadata that S3 could not answer in the headers of a response.
+
+    Raises:
+        InvalidMetadata: There is too much of it.
+    """
+    if len(metadata) > METADATA_NAMES_MAX:
+        raise InvalidMetadata(
+            f"the metadata of an object has at most {METADATA_NAMES_MAX} names, and this has"
+            f" {len(metadata)}"
+        )
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in metadata.items())
+    if size > METADATA_BYTES_MAX:
+        raise InvalidMetadata(
+            f"the metadata of an object has at most {METADATA_BYTES_MAX} bytes, names and values"
+            f" together, and this has {size}"
+        )
+
+
+def check_header(what: str, text: str) -> None:
+    """Refuse a text that cannot be a header of a response, as content types and checksums are.
+
+    Raises:
+        InvalidMetadata: It is too long, or has characters that no header has.
+    """
+    if len(text) > _HEADER_CHARACTERS_MAX or not (text.isascii() and text.isprintable()):
+        raise InvalidMetadata(
+            f"the {what} of an object has at most {_HEADER_CHARACTERS_MAX} characters, all of them"
+            f" printable ASCII; this one has {len(text)}"
         )

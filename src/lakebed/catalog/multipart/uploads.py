@@ -16,7 +16,7 @@ from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, fed
 from lakebed.catalog.errors import InvalidParts, MultipartNotFound
-from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, check_path
+from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, check_metadata, check_path
 from lakebed.catalog.multipart.records import (
     MultipartID,
     MultipartRecords,
@@ -92,11 +92,12 @@ class MultipartUploads:
         """Begin an upload; `scheme`: how the checksum of its object is to be made, if it has one.
 
         Raises:
-            InvalidPath: No object can have this path.
+            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             OutcomeUnknown, BlockError: Nothing was begun that a client could go on with.
         """
         check_path(path)
+        check_metadata(metadata or {})
         repository = self._engine.check_writable(repository_id, branch)
         issued = self._addresses.issue(repository, branch)
         address = repository.namespace.address(str(issued))

@@ -28,6 +28,7 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (catalog.PartMissing, ErrorCode.INVALID_PART),
     (catalog.PartTooSmall, ErrorCode.ENTITY_TOO_SMALL),
     (catalog.ChecksumUnknown, ErrorCode.INVALID_REQUEST),
+    (catalog.InvalidMetadata, ErrorCode.METADATA_TOO_LARGE),
     (catalog.CatalogError, ErrorCode.INVALID_ARGUMENT),
     # the engine
     (engine.EntryNotFound, ErrorCode.NO_SUCH_KEY),
