@@ -166,7 +166,7 @@ class Repositories:
         """
 
         def populate(created: Repository) -> None:
-            metarange_id = self._committed_in(created.namespace).write([])
+            metarange_id = self._committed_in(created.place).write([])
             commit = self._commits.add(
                 created,
                 committer=committer,
