@@ -209,7 +209,7 @@ def test_a_lock_held_too_long_is_reported_and_the_writes_never_happen(
     store: SqliteStore, path: Path
 ) -> None:
     with (
-        patch.object(writer_module, "PATIENCE_SECONDS", 0.2),
+        patch.object(writer_module, "LOCK_SECONDS", 0.2),
         ThreadPoolExecutor(5) as pool,
         locked(path),
     ):
