@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.builders import BuilderDied, Builders
+from lakebed.builders import BuilderDied, BuilderHung, Builders, BuildersBusy
 from lakebed.engine.commits.build import BuildRequest
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.engine import Engine
@@ -139,6 +139,33 @@ def test_a_commit_whose_workers_all_die_says_so_and_loses_nothing(lake: BuildLak
     assert lake.alone.get(LAKE, "main", b"019999").size == 1
     result = lake.commit()  # in a new worker
     assert lake.alone.get(LAKE, result.commit.id, b"019999").size == 1
+
+
+def test_a_worker_that_hangs_is_ended(lake: BuildLake, workers: Builders) -> None:
+    lake.stage(LARGE)
+    lake.commit()
+    (hung,) = multiprocessing.active_children()
+    assert hung.pid is not None
+    os.kill(hung.pid, signal.SIGSTOP)
+    lake.stage(2 * LARGE)
+    workers._limit_seconds = 0.5
+    with pytest.raises(BuilderHung, match=r"not done after 0\.5 seconds, and was ended"):
+        lake.commit()
+    assert not _is_running(hung.pid)
+    workers._limit_seconds = PATIENCE_SECONDS
+    result = lake.commit()  # in a new worker
+    assert lake.alone.get(LAKE, result.commit.id, b"001999").size == 1
+
+
+def test_a_build_does_not_wait_for_its_turn_for_ever(lake: BuildLake, workers: Builders) -> None:
+    lake.stage(LARGE)
+    workers._limit_seconds = 0.1
+    taken = workers._idle.get()
+    with pytest.raises(BuildersBusy, match=r"other commits were built for 0\.1 seconds"):
+        lake.commit()
+    workers._idle.put(taken)
+    workers._limit_seconds = PATIENCE_SECONDS
+    lake.commit()
 
 
 def test_as_many_processes_as_are_asked_for(tmp_path: Path, lake: BuildLake) -> None:
