@@ -39,15 +39,15 @@ from pathlib import Path
 from lakebed.block import LocalSettings, Namespace
 from lakebed.errors import LakebedError
 from lakebed.engine.commits.build import BuildRequest
-from lakebed.engine.model import Place
+from lakebed.engine.model import Home
 from lakebed.builders import Builders
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    place = Place(Namespace.parse("local://lake/repo"), "uid")
+    home = Home(Namespace.parse("local://lake/repo"), "uid")
     workers = Builders(f"sqlite:///{folder}/kv.db", LocalSettings(folder / "blocks"))
     try:
-        workers.build(BuildRequest(place, "0" * 64, ()))
+        workers.build(BuildRequest(home, "0" * 64, ()))
     except LakebedError:
         pass
     print(multiprocessing.active_children()[0].pid, flush=True)
@@ -171,7 +171,7 @@ def test_a_build_does_not_wait_for_its_turn_for_ever(lake: BuildLake, workers: B
 def test_as_many_processes_as_are_asked_for(tmp_path: Path, lake: BuildLake) -> None:
     head = lake.engine.branches.get(lake.repository, MAIN).commit_id
     base = lake.engine.commits.get(lake.repository, head).metarange_id
-    request = BuildRequest(lake.repository.place, base, ())
+    request = BuildRequest(lake.repository.home, base, ())
     url, block = f"sqlite:///{tmp_path}/kv.db", LocalSettings(tmp_path / "blocks")
     with Builders(url, block, processes=2) as two:
         assert [two.build(request).metarange_id for _ in range(3)] == [base] * 3
@@ -196,7 +196,7 @@ def test_a_commit_as_large_as_is_set_goes_to_a_builder(tmp_path: Path) -> None:
 def test_errors_of_a_worker_are_raised_as_they_are(lake: BuildLake, workers: Builders) -> None:
     missing = MetaRangeID("0" * 64)
     with pytest.raises(MissingFile, match=missing):
-        workers.build(BuildRequest(lake.repository.place, missing, ()))
+        workers.build(BuildRequest(lake.repository.home, missing, ()))
 
 
 def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:

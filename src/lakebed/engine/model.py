@@ -26,7 +26,7 @@ StagingToken = NewType("StagingToken", str)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Home:
     """Where one creation of a repository keeps the files of its commits.
 
     The namespace alone does not tell whose files are meant: a repository can be deleted, and
@@ -55,9 +55,9 @@ class Repository:
         return repository_partition(self.id, self.unique_id)
 
     @property
-    def place(self) -> Place:
+    def home(self) -> Home:
         """Where the files of its commits are."""
-        return Place(self.namespace, self.unique_id)
+        return Home(self.namespace, self.unique_id)
 
 
 def new_staging_token(runtime: Runtime, repository: RepositoryID, branch: BranchID) -> StagingToken:

@@ -10,7 +10,7 @@ from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed
 from lakebed.engine.committed.cache import DiskCache, MemoryCache
 from lakebed.engine.errors import MissingFile
-from lakebed.engine.model import Place
+from lakebed.engine.model import Home
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import range_path
 from lakebed.ids import UniqueID
@@ -173,15 +173,15 @@ def test_a_disk_that_cannot_be_written_keeps_nothing_and_raises_nothing(tmp_path
     assert disk.get("name") is None
 
 
-def place(name: str, unique_id: str) -> Place:
-    return Place(Namespace.parse(f"local://lake/{name}"), UniqueID(unique_id))
+def home(name: str, unique_id: str) -> Home:
+    return Home(Namespace.parse(f"local://lake/{name}"), UniqueID(unique_id))
 
 
 def test_one_cache_serves_several_repositories_but_each_gets_its_own_files(tmp_path: Path) -> None:
     block = open_block(LocalSettings(tmp_path))
     cache = Cache(RUNTIME)
-    one = Committed(block, place("one", "first"), RUNTIME, cache=cache)
-    two = Committed(block, place("two", "second"), RUNTIME, cache=cache)
+    one = Committed(block, home("one", "first"), RUNTIME, cache=cache)
+    two = Committed(block, home("two", "second"), RUNTIME, cache=cache)
     metarange = one.write([rows(MODEL)])
     assert content(one, metarange) == MODEL
     assert two.write([rows(MODEL)]) == metarange
@@ -190,8 +190,8 @@ def test_one_cache_serves_several_repositories_but_each_gets_its_own_files(tmp_p
 
 
 OTHERS = {
-    "another place": place("two", "second"),
-    "the same place, after the first was deleted": place("one", "second"),
+    "another place": home("two", "second"),
+    "the same place, after the first was deleted": home("one", "second"),
 }
 
 
@@ -203,7 +203,7 @@ def test_what_is_cached_of_one_repository_is_not_shown_to_another(
     block = open_block(LocalSettings(tmp_path / "blocks"))
     settings = CacheSettings(memory_bytes=memory_bytes, disk_folder=tmp_path / "cache")
     cache = Cache(RUNTIME, settings)
-    one = Committed(block, place("one", "first"), RUNTIME, cache=cache, breaks=SMALL)
+    one = Committed(block, home("one", "first"), RUNTIME, cache=cache, breaks=SMALL)
     metarange = one.write([rows(MODEL)])
     assert content(one, metarange) == MODEL  # now it is in the caches
     ranges = one._files.metarange(metarange).refs

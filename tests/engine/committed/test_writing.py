@@ -22,9 +22,9 @@ from lakebed.formats import (
     range_path,
 )
 from tests.engine.committed.kit import (
-    LOCAL_PLACE,
+    HOME,
+    LOCAL_HOME,
     NAMESPACE,
-    PLACE,
     RUNTIME,
     SMALL,
     change_rows,
@@ -128,7 +128,7 @@ def test_missing_files_are_named() -> None:
     with pytest.raises(MissingFile, match=metarange):
         store.get(metarange, b"a")
     block = open_block(MemorySettings())
-    store = Committed(block, PLACE, RUNTIME)
+    store = Committed(block, HOME, RUNTIME)
     metarange = store.write([A])
     (ref,) = store._files.metarange(metarange).refs
     block.delete(NAMESPACE.address(range_path(ref.range_id)))
@@ -145,18 +145,18 @@ def test_missing_files_are_named() -> None:
 
 def test_damaged_and_foreign_files_are_named() -> None:
     block = open_block(MemorySettings())
-    metarange = Committed(block, PLACE, RUNTIME).write([A])
-    (ref,) = Committed(block, PLACE, RUNTIME)._files.metarange(metarange).refs
+    metarange = Committed(block, HOME, RUNTIME).write([A])
+    (ref,) = Committed(block, HOME, RUNTIME)._files.metarange(metarange).refs
     address = NAMESPACE.address(range_path(ref.range_id))
     data = block.read(address)
     block.put(address, [data[:-100] + bytes(100)])
     with pytest.raises(DamagedFile, match=str(address)):
-        Committed(block, PLACE, RUNTIME).get(metarange, b"a")
+        Committed(block, HOME, RUNTIME).get(metarange, b"a")
     block.put(address, [block.read(NAMESPACE.address(metarange_path(metarange)))])
     with pytest.raises(ForeignFile, match=str(address)):
-        Committed(block, PLACE, RUNTIME).get(metarange, b"a")
+        Committed(block, HOME, RUNTIME).get(metarange, b"a")
     block.put(address, [data])
-    assert Committed(block, PLACE, RUNTIME).get(metarange, b"a") == entry(b"a", 0)
+    assert Committed(block, HOME, RUNTIME).get(metarange, b"a") == entry(b"a", 0)
 
 
 # Interrupted
@@ -165,7 +165,7 @@ def test_damaged_and_foreign_files_are_named() -> None:
 def test_a_range_that_turns_out_to_be_missing_is_written_again() -> None:
     block = open_block(MemorySettings())
     cache = Cache(RUNTIME, CacheSettings(memory_bytes=0))
-    store = Committed(block, PLACE, RUNTIME, cache=cache)
+    store = Committed(block, HOME, RUNTIME, cache=cache)
     metarange = store.write([A])
     (ref,) = store._files.metarange(metarange).refs
     block.delete(NAMESPACE.address(range_path(ref.range_id)))
@@ -194,7 +194,7 @@ def test_a_stream_that_fails_leaves_no_metarange(tmp_path: Path) -> None:
         yield rows({b"%03d" % n: entry(b"%03d" % n, 0) for n in range(100)})
         raise ConnectionError
 
-    store = Committed(open_block(LocalSettings(tmp_path)), LOCAL_PLACE, RUNTIME, breaks=SMALL)
+    store = Committed(open_block(LocalSettings(tmp_path)), LOCAL_HOME, RUNTIME, breaks=SMALL)
     with pytest.raises(ConnectionError):
         store.write(failing())
     assert list(tmp_path.rglob("metaranges/*.parquet")) == []

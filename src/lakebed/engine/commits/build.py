@@ -14,7 +14,7 @@ from itertools import chain, islice
 
 from lakebed.engine.committed import CommittedFor, Summary
 from lakebed.engine.metrics import BUILD_SECONDS
-from lakebed.engine.model import Place, StagingToken
+from lakebed.engine.model import Home, StagingToken
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
@@ -25,7 +25,7 @@ from lakebed.runtime import Runtime
 class BuildRequest:
     """What to build."""
 
-    place: Place
+    home: Home
     base: MetaRangeID
     tokens: tuple[StagingToken, ...]
     """Newest first."""
@@ -50,7 +50,7 @@ def build_here(store: Store, committed_in: CommittedFor) -> Build:
 
     def build(request: BuildRequest) -> Built:
         changes = StagedChanges(store, request.tokens)
-        applied = committed_in(request.place).apply(request.base, changes.tables())
+        applied = committed_in(request.home).apply(request.base, changes.tables())
         return Built(applied.metarange_id, applied.summary, frozenset(changes.held))
 
     return build

@@ -202,7 +202,7 @@ class Committer:
     ) -> _Build:
         head = self._commits.get(repository, branch.commit_id)
         scanned_at = self._runtime.monotonic()
-        request = BuildRequest(repository.place, head.metarange_id, tokens)
+        request = BuildRequest(repository.home, head.metarange_id, tokens)
         return _Build(head, tokens, self._make(request), scanned_at)
 
     def _trim_or_raise(

@@ -170,7 +170,7 @@ class Merger:
         commits = self._commits.list(repository)
         if not any(commit.metarange_id == metarange_id for commit in commits):
             raise MetaRangeNotFound(repository.id, metarange_id)
-        self._committed_in(repository.place).check_stored(metarange_id)
+        self._committed_in(repository.home).check_stored(metarange_id)
 
         def plan(head: Commit) -> _Plan:
             if head.metarange_id == metarange_id and not request.allow_empty:
@@ -257,7 +257,7 @@ class Merger:
         strategy: Strategy | None,
     ) -> MetaRangeID:
         ids = [commit.metarange_id for commit in (base, source, head)]
-        return self._committed_in(repository.place).merge(*ids, strategy=strategy)
+        return self._committed_in(repository.home).merge(*ids, strategy=strategy)
 
     def _parent(self, repository: Repository, commit: Commit, number: int | None) -> Commit:
         if number is None and len(commit.parents) == 1:

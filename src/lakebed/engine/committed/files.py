@@ -11,7 +11,7 @@ from lakebed.block import Address, AlreadyExists, BlockStore, ObjectNotFound
 from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import Range
 from lakebed.engine.errors import MissingFile
-from lakebed.engine.model import Place
+from lakebed.engine.model import Home
 from lakebed.formats import (
     DamagedFile,
     ForeignFile,
@@ -52,12 +52,12 @@ class Counters:
 class Files:
     """The ranges and metaranges of one repository."""
 
-    def __init__(self, block: BlockStore, place: Place, runtime: Runtime, cache: Cache) -> None:
+    def __init__(self, block: BlockStore, home: Home, runtime: Runtime, cache: Cache) -> None:
         self.counters = Counters()
         self._block = block
         self._runtime = runtime
-        self._namespace = place.namespace
-        self._owner = place.unique_id
+        self._namespace = home.namespace
+        self._owner = home.unique_id
         self._cache = cache
         self._lock = runtime.lock()
         # Ranges that are stored, as far as is known: a metarange that names them was read or

@@ -27,12 +27,12 @@ from lakebed.engine.committed.listing import (
 from lakebed.engine.committed.merge import Strategy, merge
 from lakebed.engine.committed.walk import map_ahead, window
 from lakebed.engine.errors import EntryNotFound
-from lakebed.engine.model import Place
+from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRange, MetaRangeID
 from lakebed.formats.boundaries import Breaks
 from lakebed.runtime import Runtime
 
-PLACES_OPEN: Final = 1024
+HOMES_OPEN: Final = 1024
 
 
 class Committed:
@@ -50,7 +50,7 @@ class Committed:
     def __init__(
         self,
         block: BlockStore,
-        place: Place,
+        home: Home,
         runtime: Runtime,
         *,
         cache: Cache | None = None,
@@ -60,14 +60,14 @@ class Committed:
 
         Args:
             block: The storage.
-            place: Ranges and metaranges are kept below ``_lakebed/`` in its namespace.
+            home: Ranges and metaranges are kept below ``_lakebed/`` in its namespace.
             runtime: Locks and parallel work.
             cache: Shared by all repositories of a process; by default a new one in memory.
             breaks: Where ranges end; always the same for one repository.
         """
         self._runtime = runtime
         self._breaks = breaks or Breaks()
-        self._files = Files(block, place, runtime, cache or Cache(runtime))
+        self._files = Files(block, home, runtime, cache or Cache(runtime))
 
     @property
     def counters(self) -> Counters:
@@ -268,7 +268,7 @@ class Committed:
         return Builder(self._files, self._breaks, self._runtime, inputs=inputs)
 
 
-CommittedFor = Callable[[Place], Committed]
+CommittedFor = Callable[[Home], Committed]
 """Opens the committed entries of a repository."""
 
 
@@ -278,8 +278,8 @@ def committed_for(block: BlockStore, runtime: Runtime, cache: Cache) -> Committe
     Open ones know which of their ranges are stored, so the latest are kept open.
     """
 
-    @lru_cache(maxsize=PLACES_OPEN)
-    def open_place(place: Place) -> Committed:
-        return Committed(block, place, runtime, cache=cache)
+    @lru_cache(maxsize=HOMES_OPEN)
+    def open_home(home: Home) -> Committed:
+        return Committed(block, home, runtime, cache=cache)
 
-    return open_place
+    return open_home

@@ -16,8 +16,10 @@ from lakebed.builders import BuilderFailed
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
-from lakebed.server.http import admission, bodies
+from lakebed.server.http import admission, bodies, refusals
 from lakebed.server.http.logs import cause_of
+from lakebed.server.http.metrics_access import MetricsRefused
+from lakebed.server.http.refusals import Refusal
 from lakebed.server.http.request import current_record
 
 JSON_TYPE: Final = "application/json"
@@ -59,6 +61,8 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     # who is asking
     (auth.AuthenticationFailed, 401),
     (auth.Denied, 401),
+    (MetricsRefused, 403),
+    (auth.TooManyLogins, 429),
     (auth.AuthNotFound, 404),
     (auth.AlreadyExists, 409),
     (auth.AlreadySetUp, 409),
@@ -72,7 +76,9 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (admission.Overloaded, 503),
     # objects
     (catalog.TaskNotFound, 404),
+    (catalog.UploadNotUnfinished, 404),
     (catalog.MissingBytes, 410),
+    (catalog.ChangedBytes, 410),
     (catalog.CatalogError, 400),
     # the engine
     (engine.NotFound, 404),
@@ -104,16 +110,20 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (block.NotSupported, 400),
 )
 
+# Errors that are counted and logged as refusals; of others the access line has the kind.
+_REFUSALS: Final[tuple[tuple[type[Exception], Refusal], ...]] = (
+    (auth.AuthenticationFailed, Refusal.UNAUTHENTICATED),
+    (auth.Denied, Refusal.DENIED),
+    (auth.TooManyLogins, Refusal.THROTTLED),
+    (MetricsRefused, Refusal.DENIED),
+    (bodies.BodyTooLarge, Refusal.BODY_TOO_LARGE),
+    (bodies.BodyTooSlow, Refusal.BODY_TOO_SLOW),
+    (admission.Overloaded, Refusal.OVERLOADED),
+)
+
 _INTERNAL: Final = "internal error: the log of the server has the details under this request's id"
 
-# Errors without a `public_message` whose own texts may name hosts, paths and drivers.
-_PRIVATE: Final[tuple[tuple[type[LakebedError], str], ...]] = (
-    (kv.StoreClosed, _INTERNAL),
-    (kv.CorruptRecord, _INTERNAL),
-    (kv.ForeignStore, _INTERNAL),
-    (block.StorageClosed, _INTERNAL),
-    (block.Forbidden, "the storage refuses this to the server"),
-)
+_FORBIDDEN: Final = "the storage refuses this to the server"
 
 # What clients look for in messages.
 _PHRASES: Final[dict[tuple[str, type[Exception]], str]] = {
@@ -131,11 +141,12 @@ def status_of(error: Exception) -> int:
 
 def public_message(error: Exception) -> str | None:
     """Return what strangers may read of an error whose own text is for the log; else None."""
-    if not isinstance(error, LakebedError):
-        return _INTERNAL
-    if error.public_message is not None:
+    if isinstance(error, LakebedError) and error.public_message is not None:
         return error.public_message
-    return next((text for family, text in _PRIVATE if isinstance(error, family)), None)
+    # What nobody expected may name anything: folders, hosts, drivers, the words of libraries.
+    if status_of(error) == UNEXPECTED:
+        return _INTERNAL
+    return _FORBIDDEN if isinstance(error, block.Forbidden) else None
 
 
 def message_of(error: Exception, operation: str) -> str:
@@ -157,12 +168,16 @@ def kind_of(error: Exception) -> str:
 
 
 def note_error(error: Exception, status: int, kind: str) -> None:
-    """Note an error in the record of the request, and log what is not the client's mistake.
+    """Note an error in the record of the request, count it if it is a refusal, and log it.
 
-    Every 5xx and 410 is logged with its cause; of other refusals the access line has the kind.
+    Every 5xx and 410 is logged with its cause, but for refusals, of which a few are.
     """
     cause = ""
-    if status >= UNEXPECTED or status == HTTPStatus.GONE:
+    refusal = next((each for family, each in _REFUSALS if isinstance(error, family)), None)
+    if refusal is not None:
+        reason = error.reason if isinstance(error, auth.AuthenticationFailed) else ""
+        refusals.count(refusal, reason or str(error))
+    elif status >= UNEXPECTED or status == HTTPStatus.GONE:
         cause = cause_of(error)
         if status == UNEXPECTED:
             _LOGGER.error("a request failed: %s: %s", kind, cause, exc_info=error)
@@ -180,7 +195,8 @@ def answer_error(error: Exception, operation: str, response: falcon.Response) ->
     note_error(error, status, kind)
     response.status = status
     if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
-        response.set_header("Retry-After", str(RETRY_SECONDS))
+        seconds = error.retry_seconds if isinstance(error, auth.TooManyLogins) else RETRY_SECONDS
+        response.set_header("Retry-After", str(seconds))
     if status == HTTPStatus.UNAUTHORIZED:
         response.set_header("WWW-Authenticate", "Basic realm=lakebed")
     response.data = msgspec.json.encode({"message": message_of(error, operation), "kind": kind})

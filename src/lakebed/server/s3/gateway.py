@@ -7,9 +7,11 @@ from typing import Final
 from urllib.parse import quote
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from lakebed.auth import AuthenticationFailed, Identity
+from lakebed.auth import Identity
+from lakebed.server.http import refusals
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.errors import RETRY_SECONDS, kind_of, note_error
+from lakebed.server.http.refusals import Refusal
 from lakebed.server.http.request import RequestRecord, current_record
 from lakebed.server.s3 import sigv2, sigv4
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
@@ -74,9 +76,8 @@ class Gateway:
             if sigv2.has_signature(asked):
                 return sigv2.verify(environ, asked, secret_for, now=now)
             return sigv4.verify(environ, secret_for, now=now)
-        except (AuthenticationFailed, S3Error) as error:
-            refusal = as_s3_error(error)
-            _LOGGER.debug("a signature was refused: %s: %s", refusal.code.code, refusal)
+        except S3Error as error:
+            refusals.count(Refusal.BAD_SIGNATURE, f"{error.code.code}: {error}")
             raise
 
 

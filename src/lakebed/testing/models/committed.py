@@ -25,7 +25,7 @@ from lakebed.engine.committed import (
     Summary,
 )
 from lakebed.engine.errors import EntryNotFound, MergeConflict
-from lakebed.engine.model import Place
+from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table, metarange_path
 
 Contents = dict[bytes, Entry]
@@ -37,9 +37,9 @@ class ModelCommitted(Committed):
     So every read is a call to the storage, which under the simulator may be delayed and fail.
     """
 
-    def __init__(self, block: BlockStore, place: Place) -> None:
+    def __init__(self, block: BlockStore, home: Home) -> None:
         self._block = block
-        self._namespace = place.namespace
+        self._namespace = home.namespace
 
     def write(self, batches: Iterable[pa.Table | pa.RecordBatch]) -> MetaRangeID:
         return self._save({entry.key: entry for batch in batches for entry in entries_of(batch)})
