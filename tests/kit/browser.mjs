@@ -6,7 +6,7 @@
 // URL turns out to be a download, or when nothing more is loaded and no title was set.
 // The answer is a line of JSON: {ended, title, text}.
 
-import { mkdirSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
@@ -22,9 +22,19 @@ const executablePath = await packaged.executablePath();
 if (temporary === undefined) delete process.env.TMPDIR;
 else process.env.TMPDIR = temporary;
 
+// Its own list of folders with fonts names other places; without a font, Chromium shows no text.
+process.env.FONTCONFIG_FILE = `${folder}/fonts.conf`;
+const folders = `<dir>${folder}/fonts</dir><cachedir>${folder}/fonts-cache</cachedir>`;
+writeFileSync(process.env.FONTCONFIG_FILE, `<fontconfig>${folders}</fontconfig>`);
+
 const browser = await chromium.launch({
   executablePath,
-  args: ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP *.example 127.0.0.1"],
+  args: [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-features=LocalNetworkAccessChecks",
+    "--host-resolver-rules=MAP *.example 127.0.0.1",
+  ],
 });
 
 async function visit({ url, cookie, pages, without }) {

@@ -23,6 +23,7 @@ from botocore.credentials import Credentials
 from lakebed.server.quickstart import WELL_KNOWN_PAIR
 from lakebed.testing.servers.lakebed import LakebedServer
 from tests.kit.chromium import Browser, chromium
+from tests.kit.s3_gateway import Client
 from tests.kit.served import PATIENCE_SECONDS, free_port
 
 KEY: Final = WELL_KNOWN_PAIR.access_key_id
@@ -116,7 +117,7 @@ class Lake:
 
 
 @pytest.fixture(scope="module")
-def lake(sqlite_lakebed: LakebedServer) -> Lake:
+def lake(sqlite_lakebed: LakebedServer) -> Iterator[Lake]:
     keys = sqlite_lakebed.access_key_id, sqlite_lakebed.secret_access_key
     found = Lake(sqlite_lakebed.endpoint, keys, "hostile-pages")
     namespace = f"{sqlite_lakebed.namespace}/{found.name}"
@@ -124,7 +125,8 @@ def lake(sqlite_lakebed: LakebedServer) -> Lake:
         "/repositories", json={"name": found.name, "storage_namespace": namespace}
     )
     assert made.status_code == 201, made.text
-    return found
+    yield found
+    found.api.close()
 
 
 @contextmanager
@@ -155,7 +157,9 @@ def running_quickstart(folder: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     with running_quickstart(tmp_path_factory.mktemp("quickstart")) as url:
-        yield Lake(url, (KEY, SECRET), "sample")
+        found = Lake(url, (KEY, SECRET), "sample")
+        yield found
+        found.api.close()
 
 
 # A script that is stored as an object
@@ -179,7 +183,7 @@ XHTML: Final = '<html xmlns="http://www.w3.org/1999/xhtml"><head><title>x</title
 
 def s3_link(lake: Lake, path: str, body: str, **options: str) -> str:
     """Store an object, and return a presigned URL of it."""
-    s3 = boto3.client(
+    s3: Client = boto3.client(
         "s3",
         endpoint_url=lake.endpoint,
         aws_access_key_id=lake.keys[0],
@@ -190,6 +194,7 @@ def s3_link(lake: Lake, path: str, body: str, **options: str) -> str:
     where = {"Bucket": lake.name, "Key": f"main/{path}"}
     s3.put_object(**where, Body=body.encode(), ContentType="text/html")
     url: str = s3.generate_presigned_url("get_object", Params={**where, **options})
+    s3.close()
     return url
 
 
@@ -257,7 +262,8 @@ def test_no_page_can_use_the_keys_of_a_quickstart_in_a_url(
     before, _, after = field.partition('""')
     form = f"""<form method="post" enctype="text/plain" action="{target}">
     <input name='{before}"' value='"{after}'></form><script>document.forms[0].submit()</script>"""
-    browser.visit(attacker.page(form, host="localhost"))
+    seen = browser.visit(attacker.page(form, host="localhost"))
+    assert "foreign_page" in seen.text
     assert quickstart.has(path)
 
 
@@ -283,7 +289,7 @@ def test_a_name_that_is_led_to_a_quickstart_opens_nothing(
     evil = quickstart.endpoint.replace("127.0.0.1", "evil.example")
     page = f"""<title>x</title><script>
     fetch('/api/v1/repositories', {{headers: {{Authorization: 'Basic ' + btoa('{KEY}:{SECRET}')}}}})
-      .then((answer) => answer.text())
+      .then((answer) => answer.text(), String)
       .then((text) => {{ document.body.textContent = text; }})
       .finally(() => {{ document.title = 'done'; }});
     </script><body></body>"""

@@ -142,6 +142,14 @@ class AuthService:
             _LOGGER.warning("refused access key %s: it is not known", _shown(access_key_id))
             raise
 
+    def accepts(self, access_key_id: str) -> bool:
+        """Whether there is such an access key, which opens this installation."""
+        try:
+            self._known.get(access_key_id)
+        except AuthenticationFailed:
+            return False
+        return True
+
     @traced("auth.login")
     def login(self, access_key_id: str, secret_access_key: str) -> tuple[Token, int]:
         """Return a token for the owner of an access key, and when it expires (seconds since 1970).

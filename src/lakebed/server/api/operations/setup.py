@@ -16,6 +16,7 @@ from lakebed.server.api.operations.auth import wire_new_credential
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Routes
 from lakebed.server.http.authentication import COOKIE
+from lakebed.server.http.browsers import is_https
 
 routes = Routes("setup")
 
@@ -59,9 +60,10 @@ def login(request: ApiRequest, body: LoginInformation) -> Reply:
     """Exchange a key pair for a token, which is set as a cookie too."""
     token, expires_at = request.services.auth.login(body.access_key_id, body.secret_access_key)
     expires = datetime.fromtimestamp(expires_at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict; Expires={expires}"
+    if is_https(request.http.env):
+        cookie += "; Secure"
     return Reply(
         body=AuthenticationToken(token=token, token_expiration=int(expires_at)),
-        headers={
-            "Set-Cookie": f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict; Expires={expires}"
-        },
+        headers={"Set-Cookie": cookie},
     )
