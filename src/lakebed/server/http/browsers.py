@@ -277,7 +277,7 @@ def _is_own(url: str, environ: WSGIEnvironment) -> bool:
 
 
 def _place(text: str, default_port: int) -> tuple[str, int] | None:
-    """Return the name and the port in a host, or in a URL behind its scheme; None: there are none."""
+    """Return the name and the port that a host, or the rest of a URL, names; None: none."""
     try:
         parts = urlsplit(f"//{text}")
         name, port = parts.hostname, parts.port
