@@ -309,7 +309,7 @@ def test_a_quickstart_answers_to_names_of_this_machine(
     signed = quickstart.request("GET", "/?X-Amz-Signature=x", headers={"Host": host})
     assert ("names of this machine only" in signed.text) is not is_known
     probe = quickstart.request("GET", "/healthcheck", headers={"Host": host})
-    assert probe.status_code == 204 or host.endswith("s3.local.lakefs.io")
+    assert probe.status_code == 204 or "s3.local.lakefs.io" in host
 
 
 @pytest.mark.parametrize(
