@@ -190,7 +190,10 @@ def test_answers_are_no_documents_of_the_server(world: Server) -> None:
     where = {"path": "page.html"}
     stat = world.call("GET", f"{objects}/stat", params=where | {"presign": "true"})
     link = urlsplit(stat.json["physical_address"]).path
+    commits = f"/repositories/{REPOSITORY}/branches/main/commits"
+    file = world.call("POST", commits, json={"message": "x"}).json["meta_range_id"]
     for answer in (
+        world.call("GET", f"/repositories/{REPOSITORY}/metadata/object/meta_range/{file}"),
         world.call("GET", objects, params=where),
         world.call("GET", objects, params=where, headers={"Range": "bytes=0-3"}),
         world.request("GET", link),
