@@ -67,6 +67,7 @@ FROM: Final[list[tuple[dict[str, str], bool]]] = [
     ({"Origin": "null"}, False),
     ({"Origin": ""}, False),
     ({"Origin": "http://lake.example:x"}, False),
+    ({"Origin": "http://lake.example:x", "Host": "lake.example:x"}, False),
     ({"Referer": f"{OWN}/repositories"}, True),
     ({"Referer": f"http://evil.example/?{OWN}"}, False),
     ({"Origin": "http://evil.example", "Referer": OWN}, False),

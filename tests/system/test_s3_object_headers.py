@@ -88,7 +88,7 @@ def test_an_answer_has_the_headers_that_its_reader_asks_for(s3: Client) -> None:
         "ResponseContentEncoding": "br",
         "ResponseContentLanguage": "fr",
         "ResponseExpires": datetime(2031, 1, 2, tzinfo=UTC),
-        "ResponseContentType": "text/z",
+        "ResponseContentType": "text/plain",
     }
     found = s3.get_object(**where, **asked)
     assert {f"Response{name}": found[name] for name in [*KEPT, "ContentType"]} == asked

@@ -225,10 +225,9 @@ def is_https(environ: WSGIEnvironment) -> bool:
 
     Who lies about it harms nobody else: it decides what the client's own cookie is kept for.
     """
-    said = environ.get("HTTP_X_FORWARDED_PROTO") or environ.get("wsgi.url_scheme") or ""
-    return said.partition(",")[0].strip().lower() == "https" or environ.get(
-        "HTTP_ORIGIN", ""
-    ).lower().startswith("https://")
+    scheme: str = environ.get("HTTP_X_FORWARDED_PROTO") or environ["wsgi.url_scheme"]
+    origin: str = environ.get("HTTP_ORIGIN", "")
+    return scheme.lower().startswith("https") or origin.lower().startswith("https://")
 
 
 class SafeAnswers:
