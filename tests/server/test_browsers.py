@@ -131,6 +131,19 @@ def test_refusals_are_counted(world: Server) -> None:
     assert counted() == before + 1
 
 
+@pytest.mark.parametrize(("method", "path"), [("GET", "/logout"), ("POST", "/api/v1/auth/logout")])
+def test_no_page_of_others_logs_anybody_out(world: Server, method: str, path: str) -> None:
+    sent = {"Cookie": login(world).partition(";")[0], "Host": HOST}
+
+    def is_logged_in() -> bool:
+        return world.call("GET", "/user", pair=None, headers=sent).status_code == 200
+
+    assert world.request(method, path, headers=sent | own("same-site")).status_code == 403
+    assert is_logged_in()
+    assert world.request(method, path, headers=sent | own("same-origin")).status_code in {204, 303}
+    assert not is_logged_in()
+
+
 @pytest.mark.parametrize(
     ("headers", "is_secure"),
     [

@@ -330,6 +330,7 @@ class Engine:
     ) -> Commit:
         """Undo what a commit changed, on a branch; see `Merger.revert`."""
         repository = self._writable(repository_id)
+        self.protection.check_strict(repository, branch)
         commit = self.resolver.commit(repository, ref)
         return self._parts.merger.revert(
             repository, branch, commit, request, parent_number=parent_number
@@ -347,6 +348,7 @@ class Engine:
     ) -> Commit:
         """Repeat what a commit changed, on a branch; see `Merger.cherry_pick`."""
         repository = self._writable(repository_id)
+        self.protection.check_strict(repository, branch)
         commit = self.resolver.commit(repository, ref)
         return self._parts.merger.cherry_pick(
             repository, branch, commit, request, parent_number=parent_number
@@ -408,11 +410,14 @@ class Engine:
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
             DefaultBranch: It is the default branch, which cannot be deleted.
+            Protected: A rule protects it.
             Refused: A hook refused it.
         """
         repository = self._writable(repository_id)
         if branch == repository.default_branch:
             raise DefaultBranch(repository_id, branch)
+        # Else it could be made again, with any content.
+        self.protection.check(repository, branch)
         self._hooks.before_delete_branch(repository, branch)
         self.branches.delete(repository, branch)
         self._hooks.after_delete_branch(repository, branch)

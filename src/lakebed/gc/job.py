@@ -238,7 +238,8 @@ class Job:
             count = uploads.where(f.col("open")).count()
         if count:
             raise NotQuiet(
-                f"{count} uploads are open: finish or abort them, or wait until they expire"
+                f"{count} uploads are not finished: list them with `lakebed gc uploads` and end"
+                " them with `lakebed gc end-uploads`, or wait until they are finished or expire"
             )
 
     def _check_unchanged(self, manifest: GCManifest) -> None:

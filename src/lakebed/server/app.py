@@ -158,7 +158,7 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
         admission,
     )
     app.add_route(PATH + "{token}", presigned)
-    pages.add_pages(app, ROUTES, base_path=BASE_PATH)
+    pages.add_pages(app, services, ROUTES, base_path=BASE_PATH)
     for path in ("/readiness", f"{BASE_PATH}/readiness"):
         app.add_route(path, ReadinessDoor(services.readiness))
     app.set_error_serializer(pages.serialize_error)

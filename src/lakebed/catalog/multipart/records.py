@@ -80,9 +80,9 @@ class MultipartRecords:
         self._uploads = Records(store, MULTIPARTS, repository.partition)
         self._parts = Records(store, MULTIPART_PARTS, repository.partition)
 
-    def scan(self) -> Iterator[UploadRecord]:
-        """Iterate over all uploads, completed ones too, by their ids."""
-        return self._uploads.scan()
+    def scan(self, start: bytes = b"") -> Iterator[UploadRecord]:
+        """Iterate over all uploads, completed ones too, by their ids, from `start` on."""
+        return self._uploads.scan(start=start)
 
     def add(self, upload_id: MultipartID, upload: pb.MultipartUpload) -> None:
         """Write the record of a new upload."""
@@ -196,6 +196,11 @@ class MultipartRecords:
 def id_of(record: UploadRecord) -> MultipartID:
     """Return the id by which a client names an upload."""
     return MultipartID(record.name.decode())
+
+
+def is_unfinished(upload: pb.MultipartUpload) -> bool:
+    """Whether an upload may still become an object, or is just becoming one."""
+    return not upload.staged
 
 
 def entry_of(upload: pb.MultipartUpload) -> Entry | None:

@@ -38,11 +38,11 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             admit(record)
             identity = None
             if route.needs is not Access.ANYONE:
-                identity = authenticate(services, request)
+                identity = authenticate(services, request, client=record.client)
                 record.user = identity.user_id
-            given = bind(ApiRequest(services, request, identity), parts)
+            context = Context(source_ip=record.client)
+            given = bind(ApiRequest(services, request, identity, context), parts)
             if identity is not None and isinstance(route.needs, tuple):
-                context = Context(source_ip=record.client)
                 services.auth.authorize(identity, context, *permissions(route, parts, given))
             _answer(route, response, route.handler(**given))
         except Exception as error:  # noqa: BLE001 - the last place that can answer
@@ -146,6 +146,8 @@ def _decode(decode: Callable[[bytes], Any], text: bytes) -> Any:
         return decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"in the body: {error}") from None
+    except RecursionError:
+        raise BadRequest("in the body: lists and objects are nested too deeply") from None
 
 
 # The answer

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import falcon
 
-from lakebed.auth import Identity
+from lakebed.auth import Context, Identity
 from lakebed.catalog.catalog import Catalog
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.services import Services
@@ -20,6 +20,8 @@ class ApiRequest:
     """As it came."""
     signed_in: Identity | None
     """None where anyone may ask."""
+    context: Context
+    """What conditions of policies ask about."""
 
     @property
     def catalog(self) -> Catalog:

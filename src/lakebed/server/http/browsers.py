@@ -112,8 +112,16 @@ def check_password(environ: WSGIEnvironment) -> None:
     Raises:
         ForeignPage: It does, to change something.
     """
-    if environ["REQUEST_METHOD"] in _SAFE_METHODS:
-        return
+    if environ["REQUEST_METHOD"] not in _SAFE_METHODS:
+        check_page(environ)
+
+
+def check_page(environ: WSGIEnvironment) -> None:
+    """Make sure that a request which changes something was not sent for a page of others.
+
+    Raises:
+        ForeignPage: It was.
+    """
     if sender_of(environ) is Sender.OTHER_PAGE:
         raise ForeignPage(
             f"a browser sent this request for a page of another origin: {_seen(environ)};"

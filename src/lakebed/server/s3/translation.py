@@ -22,12 +22,14 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (admission.Overloaded, ErrorCode.SLOW_DOWN),
     # objects
     (catalog.MissingBytes, ErrorCode.NO_SUCH_VERSION),
+    (catalog.ChangedBytes, ErrorCode.OBJECT_CHANGED),
     (catalog.BadDigest, ErrorCode.BAD_DIGEST),
     (catalog.MultipartNotFound, ErrorCode.NO_SUCH_UPLOAD),
     (catalog.PartsOutOfOrder, ErrorCode.INVALID_PART_ORDER),
     (catalog.PartMissing, ErrorCode.INVALID_PART),
     (catalog.PartTooSmall, ErrorCode.ENTITY_TOO_SMALL),
     (catalog.ChecksumUnknown, ErrorCode.INVALID_REQUEST),
+    (catalog.InvalidMetadata, ErrorCode.METADATA_TOO_LARGE),
     (catalog.CatalogError, ErrorCode.INVALID_ARGUMENT),
     # the engine
     (engine.EntryNotFound, ErrorCode.NO_SUCH_KEY),

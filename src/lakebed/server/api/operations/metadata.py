@@ -71,13 +71,13 @@ def get_metadata_object(
     one_of(kind, _KINDS, "the type of a metadata object")
     found = _find(request, repository, _KINDS[kind], object_id)
     if query.presign:
-        url = request.catalog.presigning.to_read(found.address).url
+        url = request.catalog.presigning.to_read(found.address, found.size).url
         return Reply(status=302, headers={"Location": request.absolute(url)})
     stream = request.catalog.metadata_files.read(found)
     return Reply(
         body=stream,
         content_type=_PARQUET,
-        content_length=found.size,
+        content_length=stream.object_size,
         headers={"Content-Disposition": ATTACHMENT},
     )
 
