@@ -135,6 +135,8 @@ def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> 
         ("listen.trusted_proxies", ("10.0.0.0/99",), "'10.0.0.0/99' is not an address or"),
         ("listen.trusted_proxies", ("::1", "10.0.0.1/8"), "'10.0.0.1/8' is not an address or"),
         ("listen.trusted_proxies", ("proxy",), "'proxy' is not an address or a network"),
+        ("listen.objects_origin", "objects.example", "write it as https://objects.example.com"),
+        ("listen.objects_origin", "https://objects.example/", "in lower case and without a path"),
         ("metrics.networks", ("prometheus",), "metrics.networks: 'prometheus' is not an address"),
         ("metrics.key", "short", "metrics.key needs 16 characters"),
         ("processes.workers", 0, "processes.workers is 0"),

@@ -88,6 +88,7 @@ class AuthService:
         self._open(store, SecretBox(keys, runtime))
         self._throttle = Throttle(runtime)
         self._known = Cache(self._lookup, runtime, settings)
+        self._accepted = Cache(self._accepts, runtime, settings)
         self._sessions = Cache(self._session, runtime, settings)
         self._rules = Cache(self._load_rules, runtime, settings)
 
@@ -166,6 +167,10 @@ class AuthService:
             AuthenticationFailed: There is no such access key.
         """
         return self._known.get(access_key_id)
+
+    def accepts(self, access_key_id: str) -> bool:
+        """Whether there is such an access key, which opens this installation."""
+        return self._accepted.get(access_key_id)
 
     @traced("auth.login")
     def login(
@@ -286,13 +291,20 @@ class AuthService:
         self.group_policies.prune_target(policy, unique_id)
 
     def _forget(self) -> None:
-        for cache in (self._known, self._sessions, self._rules):
+        for cache in (self._known, self._accepted, self._sessions, self._rules):
             cache.clear()
 
     def _lookup(self, access_key_id: str) -> tuple[Identity, str]:
         if access_key_id in self._refused:
             raise AuthenticationFailed(f"access key {access_key_id} is refused by this server")
         return self.credentials.lookup(access_key_id)
+
+    def _accepts(self, access_key_id: str) -> bool:
+        try:
+            self._lookup(access_key_id)
+        except AuthenticationFailed:
+            return False
+        return True
 
     def _session(self, token: str) -> _Session:
         claims = self._tokens.verify(token)

@@ -36,6 +36,7 @@ SQLITE: Final = "sqlite:///"
 MASK: Final = "********"
 SECRET_KEY_LENGTH_MIN: Final = 16
 _PORT_MAX: Final = 65535
+_ORIGIN: Final = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
 class SettingsError(LakebedError, ValueError):
@@ -57,6 +58,10 @@ class ListenSettings:
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks of proxies in front of the server, which name their clients in
     ``X-Forwarded-For``. They must append to it or replace it, and drop ``X_Forwarded_For``."""
+    objects_origin: str | None = None
+    """A second origin of this server, as ``https://objects.example.com``, with a host name of its
+    own. URLs of objects that the server signs itself lead there, and nothing else is served there.
+    So no object, whatever is in it, can act as a page of the server."""
 
     @property
     def is_loopback(self) -> bool:
@@ -296,6 +301,11 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _impossible_numbers(settings)
     if not 1 <= settings.listen.port <= _PORT_MAX:
         yield f"listen.port is {settings.listen.port}: use 1 to {_PORT_MAX}"
+    if not _ORIGIN.fullmatch(settings.listen.objects_origin or "https://unset"):
+        yield (
+            f"listen.objects_origin is {settings.listen.objects_origin!r}: write it as"
+            " https://objects.example.com, in lower case and without a path"
+        )
     yield from _network_problems("listen.trusted_proxies", settings.listen.trusted_proxies)
     yield from _network_problems("metrics.networks", settings.metrics.networks)
     if settings.metrics.key is not None and len(settings.metrics.key) < SECRET_KEY_LENGTH_MIN:

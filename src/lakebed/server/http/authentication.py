@@ -8,6 +8,7 @@ from typing import Final
 import falcon
 
 from lakebed.auth import AuthenticationFailed, Identity
+from lakebed.server.http.browsers import check_cookie, check_password
 from lakebed.server.services import Services
 
 COOKIE: Final = "internal_auth_session"
@@ -19,6 +20,7 @@ def authenticate(services: Services, request: falcon.Request, *, client: str) ->
 
     Raises:
         AuthenticationFailed: The request proves no user.
+        ForeignPage: A page of others may have made a browser send it.
         TooManyLogins: There were too many wrong secrets from the address of the client.
     """
     token = token_of(request)
@@ -27,6 +29,7 @@ def authenticate(services: Services, request: falcon.Request, *, client: str) ->
     scheme, _, value = (request.get_header("Authorization") or "").partition(" ")
     if scheme.lower() != "basic":
         raise AuthenticationFailed
+    check_password(request.env)
     try:
         pair = base64.b64decode(value.strip(), validate=True).decode()
     except (binascii.Error, ValueError):
@@ -36,10 +39,16 @@ def authenticate(services: Services, request: falcon.Request, *, client: str) ->
 
 
 def token_of(request: falcon.Request) -> str | None:
-    """Return the token that comes with a request; a cookie counts if no other proof is there."""
+    """Return the token that comes with a request; a cookie counts if no other proof is there.
+
+    Raises:
+        ForeignPage: A page of others may have made a browser send the cookie.
+    """
     header = request.get_header("Authorization")
     if header is None:
         token: str | None = request.cookies.get(COOKIE)
+        if token is not None:
+            check_cookie(request.env)
         return token
     scheme, _, value = header.partition(" ")
     return value.strip() if scheme.lower() == "bearer" else None
@@ -49,6 +58,7 @@ def log_out(services: Services, request: falcon.Request) -> None:
     """End the token that comes with a request, if there is one that is good.
 
     Raises:
+        ForeignPage: A page of others may have made a browser send it.
         OutcomeUnknown: It may still be good.
     """
     token = token_of(request)

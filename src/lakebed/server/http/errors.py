@@ -12,11 +12,11 @@ import falcon
 import msgspec
 
 from lakebed import auth, block, kv
-from lakebed.builders import BuilderDied
+from lakebed.builders import BuilderFailed
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
-from lakebed.server.http import admission, bodies, refusals
+from lakebed.server.http import admission, bodies, browsers, refusals
 from lakebed.server.http.logs import cause_of
 from lakebed.server.http.metrics_access import MetricsRefused
 from lakebed.server.http.refusals import Refusal
@@ -33,6 +33,16 @@ class BadRequest(LakebedError, ValueError):  # noqa: N818 - it says what happene
     """The request cannot be read as one of the operation."""
 
     kind = "bad_request"
+
+
+class NotJSON(LakebedError, ValueError):  # noqa: N818 - it says what happened
+    """The body is of another type than JSON, as a form of any page can send it."""
+
+    kind = "not_json"
+
+    def __init__(self, content_type: str) -> None:
+        said = content_type or "no Content-Type"
+        super().__init__(f"the body must be JSON (Content-Type: application/json), not {said!r}")
 
 
 class NotImplementedHere(LakebedError):  # noqa: N818 - it says what happened
@@ -56,6 +66,7 @@ class FileMissing(LakebedError, KeyError):  # noqa: N818 - it says what happened
 # The first line that an error is an instance of counts: special cases come before their families.
 _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (BadRequest, 400),
+    (NotJSON, 415),
     (NotImplementedHere, 501),
     (FileMissing, 404),
     # who is asking
@@ -68,6 +79,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (auth.AlreadySetUp, 409),
     (auth.AuthInvalid, 400),
     (auth.AuthTooManyTries, 429),
+    (browsers.BrowserRefused, 403),
     # the body and the load
     (bodies.LengthRequired, 411),
     (bodies.BodyTooLarge, 413),
@@ -97,7 +109,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (engine.Stale, 408),
     (engine.TooManyTries, 429),
     (engine.GivenUp, 503),
-    (BuilderDied, 503),
+    (BuilderFailed, 503),
     # stores and storages
     (kv.InvalidArgument, 400),
     (kv.OutcomeUnknown, 503),
@@ -114,6 +126,8 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
 _REFUSALS: Final[tuple[tuple[type[Exception], Refusal], ...]] = (
     (auth.AuthenticationFailed, Refusal.UNAUTHENTICATED),
     (auth.Denied, Refusal.DENIED),
+    (browsers.ForeignHost, Refusal.FORGED_HOST),
+    (browsers.BrowserRefused, Refusal.FORGED_ORIGIN),
     (auth.TooManyLogins, Refusal.THROTTLED),
     (MetricsRefused, Refusal.DENIED),
     (bodies.BodyTooLarge, Refusal.BODY_TOO_LARGE),

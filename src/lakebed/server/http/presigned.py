@@ -20,6 +20,7 @@ from lakebed.runtime import Runtime
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.bodies import Body
 from lakebed.server.http.conditions import etag, requested_range, select_bytes
+from lakebed.server.http.dispositions import ATTACHMENT
 from lakebed.server.http.errors import answer_error
 from lakebed.server.http.request import current_record
 from lakebed.server.settings import LimitSettings
@@ -98,7 +99,8 @@ class PresignedDoor:
             answer_error(error, _OPERATION, response)
             return
         response.status = selection.status
-        response.set_headers({"Accept-Ranges": "bytes", **selection.headers})
+        headers = {"Accept-Ranges": "bytes", "Content-Disposition": ATTACHMENT}
+        response.set_headers(headers | selection.headers)
         response.content_type = "application/octet-stream"
         response.set_stream(stream, selection.length)
 

@@ -5,7 +5,7 @@ from typing import Final
 from lakebed import auth, block, kv
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
-from lakebed.server.http import admission, bodies
+from lakebed.server.http import admission, bodies, browsers
 from lakebed.server.http.errors import public_message
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
@@ -13,6 +13,7 @@ from lakebed.server.s3.errors import ErrorCode, S3Error
 _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     # who sends the request
     (auth.Denied, ErrorCode.ACCESS_DENIED),
+    (browsers.BrowserRefused, ErrorCode.ACCESS_DENIED),
     # the body and the load
     (bodies.LengthRequired, ErrorCode.MISSING_CONTENT_LENGTH),
     (bodies.BodyTooLarge, ErrorCode.ENTITY_TOO_LARGE),

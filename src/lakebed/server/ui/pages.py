@@ -12,6 +12,7 @@ from lakebed.server.api.openapi import describe
 from lakebed.server.api.routes import Route
 from lakebed.server.http import metrics
 from lakebed.server.http.authentication import COOKIE, log_out
+from lakebed.server.http.browsers import check_page
 from lakebed.server.http.errors import JSON_TYPE, answer_error
 from lakebed.server.http.metrics_access import MetricsReaders, MetricsRefused
 from lakebed.server.http.request import current_record
@@ -71,7 +72,12 @@ class _Logout:
         self._services = services
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        log_out(self._services, request)
+        try:
+            check_page(request.env)  # it changes something, although it is a GET
+            log_out(self._services, request)
+        except Exception as error:  # noqa: BLE001 - the last place that can answer
+            answer_error(error, "logout", response)
+            return
         response.unset_cookie(COOKIE, path="/")
         response.status = falcon.HTTP_SEE_OTHER
         response.set_header("Location", "/")

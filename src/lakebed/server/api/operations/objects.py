@@ -35,6 +35,7 @@ from lakebed.server.http.conditions import (
     select_bytes,
     write_condition,
 )
+from lakebed.server.http.dispositions import ATTACHMENT
 from lakebed.server.http.errors import BadRequest, message_of, status_of
 from lakebed.server.http.forms import form_file
 
@@ -104,8 +105,7 @@ def _headers(found: Found) -> dict[str, str]:
         "ETag": etag(found.checksum),
         "Last-Modified": http_date(found.mtime),
         "Accept-Ranges": "bytes",
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
-        "X-Content-Type-Options": "nosniff",
+        "Content-Disposition": f"{ATTACHMENT}; filename*=UTF-8''{quote(name, safe='')}",
     }
 
 

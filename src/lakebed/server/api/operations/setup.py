@@ -16,6 +16,7 @@ from lakebed.server.api.operations.auth import wire_new_credential
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Routes
 from lakebed.server.http.authentication import COOKIE, log_out
+from lakebed.server.http.browsers import is_https
 
 routes = Routes("setup")
 
@@ -61,11 +62,12 @@ def login(request: ApiRequest, body: LoginInformation) -> Reply:
         body.access_key_id, body.secret_access_key, client=request.context.source_ip
     )
     expires = datetime.fromtimestamp(expires_at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict; Expires={expires}"
+    if is_https(request.http.env):
+        cookie += "; Secure"
     return Reply(
         body=AuthenticationToken(token=token, token_expiration=int(expires_at)),
-        headers={
-            "Set-Cookie": f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict; Expires={expires}"
-        },
+        headers={"Set-Cookie": cookie},
     )
 
 
