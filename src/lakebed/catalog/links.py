@@ -39,7 +39,6 @@ then. An object that was uploaded and never linked is garbage from then on.
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -72,8 +71,9 @@ from lakebed.engine.staging.writer import Condition
 from lakebed.errors import quoted
 from lakebed.formats import Entry
 from lakebed.formats.object_paths import ObjectPath
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
+from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
+from lakebed.kv.store import step_of_many
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_datetime, to_us
 from lakebed.tracing import traced
@@ -288,6 +288,8 @@ class Links:
             consumed = _consumed_record(record.message, request, found, self._kept(found))
             try:
                 version = links.set_if(record.name, consumed, record.predicate)
+            except StoreUnavailable:
+                raise
             except (PredicateFailed, OutcomeUnknown):
                 continue  # the next look shows who it was
             return Record(record.name, consumed, version)
@@ -335,8 +337,13 @@ class Links:
                 return  # expired by now, or noted by a repeat of this request
             staged = copy_of(record.message)
             staged.state = _STAGED
-            with suppress(PredicateFailed, OutcomeUnknown):
-                links.set_if(record.name, staged, record.predicate)
+            with step_of_many(applied=True):  # the entry is staged
+                try:
+                    links.set_if(record.name, staged, record.predicate)
+                except StoreUnavailable:
+                    raise
+                except (PredicateFailed, OutcomeUnknown):
+                    continue
                 return
         raise TooManyTries(f"linking {request.issued}", _TRIES)
 

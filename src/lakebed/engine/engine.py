@@ -163,7 +163,7 @@ class Engine:
             branch = resolved.branch
             return self._parts.reader.list_entries(repository, branch.id, query, known=branch)
         commit = self.commits.get(repository, resolved.commit_id)
-        return self._committed_in(repository.namespace).list(commit.metarange_id, query)
+        return self._committed_in(repository.home).list(commit.metarange_id, query)
 
     @traced("engine.put")
     def put(
@@ -255,7 +255,7 @@ class Engine:
         repository = self.repositories.get(repository_id)
         before = self.resolver.commit(repository, left)
         after = self.resolver.commit(repository, right)
-        committed = self._committed_in(repository.namespace)
+        committed = self._committed_in(repository.home)
         right_id = after.metarange_id
         if not since_parting:
             return committed.list_diff(before.metarange_id, right_id, query)
@@ -286,7 +286,7 @@ class Engine:
         look_ahead: bool = True,
     ) -> LogPage:
         """Return a page of the commits that led to one; see `History.page`."""
-        committed = self._committed_in(repository.namespace)
+        committed = self._committed_in(repository.home)
         return self._history.page(
             repository, committed, head, query, amount=amount, look_ahead=look_ahead
         )

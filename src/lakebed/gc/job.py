@@ -116,8 +116,7 @@ class Job:
             ", dry" if options.dry_run else "",
         )
         self._note("Reading commits and listing objects.")
-        with explained():
-            findings = judging.run()
+        findings = judging.run()
         summary = _summary(manifest, look, options, findings, optimized=optimized)
         self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
         if not options.dry_run:

@@ -90,6 +90,7 @@ def open_services(
             processes=settings.processes.builders,
             cache=settings.cache,
             begin=partial(begin_builder, settings.logging),
+            limit_seconds=settings.engine.scan_limit_seconds,
         ).build
     keys = ServerKeys.derive(settings.auth.key())
     signer = URLSigner(keys.signing)

@@ -171,7 +171,7 @@ class Repositories:
         """
 
         def populate(created: Repository) -> None:
-            metarange_id = self._committed_in(created.namespace).write([])
+            metarange_id = self._committed_in(created.home).write([])
             commit = self._commits.add(
                 created,
                 committer=committer,

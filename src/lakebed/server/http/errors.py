@@ -12,7 +12,7 @@ import falcon
 import msgspec
 
 from lakebed import auth, block, kv
-from lakebed.builders import BuilderDied
+from lakebed.builders import BuilderFailed
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
@@ -109,7 +109,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (engine.Stale, 408),
     (engine.TooManyTries, 429),
     (engine.GivenUp, 503),
-    (BuilderDied, 503),
+    (BuilderFailed, 503),
     # stores and storages
     (kv.InvalidArgument, 400),
     (kv.OutcomeUnknown, 503),
