@@ -106,7 +106,11 @@ class PresignedDoor:
     def _store(self, request: falcon.Request, address: Address) -> PutResult:
         if self._block.exists(address):
             raise AlreadyExists(address)
-        body = Body(request.env, seconds_max=self._limits.transfer_seconds)
+        body = Body(
+            request.env,
+            seconds_max=self._limits.transfer_seconds,
+            rate_min=self._limits.body_bytes_per_second,
+        )
         return self._block.put(address, body.chunks())
 
     def _open(self, request: falcon.Request, token: str) -> Address:
@@ -114,6 +118,7 @@ class PresignedDoor:
         assert record is not None, "requests come in the envelope"
         record.operation = _OPERATION
         self._admission.admit_transfer(record)
+        self._admission.claim(record)
         return self._signer.open(request.method, token, self._runtime.now())
 
 
