@@ -56,7 +56,7 @@ def test_a_client_gets_a_few_lines_a_minute_and_then_a_sum(
 ) -> None:
     for _ in range(1000):
         log.note(Refusal.DENIED, "not allowed", "192.0.2.1")
-    assert caplog.messages == ["refused a request: not allowed"] * LINES_A_CLIENT
+    assert caplog.messages == ["refused a request of 192.0.2.1: not allowed"] * LINES_A_CLIENT
     assert caplog.records[0].__dict__["fields"] == {"kind": "denied", "client": "192.0.2.1"}
     caplog.clear()
     time.pass_by(MINUTE_SECONDS)
@@ -71,7 +71,7 @@ def test_a_new_minute_begins_anew(
         for _ in range(LINES_A_CLIENT):
             log.note(Refusal.DENIED, "not allowed", "192.0.2.1")
         time.pass_by(MINUTE_SECONDS)
-    assert caplog.messages == ["refused a request: not allowed"] * 3 * LINES_A_CLIENT
+    assert caplog.messages == ["refused a request of 192.0.2.1: not allowed"] * 3 * LINES_A_CLIENT
 
 
 def test_a_client_does_not_hide_another_one_nor_another_kind(
