@@ -70,7 +70,7 @@ class ProcessSettings:
     """The processes of a server."""
 
     workers: int = 2
-    threads: int = 160
+    threads: int = 192
     """Threads of each worker. A slow client holds one, so there are many."""
     builders: int = 1
     """Processes of each worker that build large commits (`engine.large_commit_keys`)."""
@@ -176,7 +176,7 @@ class LimitSettings:
     """Requests for metadata worked on at once; more are answered 503."""
     transfer_slots: int = 48
     """Requests that move the bytes of objects; likewise."""
-    body_slots: int = 32
+    body_slots: int = 64
     """Requests for metadata whose bodies are not there yet; likewise."""
     queue_seconds: float = 0.0
     """How long a request waits for a slot before it is refused."""
