@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
-from tests.kit.served import eventually
+from tests.kit.served import Servers, eventually
 from tests.system.api_kit import BASE_PATH, RawClient, authorization, create_repository, workers
 
 STALL_SECONDS: Final = 5
@@ -176,3 +176,18 @@ def test_stalled_uploads_of_one_user_hold_up_nobody_else_and_are_cut_off(
         ),
         seconds=AT_ONCE_SECONDS,
     )
+
+
+@pytest.mark.parametrize("moment", ["checked", "started"])
+def test_a_port_that_is_taken_before_the_server_opens_it_is_named(
+    servers: Servers, moment: str
+) -> None:
+    settings = servers.settings()
+    process = servers.launch(settings, "-m", "tests.system.port_thief", moment)
+    said, _ = process.communicate(timeout=60)
+    port = settings["listen"]["port"]
+    assert said == f"port {port} of 127.0.0.1 is in use: stop what listens there, or use --port\n"
+    assert process.returncode == 1
+    log = (servers.folder / "log").read_text()
+    assert "Traceback" not in log
+    assert "backtrace" not in log
