@@ -5,6 +5,7 @@ import pytest
 from lakebed.server.http.admission import Admission, Overloaded, share_of
 from lakebed.server.http.request import RequestRecord
 from lakebed.server.settings import LimitSettings
+from tests.server.kit import server
 
 
 def a_record() -> RequestRecord:
@@ -107,3 +108,16 @@ def test_a_transfer_keeps_its_slot_while_it_reads() -> None:
     assert record.slot is not None
     with record.slot.while_reading(), pytest.raises(Overloaded):
         admission.admit_transfer(RequestRecord("id", "PUT", "/", 0.0))
+
+
+def test_health_needs_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise Overloaded("busy")
+
+    monkeypatch.setattr(Admission, "admit_work", refuse)
+    with server() as world:
+        assert world.call("GET", "/healthcheck", pair=None).status_code == 204
+        for path in ("/healthcheck", "/_health"):
+            assert world.request("GET", path).status_code == 204
+        assert world.request("GET", "/readiness").status_code == 200
+        assert world.call("GET", "/repositories").status_code == 503

@@ -1,7 +1,8 @@
 """A server whose port is taken by somebody else just after it was found to be free.
 
 Called as a program with when it is taken, and with the file of the settings: ``checked``, before
-the supervisor opens the port, or ``started``, before the workers do.
+the supervisor opens the port, or ``started``, before the workers do; then, one of them ends while
+the server stops.
 """
 
 import os
@@ -22,7 +23,7 @@ def main() -> None:
     """Serve; print why that was not possible."""
     settings = load(Path(sys.argv[2]), environment=os.environ)
     thief = socket.socket()
-    spawn_workers = GranianServer._spawn_workers
+    spawn_workers, stop_workers = GranianServer._spawn_workers, GranianServer._stop_workers
 
     def take_port() -> None:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -38,9 +39,15 @@ def main() -> None:
         take_port()
         spawn_workers(*arguments)  # type: ignore[no-untyped-call] # it has no types
 
+    def end_one_then_stop(server: Any) -> None:
+        server.interrupt_children.append(0)
+        stop_workers(server)  # type: ignore[no-untyped-call] # it has no types
+
     places: dict[str, AbstractContextManager[object]] = {
         "checked": patch.object(supervisor, "check_place", check_then_take),
-        "started": patch.object(GranianServer, "_spawn_workers", take_then_spawn),
+        "started": patch.multiple(
+            GranianServer, _spawn_workers=take_then_spawn, _stop_workers=end_one_then_stop
+        ),
     }
     try:
         with places[sys.argv[1]]:

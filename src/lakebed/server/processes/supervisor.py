@@ -116,6 +116,10 @@ class _Supervisor:
         server.on_shutdown(self._background.stop)
         try:
             server.serve(target_loader=self._worker, wrap_loader=False)
+        except SystemExit:
+            # A worker ended while the server was stopping. Why it stopped is said below.
+            if not (self._failure or server.failure):
+                raise
         except Exception:
             # Before anything else, the server tries whether it can open the port.
             if not self._has_begun:
