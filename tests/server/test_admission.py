@@ -78,10 +78,10 @@ def test_a_request_that_waits_for_its_body_leaves_its_slot_for_work_to_others() 
     admission = Admission(LimitSettings(work_slots=1, body_slots=1))
     waiting = admitted(admission, "ada")
     assert waiting.slot is not None
-    with waiting.slot.while_reading():
+    with waiting.slot.while_reading(1):
         other = admitted(admission, "bob")
         assert other.slot is not None
-        with pytest.raises(Overloaded, match="slots for bodies"), other.slot.while_reading():
+        with pytest.raises(Overloaded, match="slots for bodies"), other.slot.while_reading(1):
             pytest.fail("there is one slot for bodies")
         other.end()
     with pytest.raises(Overloaded):
@@ -94,7 +94,7 @@ def test_a_request_whose_body_came_when_no_slot_is_free_any_more_is_refused() ->
     admission = Admission(LimitSettings(work_slots=1, body_slots=1))
     waiting = admitted(admission, "ada")
     assert waiting.slot is not None
-    with pytest.raises(Overloaded, match="slots for work"), waiting.slot.while_reading():
+    with pytest.raises(Overloaded, match="slots for work"), waiting.slot.while_reading(1):
         other = admitted(admission, "bob")
     waiting.end()
     other.end()
@@ -106,8 +106,24 @@ def test_a_transfer_keeps_its_slot_while_it_reads() -> None:
     record = RequestRecord("id", "PUT", "/", 0.0, user="ada")
     admission.admit_transfer(record)
     assert record.slot is not None
-    with record.slot.while_reading(), pytest.raises(Overloaded):
+    with record.slot.while_reading(1), pytest.raises(Overloaded):
         admission.admit_transfer(RequestRecord("id", "PUT", "/", 0.0))
+
+
+def test_bodies_that_are_kept_whole_are_bounded_together() -> None:
+    admission = Admission(LimitSettings(json_bytes_max=1000))
+    records = [admitted(admission, "ada") for _ in range(5)]
+    for record in records[:4]:
+        assert record.slot is not None
+        with record.slot.while_reading(1000):
+            pass  # it is kept until the request ends
+    last = records[4].slot
+    assert last is not None
+    with pytest.raises(Overloaded, match="hold 4000 of the 4000 bytes"), last.while_reading(1):
+        pytest.fail("there is no memory left")
+    records[0].end()
+    with last.while_reading(1000):
+        pass
 
 
 def test_health_needs_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:

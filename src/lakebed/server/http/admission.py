@@ -11,7 +11,9 @@ There are three kinds:
 - *bodies*: requests for metadata whose body is not there yet. They leave their slot for work to
   others for as long as they wait.
 
-**Nobody gets all of them.** One user holds at most three quarters of the slots of a kind, and so
+Bodies that are kept whole take memory until their request ends. All of them together are bounded.
+
+**Nobody gets all slots.** One user holds at most three quarters of the slots of a kind, and so
 does one address of those who are not signed in.
 """
 
@@ -31,6 +33,8 @@ Holder = tuple[str, str]
 
 _NOBODY: Final[Holder] = ("", "")
 """Who asks is not known yet; that lasts for a moment only."""
+_LARGEST_AT_ONCE: Final = 4
+"""How many bodies of the largest size may be kept at once."""
 
 
 class Overloaded(LakebedError):  # noqa: N818 - it says what happened
@@ -46,6 +50,7 @@ class Admission:
         self._work = _Slots("work", limits.work_slots, limits.queue_seconds)
         self._transfers = _Slots("transfers", limits.transfer_slots, limits.queue_seconds)
         self._bodies = _Slots("bodies", limits.body_slots, limits.queue_seconds)
+        self._memory = _Memory(_LARGEST_AT_ONCE * limits.json_bytes_max)
 
     def admit_work(self, record: RequestRecord) -> None:
         """Take a slot for a request that works on metadata, until the request's end.
@@ -73,17 +78,19 @@ class Admission:
         record.slot.claim((record.user, "" if record.user else record.client))
 
     def _admit(self, record: RequestRecord, slots: "_Slots", for_body: "_Slots") -> None:
-        record.slot = held = _Held(slots, for_body)
-        record.at_end(held.give_back)
+        record.slot = held = _Held(slots, for_body, self._memory)
+        record.at_end(held.end)
 
 
 class _Held:
     """The slot that one request holds."""
 
-    def __init__(self, slots: "_Slots", for_body: "_Slots") -> None:
+    def __init__(self, slots: "_Slots", for_body: "_Slots", memory: "_Memory") -> None:
         self._now: _Slots | None = None
         self._slots = slots
         self._for_body = for_body
+        self._memory = memory
+        self._bytes = 0
         self._holder = _NOBODY
         self._take(slots)
 
@@ -91,12 +98,14 @@ class _Held:
         self._holder = self._slots.change_holder(self._holder, holder)
 
     @contextmanager
-    def while_reading(self) -> Iterator[None]:
-        """Hold a slot for bodies instead, if that is another one.
+    def while_reading(self, size: int) -> Iterator[None]:
+        """Hold a slot for bodies instead, if that is another one, and memory until the end.
 
         Raises:
-            Overloaded: No slot for bodies is free, or none for work afterwards.
+            Overloaded: No slot for bodies is free, or none for work afterwards, or no memory.
         """
+        self._memory.take(size)
+        self._bytes += size
         if self._for_body is self._slots:
             yield
             return
@@ -104,13 +113,17 @@ class _Held:
         yield
         self._take(self._slots)
 
-    def give_back(self) -> None:
+    def end(self) -> None:
+        self._memory.give_back(self._bytes)
+        self._leave()
+
+    def _leave(self) -> None:
         if self._now is not None:
             self._now.give_back(self._holder)
             self._now = None
 
     def _take(self, slots: "_Slots") -> None:
-        self.give_back()
+        self._leave()
         slots.take(self._holder)
         self._now = slots
 
@@ -168,6 +181,28 @@ class _Slots:
             self._held[holder] -= 1
             if not self._held[holder]:
                 del self._held[holder]
+
+
+class _Memory:
+    """What the bodies that are kept whole may take together."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._used = 0
+
+    def take(self, size: int) -> None:
+        with self._lock:
+            if self._used + size > self._bytes_max:
+                raise Overloaded(
+                    f"the server is busy: bodies of other requests hold {self._used} of the"
+                    f" {self._bytes_max} bytes that it has for them; try again soon"
+                )
+            self._used += size
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._used -= size
 
 
 def share_of(count: int) -> int:

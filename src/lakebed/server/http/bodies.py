@@ -153,7 +153,7 @@ class Body:
             raise BodyTooLarge(bytes_max)
         if self.length == 0:
             return b""
-        with while_reading():
+        with while_reading(self.length or 0):
             if self.length is None and not self._read(1):
                 return b""
             return b"".join(self.chunks())

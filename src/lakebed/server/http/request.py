@@ -27,8 +27,8 @@ _SHORT_SECONDS: Final = 0.5
 class Slot(Protocol):
     """What lets a request be worked on; see `admission`."""
 
-    def while_reading(self) -> AbstractContextManager[None]:
-        """Leave the slot to others while a small body is waited for."""
+    def while_reading(self, size: int) -> AbstractContextManager[None]:
+        """Leave the slot to others while a body of some size is waited for, to be kept whole."""
         ...
 
 
@@ -84,10 +84,12 @@ def current_record() -> RequestRecord | None:
     return _record.get()
 
 
-def while_reading() -> AbstractContextManager[None]:
-    """Leave the slot of the current request, if it has one, to others; for reading a small body."""
+def while_reading(size: int) -> AbstractContextManager[None]:
+    """Leave the slot of the current request, if it has one, to others; see `Slot`."""
     record = current_record()
-    return nullcontext() if record is None or record.slot is None else record.slot.while_reading()
+    if record is None or record.slot is None:
+        return nullcontext()
+    return record.slot.while_reading(size)
 
 
 def records_under_way(*, left_since: float) -> list[RequestRecord]:

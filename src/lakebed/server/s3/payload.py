@@ -99,7 +99,7 @@ class Body(Iterable[bytes]):
                 ErrorCode.ENTITY_TOO_LARGE,
                 f"the body has {self.size} bytes; at most {size_max} are allowed here",
             )
-        with while_reading():
+        with while_reading(self.size):
             return b"".join(self)
 
 
