@@ -127,9 +127,6 @@ def test_bodies_that_are_kept_whole_are_bounded_together() -> None:
 
 
 def test_health_needs_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise Overloaded("busy")
-
     monkeypatch.setattr(Admission, "admit_work", refuse)
     with server() as world:
         assert world.call("GET", "/healthcheck", pair=None).status_code == 204
@@ -137,3 +134,22 @@ def test_health_needs_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
             assert world.request("GET", path).status_code == 204
         assert world.request("GET", "/readiness").status_code == 200
         assert world.call("GET", "/repositories").status_code == 503
+
+
+def refuse(*_: object) -> None:
+    raise Overloaded("busy")
+
+
+def test_a_request_is_counted_for_who_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Admission, "claim", refuse)
+    with server() as world:
+        assert world.call("GET", "/repositories").status_code == 503
+        assert world.call("GET", "/setup_lakefs", pair=None).status_code == 503
+        assert world.request("GET", "/presigned/bm8=.bm8=").status_code == 503
+
+
+def test_a_json_body_is_waited_for_in_a_slot_for_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakebed.server.http.admission._Held.while_reading", refuse)
+    with server() as world:
+        assert world.call("POST", "/repositories", json={"name": "x"}).status_code == 503
+        assert world.call("GET", "/repositories").status_code == 200
