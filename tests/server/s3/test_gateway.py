@@ -334,3 +334,12 @@ def test_metadata_set_by_s3_and_by_the_api_is_shown(gate: Door) -> None:
     assert headers["x-amz-meta-one"] == "plain"
     assert headers["x-amz-meta-three"] == "by the API"
     assert headers["x-amz-meta-two"].startswith("=?UTF-8?B?")
+
+
+@pytest.mark.parametrize("prefix", ["mem://", "mem://lakes", "mem://lakes/", "MEM://lakes/deep"])
+def test_a_bucket_is_made_below_any_prefix(prefix: str) -> None:
+    with door(default_namespace_prefix=prefix) as gate:
+        assert gate.ask("PUT", "/made").status == 200
+        made = gate.services.catalog.repositories.get(RepositoryID("made"))
+    place = prefix.lower() if prefix.endswith("/") else f"{prefix.lower()}/"
+    assert str(made.namespace) == f"{place}made/"

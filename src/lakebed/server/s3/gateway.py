@@ -10,6 +10,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from lakebed.auth import Identity
 from lakebed.server.http import refusals
 from lakebed.server.http.admission import Admission
+from lakebed.server.http.browsers import Guard
 from lakebed.server.http.errors import RETRY_SECONDS, kind_of, note_error
 from lakebed.server.http.refusals import Refusal
 from lakebed.server.http.request import RequestRecord, current_record
@@ -39,8 +40,11 @@ _BODY_CODES: Final = frozenset(
 class Gateway:
     """Answers the requests of S3 clients, and hands all others to the next application."""
 
-    def __init__(self, services: Services, admission: Admission, others: WSGIApplication) -> None:
+    def __init__(
+        self, services: Services, admission: Admission, guard: Guard, others: WSGIApplication
+    ) -> None:
         self._services = services
+        self._guard = guard
         self._admission = admission
         self._others = others
         self._domain = services.settings.gateways.s3.domain_name.lower()
@@ -58,6 +62,7 @@ class Gateway:
         return _send(reply, environ, record, start_response)
 
     def _reply(self, environ: WSGIEnvironment, record: RequestRecord) -> S3Reply:
+        self._guard.check(environ)
         asked = route(environ, domain=self._domain)
         operation = OPERATIONS[asked.operation]
         record.operation = f"s3:{asked.operation.value}"
