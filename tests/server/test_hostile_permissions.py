@@ -385,7 +385,8 @@ def deep(amount: int = 100_000) -> bytes:
     ],
 )
 def test_deep_json_is_refused(world: Server, method: str, path: str) -> None:
-    answer = world.call(method, path, body=deep())
+    headers = {"Content-Type": "application/json"}
+    answer = world.call(method, path, body=deep(), headers=headers)
     assert answer.status_code == 400, answer.text
     assert answer.json["kind"] == "bad_request"
 
