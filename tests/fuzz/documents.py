@@ -1,0 +1,159 @@
+"""JSON bodies and queries of the REST API, and the YAML of settings."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+from hypothesis import strategies as st
+
+from lakebed.cli.commands.auth import _read_statements
+from lakebed.cli.errors import CommandError
+from lakebed.client import errors as client_errors
+from lakebed.client.settings import load_settings
+from lakebed.server import config_files
+from lakebed.server.api.dispatch import _decode, _list_fields, _read_query, permissions
+from lakebed.server.api.operations import ROUTES
+from lakebed.server.api.routes import Route
+from lakebed.server.http.errors import BadRequest
+from lakebed.server.settings import ServerSettings, SettingsError
+from tests.fuzz.inputs import damaged, json_values, texts
+from tests.fuzz.target import Targets, attempt
+
+targets: Final = Targets()
+
+WITH_BODY: Final = [route for route in ROUTES if route.body is not None]
+WITH_QUERY: Final = [route for route in ROUTES if route.query is not None]
+FIELDS: Final = sorted(
+    {
+        field.encode_name
+        for route in WITH_BODY
+        if isinstance(route.body, type) and issubclass(route.body, msgspec.Struct)
+        for field in msgspec.structs.fields(route.body)
+    }
+)
+JSON_WORDS: Final = [
+    b"{", b"}", b"[", b"]", b'"', b":", b",", b"null", b"true", b"1", b"-1", b"1e999", b"9" * 30,
+    b'"\\ud800"', b"\\u0000", b"\xff", b"\xed\xa0\x80", b"\0", b" ", b"\xef\xbb\xbf",
+    *(f'"{name}":'.encode() for name in FIELDS),
+]  # fmt: skip
+bodies: Final = (
+    st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=6).map(
+        lambda value: json.dumps(value).encode()
+    )
+    | json_values.map(lambda value: json.dumps(value).encode())
+)
+
+
+@targets.add(st.tuples(st.sampled_from(WITH_BODY), texts(JSON_WORDS, bodies)))
+def json_bodies(case: tuple[Route, bytes]) -> None:
+    """A body that is read can be written, is read again as it is, and names permissions."""
+    route, text = case
+    decode = msgspec.json.Decoder(route.body).decode
+    found = attempt(BadRequest, _decode, decode, text)
+    if found is None:
+        return
+    assert decode(msgspec.json.encode(found)) == found
+    if isinstance(route.needs, tuple) and route.query is None:
+        permissions(route, dict.fromkeys(route.parameters, "x"), {"body": found})
+
+
+QUERY_WORDS: Final = [
+    "prefix", "after", "amount", "delimiter", "path", "presign", "ref", "=", "&", ";", "%", "%00",
+    "%ff", "%ed%a0%80", "+", "-1", "true", "9" * 30, "1e3", "é", "", "limit", "objects", "since",
+]  # fmt: skip
+
+
+@targets.add(st.tuples(st.sampled_from(WITH_QUERY), texts(QUERY_WORDS)))
+def queries(case: tuple[Route, str]) -> None:
+    """No text of a query that is read holds a NUL."""
+    route, text = case
+    assert route.query is not None
+    found = attempt(BadRequest, _read_query, text, route.query, _list_fields(route.query))
+    if found is not None:
+        for value in msgspec.structs.asdict(found).values():
+            assert not isinstance(value, str) or "\0" not in value
+
+
+SETTINGS: Final = """
+listen: {host: 127.0.0.1, port: 8000, trusted_proxies: [10.0.0.0/8]}
+database: {url: "memory://"}
+blockstore: {type: memory}
+auth: {secret_key: 0123456789abcdef0123456789abcdef}
+"""
+YAML_WORDS: Final = [
+    "listen", "port", "database", "url", "auth", "secret_key", "blockstore", "limits", ": ", ":", "\n",
+    "\n  ", "- ", "[", "]", "{", "}", "&a ", "*a", "!!int ", "!!python/object:os.system ", "|", ">",
+    "2026-13-45", "2026-11-15", "1e999", "0x", "1_0", "~", "'", '"', "#", "%", "<<: ", "? ", "---",
+    "\t", "é", "\x85", "9" * 5000, "1:2:3", ".inf", "=",
+]  # fmt: skip
+
+
+def _in_file(text: str, suffix: str) -> Path:
+    file = Path(tempfile.gettempdir(), f"lakebed-fuzz-{suffix}")
+    file.write_bytes(text.encode(errors="surrogatepass"))
+    return file
+
+
+@targets.add(texts(YAML_WORDS, st.just(SETTINGS)))
+def yaml_settings(text: str) -> None:
+    """Settings are read, or it is said what is wrong."""
+    file = _in_file(text, "server.yaml")
+    found = attempt(SettingsError, config_files.load, file, environment={})
+    assert found is None or isinstance(found, ServerSettings)
+
+
+LAKECTL: Final = """
+server: {endpoint_url: "http://127.0.0.1:8000/api/v1"}
+credentials: {access_key_id: AKIA, secret_access_key: secret}
+"""
+
+
+@targets.add(texts([*YAML_WORDS, "server", "credentials"], st.just(LAKECTL)))
+def yaml_of_lakectl(text: str) -> None:
+    file = _in_file(text, "lakectl.yaml")
+    attempt(
+        client_errors.SettingsError, load_settings, environ={}, config_file=file, endpoint=None
+    )
+
+
+@targets.add(
+    texts(
+        [word.decode("latin-1") for word in JSON_WORDS],
+        st.just('{"statement": [{"effect": "allow", "action": ["fs:*"], "resource": "*"}]}'),
+    )
+)
+def policy_files(text: str) -> None:
+    attempt(CommandError, _read_statements, _in_file(text, "policy.json"))
+
+
+names: Final = st.sampled_from(["LISTEN__PORT", "DATABASE__URL", "AUTH__SECRET_KEY", "OTHER", ""])
+
+
+@targets.add(
+    st.dictionaries(
+        names.map(lambda name: config_files.ENVIRONMENT_PREFIX + name),
+        damaged(st.just("8000"), ["-", "1e3", "²", ",", "\0", "true", " "]),
+    )
+)
+def variables(environment: dict[str, str]) -> None:
+    attempt(SettingsError, config_files.load, environment=environment)
+
+
+def _deep(value: Any, depth: int) -> Any:
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@targets.add(st.integers(1, 100))
+def anchors(depth: int) -> None:
+    """A small file that stands for a large one is refused, or costs little."""
+    lines = ["a0: &a0 [x]"]
+    lines += [f"a{at}: &a{at} [*a{at - 1}, *a{at - 1}]" for at in range(1, min(depth, 30))]
+    text = "\n".join([*lines, f"listen: {{port: *a{min(depth, 30) - 1}}}"])
+    attempt(SettingsError, config_files.load, _in_file(text, "anchors.yaml"), environment={})
+    text = yaml.safe_dump(_deep("x", depth))
+    attempt(SettingsError, config_files.load, _in_file(text, "deep.yaml"), environment={})

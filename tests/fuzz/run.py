@@ -1,0 +1,115 @@
+"""Fuzzing for a while: `make fuzz SECONDS=3600`, or ``python -m tests.fuzz.run --seconds 60 name …``.
+
+The time is shared among the targets, in rounds. Each round has a seed of its own, so every run
+tries other inputs. What fails is printed with the smallest input that was found, ready to be pasted
+into a test.
+"""
+
+import argparse
+import faulthandler
+import random
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.fuzz.all_targets import TARGETS, Target
+
+ROUND_SECONDS: Final = 10.0
+"""How long a target is tried before it is the turn of the next."""
+EXAMPLES: Final = 50
+HANGS_SECONDS: Final = 300.0
+_SETTINGS: Final = settings(
+    database=None,
+    deadline=None,
+    derandomize=False,
+    max_examples=EXAMPLES,
+    phases=[Phase.generate, Phase.shrink],
+    print_blob=False,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Fuzzing:
+    """Some targets, and what was found so far."""
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        self._targets = targets
+        self._tried: Counter[str] = Counter()
+        self._found: dict[str, str] = {}
+        """From the place of a failure to the name of the target."""
+
+    def run(self, seconds: float) -> bool:
+        """Try all targets in turn until the time is over; return whether nothing was found."""
+        until = time.monotonic() + seconds
+        turn = min(ROUND_SECONDS, seconds / len(self._targets))
+        while time.monotonic() < until:
+            for target in self._targets:
+                turn_ends = min(until, time.monotonic() + turn)
+                while time.monotonic() < turn_ends:
+                    self._try_some(target)
+        self._report(seconds)
+        return not self._found
+
+    def _try_some(self, target: Target) -> None:
+        failed: list[Any] = []
+
+        def check(value: Any) -> None:
+            self._tried[target.name] += 1
+            faulthandler.dump_traceback_later(HANGS_SECONDS, exit=True)
+            try:
+                target.try_one(value)
+            except BaseException:
+                failed[:] = [value]
+                raise
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+
+        chosen = random.getrandbits(64)
+        try:
+            seed(chosen)(_SETTINGS(given(target.inputs)(check)))()
+        except Exception as error:  # noqa: BLE001 - any error is a finding
+            self._add_finding(target, error, failed)
+
+    def _add_finding(self, target: Target, error: Exception, failed: list[Any]) -> None:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} at {frame.filename}:{frame.lineno}"
+        if place in self._found:
+            return
+        self._found[place] = target.name
+        value = repr(failed[0]) if failed else "no input: the target itself is wrong"
+        print(f"\nFOUND by {target.name}: {place}\ninput: {value[:5000]}")
+        print("".join(traceback.format_exception(error)), flush=True)
+
+    def _report(self, seconds: float) -> None:
+        print(f"\n{len(self._targets)} targets, {seconds:g} seconds")
+        for target in self._targets:
+            print(f"{self._tried[target.name]:>10,}  {target.name}")
+        print(f"{self._tried.total():>10,}  inputs in all")
+        for place, name in self._found.items():
+            print(f"FOUND by {name}: {place}")
+        print("nothing was found" if not self._found else f"{len(self._found)} findings")
+
+
+def main() -> int:
+    """Run as the command line says; the exit code is 1 if something was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("names", nargs="*", help="targets; all of them if none is named")
+    options = parser.parse_args()
+    known = {target.name: target for target in TARGETS}
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        print(f"there is no target {unknown[0]}: use {', '.join(known)}", file=sys.stderr)
+        return 2
+    chosen = [known[name] for name in options.names] or TARGETS
+    return 0 if Fuzzing(chosen).run(options.seconds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
