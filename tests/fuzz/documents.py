@@ -39,12 +39,9 @@ JSON_WORDS: Final = [
     b'"\\ud800"', b"\\u0000", b"\xff", b"\xed\xa0\x80", b"\0", b" ", b"\xef\xbb\xbf",
     *(f'"{name}":'.encode() for name in FIELDS),
 ]  # fmt: skip
-bodies: Final = (
-    st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=6).map(
-        lambda value: json.dumps(value).encode()
-    )
-    | json_values.map(lambda value: json.dumps(value).encode())
-)
+bodies: Final = st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=6).map(
+    lambda value: json.dumps(value).encode()
+) | json_values.map(lambda value: json.dumps(value).encode())
 
 
 @targets.add(st.tuples(st.sampled_from(WITH_BODY), texts(JSON_WORDS, bodies)))
@@ -114,9 +111,7 @@ credentials: {access_key_id: AKIA, secret_access_key: secret}
 @targets.add(texts([*YAML_WORDS, "server", "credentials"], st.just(LAKECTL)))
 def yaml_of_lakectl(text: str) -> None:
     file = _in_file(text, "lakectl.yaml")
-    attempt(
-        client_errors.SettingsError, load_settings, environ={}, config_file=file, endpoint=None
-    )
+    attempt(client_errors.SettingsError, load_settings, environ={}, config_file=file, endpoint=None)
 
 
 @targets.add(

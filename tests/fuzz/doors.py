@@ -30,9 +30,10 @@ ALLOWED: Final = frozenset({501, 503})
 """What a server may answer although it is a failure: not implemented, busy."""
 REQUESTS_MAX: Final = 500
 """After so many, requests have made a mess, and a new server is started."""
-BASIC: Final = "Basic " + base64.b64encode(
-    f"{ADMIN.access_key_id}:{ADMIN.secret_access_key}".encode()
-).decode()
+BASIC: Final = (
+    "Basic "
+    + base64.b64encode(f"{ADMIN.access_key_id}:{ADMIN.secret_access_key}".encode()).decode()
+)
 
 
 class _Errors(logging.Handler):
@@ -127,14 +128,18 @@ PARTS: Final = {
     "policy": ["FSFullAccess", "policy"],
     "kind": ["range", "meta_range"],
 }
-BAD_PARTS: Final = texts(["a", "~", "^", "..", "%", " ", "\xc3\xbc", "\x7f", "*", "\\", "0" * 64, "."])
+BAD_PARTS: Final = texts(
+    ["a", "~", "^", "..", "%", " ", "\xc3\xbc", "\x7f", "*", "\\", "0" * 64, "."]
+)
 QUERY_NAMES: Final = [
     "path", "prefix", "after", "amount", "delimiter", "presign", "dest_path", "show_hidden", "bare",
     "objects", "limit", "first_parent", "since", "stop_at", "user_metadata", "force", "task_id",
     "source_metarange", "unique_id", "run_id", "type", "recursive", "location",
 ]  # fmt: skip
 query_values: Final = (
-    st.sampled_from(["a", "folder/", "/", "true", "0", "-1", "1000", "9" * 30, "2026-01-01T00:00:00Z", ""])
+    st.sampled_from(
+        ["a", "folder/", "/", "true", "0", "-1", "1000", "9" * 30, "2026-01-01T00:00:00Z", ""]
+    )
     | any_text
 )
 query_texts: Final = st.dictionaries(st.sampled_from(QUERY_NAMES), query_values, max_size=4).map(
@@ -210,7 +215,9 @@ def rest_requests(draw: st.DrawFn) -> tuple[str, str, str, dict[str, str], bytes
         )
     )
     if route.uploads:
-        headers["CONTENT_TYPE"] = draw(texts(TYPE_WORDS, st.just("multipart/form-data; boundary=b")))
+        headers["CONTENT_TYPE"] = draw(
+            texts(TYPE_WORDS, st.just("multipart/form-data; boundary=b"))
+        )
         body = draw(damaged(st.just(FORM), FORM_WORDS))
     elif route.body is not None:
         wanted = st.fixed_dictionaries({}, optional=BODIES).map(_encoded)
@@ -240,7 +247,15 @@ S3_QUERIES: Final = [
     "key-marker=a", "upload-id-marker=a", "max-uploads=0", "part-number-marker=0", "policy", "x",
     "fetch-owner=true", "max-parts=0",
 ]  # fmt: skip
-S3_PATHS: Final = ["/", "/lake", "/lake/main/", "/lake/main/a", "/lake/main/%C3%BC", "/made", "/none/a"]
+S3_PATHS: Final = [
+    "/",
+    "/lake",
+    "/lake/main/",
+    "/lake/main/a",
+    "/lake/main/%C3%BC",
+    "/made",
+    "/none/a",
+]
 
 
 @st.composite
@@ -299,7 +314,9 @@ PLACES: Final = ["/", "/api/v1/", "/api/v1/repositories", "/presigned/", "/metri
         st.fixed_dictionaries(
             {},
             optional={
-                "HTTP_AUTHORIZATION": texts(["AWS4-HMAC-SHA256", "Bearer ", "Basic ", "a", "=", "\xff"]),
+                "HTTP_AUTHORIZATION": texts(
+                    ["AWS4-HMAC-SHA256", "Bearer ", "Basic ", "a", "=", "\xff"]
+                ),
                 "HTTP_HOST": wire_text,
                 "CONTENT_TYPE": texts(TYPE_WORDS),
                 "CONTENT_LENGTH": st.sampled_from(["", "0", "7", "x", "-1", "9" * 30, "9" * 5000]),

@@ -210,7 +210,9 @@ OWNER: Final = encode_owner(Owner("i", "lake", "u"))
 
 @targets.add(
     damaged(st.just(OWNER), [b"{", b"[" * 2000, b"null", b"1", b'"', b"\xff", b"\\ud800", b""])
-    | json_values.map(lambda value: json.dumps({"type": "lakebed owner", "version": value}).encode())
+    | json_values.map(
+        lambda value: json.dumps({"type": "lakebed owner", "version": value}).encode()
+    )
 )
 def owner_files(data: bytes) -> None:
     owner = attempt(FormatError, decode_owner, data, file=FILE)

@@ -109,7 +109,9 @@ CONDITIONS: Final = {
     "If-Range": texts([*MARK_WORDS, *DATE_WORDS]),
 }
 times: Final = st.datetimes(
-    datetime(1, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC)  # noqa: DTZ001
+    datetime(1, 1, 1),
+    datetime(9999, 12, 31),
+    timezones=st.just(UTC),  # noqa: DTZ001
 )
 
 
@@ -149,8 +151,29 @@ def presigned_tokens(case: tuple[str, str, float]) -> None:
         assert now < 2e9
 
 
-@targets.add(texts(["127.0.0.1", "10.1.2.3", "::1", "[::1]:80", ":", ",", " ", "[", "]", "%eth0",
-                    "fe80::1", "1.2.3", "01.2.3.4", "²", "unknown", "::ffff:10.0.0.1", "9" * 50]))
+@targets.add(
+    texts(
+        [
+            "127.0.0.1",
+            "10.1.2.3",
+            "::1",
+            "[::1]:80",
+            ":",
+            ",",
+            " ",
+            "[",
+            "]",
+            "%eth0",
+            "fe80::1",
+            "1.2.3",
+            "01.2.3.4",
+            "²",
+            "unknown",
+            "::ffff:10.0.0.1",
+            "9" * 50,
+        ]
+    )
+)
 def forwarded_addresses(header: str) -> None:
     """The address is one, or is not known; it is never that of the proxy itself."""
     proxies = TrustedProxies(["127.0.0.0/8"])

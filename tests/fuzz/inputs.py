@@ -42,9 +42,7 @@ def damaged(draw: st.DrawFn, sound: SearchStrategy[AnyStr], words: Sequence[AnyS
     for _ in range(draw(st.integers(0, 3))):
         begin = draw(st.integers(0, len(text)))
         end = min(len(text), begin + draw(st.integers(0, 8)))
-        piece = draw(
-            st.sampled_from([text[:0], text[begin:end] * 2, text[end : end + 8], *words])
-        )
+        piece = draw(st.sampled_from([text[:0], text[begin:end] * 2, text[end : end + 8], *words]))
         text = text[:begin] + piece + text[end:]
     return text
 

@@ -105,15 +105,52 @@ def uris(text: str) -> None:
             str(found).encode()
 
 
-@targets.add(texts(["http://", "https://", "ftp://", "127.0.0.1", "[::1]", "[", "]", ":8000", ":x",
-                    ":99999", "/api/v1", "/", "?a", "#b", "user:secret@", "é", "\n", " ", "\ud800"]))
+@targets.add(
+    texts(
+        [
+            "http://",
+            "https://",
+            "ftp://",
+            "127.0.0.1",
+            "[::1]",
+            "[",
+            "]",
+            ":8000",
+            ":x",
+            ":99999",
+            "/api/v1",
+            "/",
+            "?a",
+            "#b",
+            "user:secret@",
+            "é",
+            "\n",
+            " ",
+            "\ud800",
+        ]
+    )
+)
 def endpoints(text: str) -> None:
     found = attempt(SettingsError, normal_endpoint, text)
     if found is not None:
         assert normal_endpoint(found) == found
 
 
-PATTERN_WORDS: Final = ["main", "*", "?", "[", "]", "!", "-", "a", "z", "[!a-z]", "[z-a]", "[]", "]-"]
+PATTERN_WORDS: Final = [
+    "main",
+    "*",
+    "?",
+    "[",
+    "]",
+    "!",
+    "-",
+    "a",
+    "z",
+    "[!a-z]",
+    "[z-a]",
+    "[]",
+    "]-",
+]
 
 
 @targets.add(texts(PATTERN_WORDS))
@@ -130,8 +167,10 @@ OBJECT_PATH: Final = f"repos/{'a' * 32}/branches/main/{PARTITION}/{UID}"
 
 
 @targets.add(
-    texts(["repos/", "/branches/", "main", "/", PARTITION, UID, "fff", "0", "\n", "é"],
-          st.just(OBJECT_PATH))
+    texts(
+        ["repos/", "/branches/", "main", "/", PARTITION, UID, "fff", "0", "\n", "é"],
+        st.just(OBJECT_PATH),
+    )
 )
 def object_paths(path: str) -> None:
     """A path is ours only if it is exactly what we would spell."""

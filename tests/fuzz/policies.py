@@ -46,14 +46,16 @@ statements: Final = st.builds(
 )
 
 
-@targets.add(st.tuples(st.lists(statements, max_size=3), st.sampled_from(["jane", "a*b", "${user}"])))
+@targets.add(
+    st.tuples(st.lists(statements, max_size=3), st.sampled_from(["jane", "a*b", "${user}"]))
+)
 def policies(case: tuple[list[Statement], str]) -> None:
     """Statements that may be stored can be asked, and a denial of everything wins over them."""
     given, user = case
     checked = attempt(InvalidPolicy, check_new_statements, given)
     if checked is None:
         return
-    everything = Statement(Effect.DENY, ("*",), "*")
+    everything = Statement(effect=Effect.DENY, actions=("*",), resource="*")
     permission = Permission("fs:ReadObject", "arn:lakefs:fs:::repository/lake/object/" + "a" * 900)
     for source in (None, "10.1.2.3", "::1", "x"):
         context = Context(source_ip=source)
@@ -63,9 +65,7 @@ def policies(case: tuple[list[Statement], str]) -> None:
 
 
 def _policy(*given: Statement) -> Policy:
-    return Policy(
-        id=PolicyID("p"), unique_id=UniqueID("u"), created_us=0, statements=tuple(given)
-    )
+    return Policy(id=PolicyID("p"), unique_id=UniqueID("u"), created_us=0, statements=tuple(given))
 
 
 @targets.add(
@@ -140,8 +140,10 @@ _GOOD_TOKEN: Final = _signed(GOOD, {})
 
 
 @targets.add(
-    texts([".", "=", "A", "-", "_", "eyJhbGciOiJub25lIn0", "é", "\ud800", "\0", "e30", ""],
-          st.just(_GOOD_TOKEN))
+    texts(
+        [".", "=", "A", "-", "_", "eyJhbGciOiJub25lIn0", "é", "\ud800", "\0", "e30", ""],
+        st.just(_GOOD_TOKEN),
+    )
     | any_text
 )
 def login_tokens(token: str) -> None:

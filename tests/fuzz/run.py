@@ -41,8 +41,8 @@ class Fuzzing:
     def __init__(self, targets: Sequence[Target]) -> None:
         self._targets = targets
         self._tried: Counter[str] = Counter()
-        self._found: dict[str, str] = {}
-        """From the place of a failure to the name of the target."""
+        self._found: set[str] = set()
+        """The places of failures."""
 
     def run(self, seconds: float) -> bool:
         """Try all targets in turn until the time is over; return whether nothing was found."""
@@ -78,12 +78,12 @@ class Fuzzing:
 
     def _add_finding(self, target: Target, error: Exception, failed: list[Any]) -> None:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{type(error).__name__} at {frame.filename}:{frame.lineno}"
+        place = f"{type(error).__name__} at {frame.filename}:{frame.lineno} by {target.name}"
         if place in self._found:
             return
-        self._found[place] = target.name
+        self._found.add(place)
         value = repr(failed[0]) if failed else "no input: the target itself is wrong"
-        print(f"\nFOUND by {target.name}: {place}\ninput: {value[:5000]}")
+        print(f"\nFOUND {place}\ninput: {value[:5000]}")
         print("".join(traceback.format_exception(error)), flush=True)
 
     def _report(self, seconds: float) -> None:
@@ -91,8 +91,8 @@ class Fuzzing:
         for target in self._targets:
             print(f"{self._tried[target.name]:>10,}  {target.name}")
         print(f"{self._tried.total():>10,}  inputs in all")
-        for place, name in self._found.items():
-            print(f"FOUND by {name}: {place}")
+        for place in sorted(self._found):
+            print(f"FOUND {place}")
         print("nothing was found" if not self._found else f"{len(self._found)} findings")
 
 

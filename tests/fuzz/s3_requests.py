@@ -94,8 +94,20 @@ def xml_of_errors(message: str) -> None:
 
 REQUEST_HEADERS: Final[dict[str, list[str]]] = {
     "HTTP_X_AMZ_COPY_SOURCE": [
-        "/lake/main/a", "lake/main/a%20b", "%2Flake/main/%C3%BC", "?versionId=", "?versionId=null",
-        "%", "%zz", "%ff", "%00", "/", "lake", "\xfc", "+", "..",
+        "/lake/main/a",
+        "lake/main/a%20b",
+        "%2Flake/main/%C3%BC",
+        "?versionId=",
+        "?versionId=null",
+        "%",
+        "%zz",
+        "%ff",
+        "%00",
+        "/",
+        "lake",
+        "\xfc",
+        "+",
+        "..",
     ],  # fmt: skip
     "HTTP_X_AMZ_COPY_SOURCE_RANGE": ["bytes=", "0", "-", "9" * 19, "9" * 40, ",", " ", "²"],
     "HTTP_X_AMZ_CHECKSUM_ALGORITHM": ["CRC32", "sha256", "CRC64NVME", "", "x"],

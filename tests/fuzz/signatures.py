@@ -214,7 +214,9 @@ def announced(draw: st.DrawFn) -> tuple[dict[str, Any], bytes, str]:
         "HTTP_X_AMZ_CHECKSUM_MD4", "HTTP_X_AMZ_CHECKSUM_ALGORITHM", "HTTP_X_AMZ_SDK_CHECKSUM",
     ]  # fmt: skip
     environ = draw(st.dictionaries(st.sampled_from(names), values | wire_text, max_size=3))
-    numbers = st.sampled_from([str(len(body)), "0", "1", "", "-1", "1e3", "²", "9" * 16, "9" * 5000])
+    numbers = st.sampled_from(
+        [str(len(body)), "0", "1", "", "-1", "1e3", "²", "9" * 16, "9" * 5000]
+    )
     environ["CONTENT_LENGTH"] = draw(numbers)
     environ["HTTP_X_AMZ_DECODED_CONTENT_LENGTH"] = draw(numbers)
     trailers = ["", "x-amz-checksum-crc32", " X-Amz-Checksum-Sha256 ", "other", "x-amz-checksum-"]

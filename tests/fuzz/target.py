@@ -43,7 +43,9 @@ class Target:
         return time.process_time() - begun
 
 
-def attempt(refusals: Refusals, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+def attempt(
+    refusals: Refusals, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T | None:
     """Return what is read, or None if it is refused as it should be."""
     try:
         return read(*args, **kwargs)
