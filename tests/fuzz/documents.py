@@ -88,8 +88,11 @@ YAML_WORDS: Final = [
 ]  # fmt: skip
 
 
-def _in_file(text: str, suffix: str) -> Path:
-    file = Path(tempfile.gettempdir(), f"lakebed-fuzz-{suffix}")
+_FOLDER: Final = tempfile.TemporaryDirectory(prefix="lakebed-fuzz-")
+
+
+def _in_file(text: str, name: str) -> Path:
+    file = Path(_FOLDER.name, name)
     file.write_bytes(text.encode(errors="surrogatepass"))
     return file
 

@@ -17,7 +17,9 @@ from typing import Any, Final
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.fuzz.all_targets import TARGETS, Target
+from tests.fuzz import wire
+from tests.fuzz.all_targets import TARGETS
+from tests.fuzz.target import Target
 
 ROUND_SECONDS: Final = 10.0
 """How long a target is tried before it is the turn of the next."""
@@ -102,12 +104,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("names", nargs="*", help="targets; all of them if none is named")
     options = parser.parse_args()
-    known = {target.name: target for target in TARGETS}
+    known = {target.name: target for target in [*TARGETS, *wire.targets.all]}
     unknown = [name for name in options.names if name not in known]
     if unknown:
         print(f"there is no target {unknown[0]}: use {', '.join(known)}", file=sys.stderr)
         return 2
-    chosen = [known[name] for name in options.names] or TARGETS
+    chosen = [known[name] for name in options.names or known]
     return 0 if Fuzzing(chosen).run(options.seconds) else 1
 
 
