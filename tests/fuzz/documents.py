@@ -81,8 +81,9 @@ blockstore: {type: memory}
 auth: {secret_key: 0123456789abcdef0123456789abcdef}
 """
 YAML_WORDS: Final = [
-    "listen", "port", "database", "url", "auth", "secret_key", "blockstore", "limits", ": ", ":", "\n",
-    "\n  ", "- ", "[", "]", "{", "}", "&a ", "*a", "!!int ", "!!python/object:os.system ", "|", ">",
+    "listen", "port", "database", "url", "auth", "secret_key", "blockstore", "limits", ": ", ":",
+    "\n", "\n  ", "- ", "[", "]", "{", "}", "&a ", "*a", "!!int ", "|", ">",
+    "!!python/object:os.system ",
     "2026-13-45", "2026-11-15", "1e999", "0x", "1_0", "~", "'", '"', "#", "%", "<<: ", "? ", "---",
     "\t", "é", "\x85", "9" * 5000, "1:2:3", ".inf", "=",
 ]  # fmt: skip

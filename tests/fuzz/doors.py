@@ -6,19 +6,21 @@ Whatever is asked, the answer is not a failure of the server, and nothing is log
 import base64
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
+import msgspec
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
-from lakebed.server.api.operations import ROUTES
+from lakebed.server.api.operations import ROUTES, not_there
 from lakebed.server.api.routes import Route
 from lakebed.server.s3 import xml_reader
-from tests.fuzz.documents import JSON_WORDS, bodies
+from tests.fuzz.documents import JSON_WORDS, QUERY_WORDS, bodies
 from tests.fuzz.http_requests import CONDITIONS, FORM, FORM_WORDS, RANGE_WORDS, TYPE_WORDS
-from tests.fuzz.inputs import any_text, damaged, json_values, texts, wire_text
+from tests.fuzz.inputs import any_text, damaged, json_values, mostly, texts, wire_text
 from tests.fuzz.s3_requests import REQUEST_HEADERS, XML_WORDS, documents
 from tests.fuzz.target import Targets
 from tests.server.kit import ADMIN
@@ -30,6 +32,7 @@ ALLOWED: Final = frozenset({501, 503})
 """What a server may answer although it is a failure: not implemented, busy."""
 REQUESTS_MAX: Final = 500
 """After so many, requests have made a mess, and a new server is started."""
+STATEMENT: Final = {"effect": "allow", "resource": "*", "action": ["fs:Read*"]}
 BASIC: Final = (
     "Basic "
     + base64.b64encode(f"{ADMIN.access_key_id}:{ADMIN.secret_access_key}".encode()).decode()
@@ -67,8 +70,16 @@ class _Doors:
     def _fill(self, fresh: Door) -> None:
         for key in ("a", "folder/b", "ü"):
             assert fresh.ask("PUT", f"/lake/main/{quote(key)}", b"content").status == 200
-        commits = "/api/v1/repositories/lake/branches/main/commits"
-        assert _rest(fresh, "POST", commits, "", {}, b'{"message":"first"}').status == 201
+        for path, content in (
+            ("repositories/lake/branches/main/commits", {"message": "first"}),
+            ("repositories/lake/branches", {"name": "dev", "source": "main"}),
+            ("repositories/lake/tags", {"id": "v1", "ref": "main"}),
+            ("auth/users", {"id": "jane"}),
+            ("auth/groups", {"id": "group"}),
+            ("auth/policies", {"id": "policy", "statement": [STATEMENT]}),
+        ):
+            made = _rest(fresh, "POST", f"/api/v1/{path}", "", {}, json.dumps(content).encode())
+            assert made.status == 201, made.body
 
 
 _DOORS: Final = _Doors()
@@ -114,8 +125,11 @@ def _check(answer: Answer) -> None:
         assert (name + value).isprintable(), (name, value)
 
 
+THERE: Final = [
+    route for route in ROUTES if route.tag not in {each.tag for each in not_there.routes}
+]
 PARTS: Final = {
-    "repository": ["lake", "lake2", "none"],
+    "repository": ["lake", "lake", "lake", "lake2", "none"],
     "branch": ["main", "dev"],
     "destination_branch": ["main", "dev"],
     "ref": ["main", "main~1", "main@", "main$", "dev", "v1"],
@@ -123,48 +137,35 @@ PARTS: Final = {
     "left_ref": ["main", "main~1"],
     "right_ref": ["main", "dev"],
     "tag": ["v1"],
-    "user": ["admin", "jane"],
-    "group": ["Admins", "group"],
-    "policy": ["FSFullAccess", "policy"],
+    "user": ["jane"],  # not the one who asks
+    "group": ["group"],
+    "policy": ["policy"],
     "kind": ["range", "meta_range"],
 }
 BAD_PARTS: Final = texts(
     ["a", "~", "^", "..", "%", " ", "\xc3\xbc", "\x7f", "*", "\\", "0" * 64, "."]
 )
-QUERY_NAMES: Final = [
-    "path", "prefix", "after", "amount", "delimiter", "presign", "dest_path", "show_hidden", "bare",
-    "objects", "limit", "first_parent", "since", "stop_at", "user_metadata", "force", "task_id",
-    "source_metarange", "unique_id", "run_id", "type", "recursive", "location",
-]  # fmt: skip
-query_values: Final = (
-    st.sampled_from(
-        ["a", "folder/", "/", "true", "0", "-1", "1000", "9" * 30, "2026-01-01T00:00:00Z", ""]
-    )
-    | any_text
-)
-query_texts: Final = st.dictionaries(st.sampled_from(QUERY_NAMES), query_values, max_size=4).map(
-    lambda query: "&".join(
-        f"{name}={quote(value.encode(errors='surrogatepass'))}" for name, value in query.items()
-    )
-)
+QUERY_VALUES: Final = ["a", "folder/", "/", "true", "0", "-1", "1000", "9" * 30, "main", ""]
+PATHS: Final = ["a", "folder/b", "ü", "new"]
+sound_text: Final = st.text(st.characters(codec="utf-8"), max_size=20)
 BODIES: Final[dict[str, Any]] = {
     "name": st.sampled_from(["dev", "lake2", "jane", "x" * 300]),
     "id": st.sampled_from(["jane", "v1", "policy", "group"]) | any_text,
     "source": st.sampled_from(["main", "main~1"]),
     "ref": st.sampled_from(["main", "main~1", "dev"]),
-    "message": any_text,
+    "message": sound_text,
     "storage_namespace": st.sampled_from(["mem://lakes/lake2", "local://x", "mem://", ""]),
     "paths": st.lists(st.sampled_from(["a", "folder/b", "", "\0"]), max_size=3),
     "src_path": st.sampled_from(["a", "none", ""]),
-    "metadata": st.dictionaries(any_text, any_text, max_size=2),
-    "set": st.dictionaries(any_text, any_text, max_size=2),
+    "metadata": st.dictionaries(sound_text, sound_text, max_size=2),
+    "set": st.dictionaries(sound_text, sound_text, max_size=2),
     "pattern": st.sampled_from(["main", "*", "[", ""]),
     "type": st.sampled_from(["object", "prefix", "reset", "common_prefix"]),
     "path": st.sampled_from(["a", "", "\0"]),
     "date": st.integers(),
     "mtime": st.integers(),
     "size_bytes": st.integers(0, 1 << 64),
-    "checksum": any_text,
+    "checksum": sound_text,
     "physical_address": st.sampled_from(["mem://lakes/lake/x", "mem://other/x", "s3://b/x", ""]),
     "staging": st.fixed_dictionaries({"physical_address": st.just("mem://lakes/lake/x")}),
     "parent_number": st.integers(-1, 3),
@@ -193,12 +194,14 @@ BODIES: Final[dict[str, Any]] = {
 @st.composite
 def rest_requests(draw: st.DrawFn) -> tuple[str, str, str, dict[str, str], bytes]:
     """Requests to an operation, most of which could succeed."""
-    route: Route = draw(st.sampled_from(ROUTES))
+    route: Route = draw(st.sampled_from(THERE) | st.sampled_from(ROUTES))
     path = "/api/v1" + route.path
     for name in route.parameters:
-        usual = st.sampled_from(PARTS.get(name, ["a"]))
-        part = draw(st.one_of(usual, usual, usual, BAD_PARTS))
-        path = path.replace("{%s}" % name, part).replace("{%s:path}" % name, part)
+        is_last = route.operation == "deleteRepository"  # nothing would be left for the others
+        usual = st.sampled_from(["lake2"] if is_last else PARTS.get(name, ["a"]))
+        part = draw(mostly(usual, BAD_PARTS))
+        for template in (f"{{{name}}}", f"{{{name}:path}}"):
+            path = path.replace(template, part)
     headers = draw(
         st.fixed_dictionaries(
             {},
@@ -214,20 +217,48 @@ def rest_requests(draw: st.DrawFn) -> tuple[str, str, str, dict[str, str], bytes
             },
         )
     )
+    query = draw(mostly(queries_of(route), texts(QUERY_WORDS)))
     if route.uploads:
         headers["CONTENT_TYPE"] = draw(
             texts(TYPE_WORDS, st.just("multipart/form-data; boundary=b"))
         )
         body = draw(damaged(st.just(FORM), FORM_WORDS))
     elif route.body is not None:
-        wanted = st.fixed_dictionaries({}, optional=BODIES).map(_encoded)
-        body = draw(st.one_of(wanted, wanted, texts(JSON_WORDS, bodies)))
+        wanted = _content_of(route.body, BODIES, json_values).map(_encoded)
+        body = draw(mostly(wanted, texts(JSON_WORDS, bodies)))
     else:
         body = b""
-    return route.method, path, draw(query_texts), headers, body
+    return route.method, path, query, headers, body
 
 
-def _encoded(content: dict[str, Any]) -> bytes:
+def queries_of(route: Route) -> SearchStrategy[str]:
+    """Queries with the parameters of an operation."""
+    values = mostly(st.sampled_from(QUERY_VALUES), any_text)
+    named = dict.fromkeys(["path", "dest_path"], mostly(st.sampled_from(PATHS), values))
+    return _content_of(route.query, named, values).map(
+        lambda query: "&".join(
+            f"{name}={quote(str(value).encode(errors='surrogatepass'))}"
+            for name, value in query.items()
+        )
+    )
+
+
+def _content_of(
+    of: Any, named: Mapping[str, SearchStrategy[Any]], others: SearchStrategy[Any]
+) -> SearchStrategy[Any]:
+    """Contents with the fields of a struct, each of which is named or like the others."""
+    if not (isinstance(of, type) and issubclass(of, msgspec.Struct)):
+        return st.dictionaries(st.sampled_from(sorted(named)), others, max_size=3)
+    fields = msgspec.structs.fields(of)
+    drawn = {each.encode_name: named.get(each.name, others) for each in fields}
+    needed = {each.encode_name for each in fields if each.required}
+    return st.fixed_dictionaries(
+        {name: drawn[name] for name in sorted(needed)},
+        optional={name: drawn[name] for name in sorted(drawn.keys() - needed)},
+    )
+
+
+def _encoded(content: object) -> bytes:
     return json.dumps(content).encode()
 
 
@@ -265,7 +296,7 @@ def s3_requests(draw: st.DrawFn) -> tuple[str, str, bytes, dict[str, str]]:
         st.sampled_from(S3_PATHS)
         | any_text.map(lambda text: f"/lake/main/{quote(text.encode(errors='replace'), safe='')}")
     )
-    query = "&".join(draw(st.lists(st.sampled_from(S3_QUERIES), unique=True, max_size=3)))
+    query = "&".join(draw(st.lists(st.sampled_from(S3_QUERIES), unique=True, max_size=2)))
     values = {
         name.removeprefix("HTTP_").replace("_", "-").lower(): st.sampled_from(words)
         for name, words in REQUEST_HEADERS.items()
@@ -285,7 +316,8 @@ def s3_requests(draw: st.DrawFn) -> tuple[str, str, bytes, dict[str, str]]:
         "x-amz-checksum-mode": st.sampled_from(["ENABLED", "x"]),
         "x-amz-max-parts": st.sampled_from(["1", "x"]),
     }
-    headers = draw(st.fixed_dictionaries({}, optional=values))
+    names = draw(st.lists(st.sampled_from(sorted(values)), unique=True, max_size=2))
+    headers = {name: draw(values[name]) for name in names}
     # botocore signs characters, the wire carries bytes; they are the same in ASCII only.
     ascii_headers = {name: value for name, value in headers.items() if value.isascii()}
     body = draw(st.just(b"") | documents() | texts(XML_WORDS))
@@ -302,8 +334,10 @@ def requests_to_s3(case: tuple[str, str, bytes, dict[str, str]]) -> None:
         assert xml_reader.parse(answer.body, "Error").get("Code")
 
 
-PLACES: Final = ["/", "/api/v1/", "/api/v1/repositories", "/presigned/", "/metrics", "/_health",
-                 "/openapi.json", "/api/v1/../..", "//", "/api/v1/auth/login", "/static/"]  # fmt: skip
+PLACES: Final = [
+    "/", "/api/v1/", "/api/v1/repositories", "/presigned/", "/metrics", "/_health", "/openapi.json",
+    "/api/v1/../..", "//", "/api/v1/auth/login", "/static/",
+]  # fmt: skip
 
 
 @targets.add(

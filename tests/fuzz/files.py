@@ -1,12 +1,12 @@
-"""Files in the storage, where others may have written: ranges, dumps, runs of garbage collection."""
+"""Files in the storage, where others may write: ranges, dumps, runs of garbage collection."""
 
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from hypothesis import strategies as st
 import pyarrow as pa
+from hypothesis import strategies as st
 
 from lakebed.formats import (
     REF_SCHEMAS,
@@ -119,7 +119,7 @@ def parquet_files(data: bytes) -> None:
     attempt(FormatError, decode_refs, data, described, file=FILE)
 
 
-COLUMNS: Final = {
+COLUMNS: Final[dict[str, list[Any]]] = {
     "range_id": [None, "0" * 64, 1],
     "min_key": [None, b"a", "a"],
     "max_key": [None, b"b", ""],

@@ -1,7 +1,7 @@
 """Inputs that look right almost everywhere: made of the words of a format, then damaged."""
 
 from collections.abc import Sequence
-from typing import AnyStr, Final
+from typing import Any, AnyStr, Final
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -29,7 +29,7 @@ def phrases(words: Sequence[AnyStr], *, most: int = 10) -> SearchStrategy[AnyStr
 
 @st.composite
 def stretched(draw: st.DrawFn, words: Sequence[AnyStr]) -> AnyStr:
-    """Texts of 64 KiB: a beginning, a part that is repeated, an end. They find what is quadratic."""
+    """Texts of 64 KiB: a beginning, a part many times over, an end. They show what is quadratic."""
     some = phrases(words, most=3)
     head, unit, tail = draw(some), draw(some.filter(bool)), draw(some)
     return head + unit * ((BYTES_MAX - len(head) - len(tail)) // len(unit)) + tail
@@ -42,7 +42,9 @@ def damaged(draw: st.DrawFn, sound: SearchStrategy[AnyStr], words: Sequence[AnyS
     for _ in range(draw(st.integers(0, 3))):
         begin = draw(st.integers(0, len(text)))
         end = min(len(text), begin + draw(st.integers(0, 8)))
-        piece = draw(st.sampled_from([text[:0], text[begin:end] * 2, text[end : end + 8], *words]))
+        pieces = list(words)
+        pieces += [text[:0], text[begin:end] * 2, text[end : end + 8]]
+        piece = draw(st.sampled_from(pieces))
         text = text[:begin] + piece + text[end:]
     return text
 
@@ -53,6 +55,12 @@ def texts(
     """All of the above: phrases, damaged texts, long ones."""
     some = phrases(words) if sound is None else damaged(sound, words)
     return st.one_of(some, some, some, phrases(words), stretched(words))
+
+
+@st.composite
+def mostly(draw: st.DrawFn, usual: SearchStrategy[Any], seldom: SearchStrategy[Any]) -> Any:
+    """The usual, seven times out of eight."""
+    return draw(usual if draw(st.integers(0, 7)) else seldom)
 
 
 def in_pieces(content: bytes, size: int) -> list[bytes]:

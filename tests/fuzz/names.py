@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from lakebed.auth.entities.names import check_access_key_id, check_name, is_access_key_id
 from lakebed.auth.errors import InvalidName as InvalidAuthName
 from lakebed.block import Address, InvalidAddress, Namespace
-from lakebed.cli.commands.fs.names import UnsafeKey, file_for
-from lakebed.cli.errors import Misuse
+from lakebed.cli.commands.fs.names import file_for
+from lakebed.cli.errors import Misuse, UnsafeKey
 from lakebed.cli.uris import parse_object, parse_path, parse_ref, parse_repository
 from lakebed.client.errors import SettingsError
 from lakebed.client.settings import normal_endpoint
@@ -68,8 +68,8 @@ def names_of_users(text: str) -> None:
 ADDRESS_WORDS: Final = [
     "s3://", "gs://", "local://", "mem://", "https://", "S3://", "LOCAL://", "az://", "://", ":",
     "bucket", "Bucket", "account.blob.core.windows.net", "ACCOUNT.blob.core.windows.net:443",
-    "/", "//", "container", "$web", "..", ".", "%20", "?", "#", "@", ":443", "\0", "\ud800", "é", "K",
-    "ſ", "a" * 255, " ", "\n",
+    "/", "//", "container", "$web", "..", ".", "%20", "?", "#", "@", ":443", "\0", "\ud800", "é",
+    "\N{KELVIN SIGN}", "\N{LATIN SMALL LETTER LONG S}", "a" * 255, " ", "\n",
 ]  # fmt: skip
 
 

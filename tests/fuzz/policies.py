@@ -23,8 +23,9 @@ targets: Final = Targets()
 
 ACTION_WORDS: Final = ["fs:", "auth:", "ReadObject", "*", "?", "Read*", ":", "", " ", "é", "\n"]
 RESOURCE_WORDS: Final = [
-    "arn:lakefs:fs:::", "arn:lakefs:auth:::", "repository/", "lake", "/object/", "*", "?", "${user}",
-    "${", "${other}", "}", "[", "]", '"', ",", "\\", "[*]", "a", "é", "\n", "\ud800", "[[[[", "(", "+",
+    "arn:lakefs:fs:::", "arn:lakefs:auth:::", "repository/", "lake", "/object/", "*", "?",
+    "${user}", "${", "${other}", "}", "[", "]", '"', ",", "\\", "[*]", "a", "é", "\n", "\ud800",
+    "[[[[", "(", "+",
 ]  # fmt: skip
 NETWORK_WORDS: Final = [
     "10.0.0.0", "/8", "/33", "/-1", "/", "::1", "::ffff:10.0.0.1", "/128", "%eth0", "01", ".", ":",

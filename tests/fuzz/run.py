@@ -1,4 +1,4 @@
-"""Fuzzing for a while: `make fuzz SECONDS=3600`, or ``python -m tests.fuzz.run --seconds 60 name …``.
+"""Fuzzing for a while: `make fuzz SECONDS=3600`, or ``python -m tests.fuzz.run --seconds 60 …``.
 
 The time is shared among the targets, in rounds. Each round has a seed of its own, so every run
 tries other inputs. What fails is printed with the smallest input that was found, ready to be pasted

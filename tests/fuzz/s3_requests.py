@@ -41,7 +41,8 @@ XML_WORDS: Final = [
 ]  # fmt: skip
 ENCODINGS: Final = [
     "utf-8", "utf-16", "latin-1", "cp037", "koi8-r", "big5", "idna", "punycode", "hex", "zlib",
-    "unicode_escape", "raw_unicode_escape", "undefined", "utf-7", "x", "mbcs", "", "os.path", "a" * 99,
+    "unicode_escape", "raw_unicode_escape", "undefined", "utf-7", "x", "mbcs", "", "os.path",
+    "a" * 99,
 ]  # fmt: skip
 
 
@@ -108,7 +109,7 @@ REQUEST_HEADERS: Final[dict[str, list[str]]] = {
         "\xfc",
         "+",
         "..",
-    ],  # fmt: skip
+    ],
     "HTTP_X_AMZ_COPY_SOURCE_RANGE": ["bytes=", "0", "-", "9" * 19, "9" * 40, ",", " ", "²"],
     "HTTP_X_AMZ_CHECKSUM_ALGORITHM": ["CRC32", "sha256", "CRC64NVME", "", "x"],
     "HTTP_X_AMZ_CHECKSUM_TYPE": ["COMPOSITE", "FULL_OBJECT", "", "x"],

@@ -31,8 +31,9 @@ PATIENCE_SECONDS: Final = 60.0
 ANSWER_BYTES_MAX: Final = 1 << 20
 WIRE_WORDS: Final = [
     b"\r\n", b"\n", b"\r\n\r\n", b"\0", b" ", b":", b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2", b"GET ",
-    b"Content-Length: 0\r\n", b"Content-Length: 99999999999999999999\r\n", b"Content-Length: -1\r\n",
-    b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n", b"Connection: upgrade\r\n",
+    b"Content-Length: 0\r\n", b"Content-Length: 99999999999999999999\r\n",
+    b"Content-Length: -1\r\n", b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n",
+    b"Connection: upgrade\r\n",
     b"Upgrade: h2c\r\n", b"Host: \r\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n", b"\xff" * 8, b"%",
     b"Range: bytes=0-0\r\n", b"Origin: http://example.org\r\n", b"Sec-Fetch-Site: cross-site\r\n",
     b"X-Forwarded-For: 1.2.3.4\r\n", b"Cookie: internal_auth_session=x\r\n", b"a: " + b"b" * 9000,
@@ -121,7 +122,7 @@ def _server() -> _Server:
 
 @st.composite
 def sent_bytes(draw: st.DrawFn) -> bytes:
-    """Requests to the REST API or to S3, whole or damaged; the server is known when they are drawn."""
+    """Requests to the REST API or to S3, whole or damaged, by the administrator of the server."""
     if draw(st.booleans()):
         method, path, query, environ, body = draw(rest_requests())
         headers = {
