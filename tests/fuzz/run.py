@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -30,11 +30,23 @@ _SETTINGS: Final = settings(
     deadline=None,
     derandomize=False,
     max_examples=EXAMPLES,
-    phases=[Phase.generate, Phase.shrink],
+    phases=[Phase.generate],
     print_blob=False,
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
+_SHRINKING: Final = settings(_SETTINGS, phases=[Phase.generate, Phase.shrink])
+SHRUNK_LENGTH_MAX: Final = 2000
+"""Longer inputs are shown as they are: to find smaller ones would take minutes."""
+
+
+class Failure(NamedTuple):
+    """What failed, and where."""
+
+    place: str
+    shown: str
+    """The input."""
+    traceback: str
 
 
 class Fuzzing:
@@ -59,6 +71,19 @@ class Fuzzing:
         return not self._found
 
     def _try_some(self, target: Target) -> None:
+        chosen = random.getrandbits(64)
+        failure = self._failure(target, chosen, _SETTINGS)
+        if failure is None:
+            return
+        if len(failure.shown) <= SHRUNK_LENGTH_MAX:
+            failure = self._failure(target, chosen, _SHRINKING) or failure
+        if failure.place not in self._found:
+            self._found.add(failure.place)
+            print(f"\nFOUND {failure.place}\ninput: {failure.shown[:5000]}")
+            print(failure.traceback[-5000:], flush=True)
+
+    def _failure(self, target: Target, chosen: int, how: settings) -> Failure | None:
+        """Try some inputs; return what failed, if anything did."""
         failed: list[Any] = []
 
         def check(value: Any) -> None:
@@ -72,21 +97,16 @@ class Fuzzing:
             finally:
                 faulthandler.cancel_dump_traceback_later()
 
-        chosen = random.getrandbits(64)
         try:
-            seed(chosen)(_SETTINGS(given(target.inputs)(check)))()
+            seed(chosen)(how(given(target.inputs)(check)))()
         except Exception as error:  # noqa: BLE001 - any error is a finding
-            self._add_finding(target, error, failed)
-
-    def _add_finding(self, target: Target, error: Exception, failed: list[Any]) -> None:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{type(error).__name__} at {frame.filename}:{frame.lineno} by {target.name}"
-        if place in self._found:
-            return
-        self._found.add(place)
-        value = repr(failed[0]) if failed else "no input: the target itself is wrong"
-        print(f"\nFOUND {place}\ninput: {value[:5000]}")
-        print("".join(traceback.format_exception(error)), flush=True)
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            return Failure(
+                place=f"{type(error).__name__} at {frame.filename}:{frame.lineno} by {target.name}",
+                shown=repr(failed[0]) if failed else "none: the target itself is wrong",
+                traceback="".join(traceback.format_exception(error)),
+            )
+        return None
 
     def _report(self, seconds: float) -> None:
         print(f"\n{len(self._targets)} targets, {seconds:g} seconds")

@@ -189,7 +189,15 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["listen: {port: 2026-13-45}", "listen: {port: %s}" % ("9" * 5000), "[" * 2000]
+    "text",
+    [
+        "listen: {port: 2026-13-45}",
+        "listen: {port: %s}" % ("9" * 5000),
+        "[" * 2000,
+        "!!int ''",
+        "!!timestamp x",
+        "!!bool x",
+    ],
 )
 def test_a_file_with_values_that_cannot_be_is_an_error(tmp_path: Path, text: str) -> None:
     assert problems_of(tmp_path, text) == [f"{tmp_path}/lakebed.yaml: this is not YAML"]

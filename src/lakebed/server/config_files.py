@@ -104,8 +104,7 @@ class _Sources:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise SettingsError([f"cannot read {file}: {reason}"]) from error
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            # ValueError: a date that does not exist, a number that is too long.
+        except Exception as error:  # noqa: BLE001 - odd values make the library fail in many ways
             # Not its own message, which quotes the file: there may be a secret in that line.
             mark = getattr(error, "problem_mark", None)
             where = f", line {mark.line + 1}" if mark else ""
