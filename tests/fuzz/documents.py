@@ -36,7 +36,8 @@ FIELDS: Final = sorted(
 )
 JSON_WORDS: Final = [
     b"{", b"}", b"[", b"]", b'{"other":', b'"', b":", b",", b"null", b"true", b"1", b"-1",
-    b"1e999", b"9" * 30, b'"\\ud800"', b"\\u0000", b"\xff", b"\xed\xa0\x80", b"\0", b" ", b"\xef\xbb\xbf",
+    b"1e999", b"9" * 30, b'"\\ud800"', b"\\u0000", b"\xff", b"\xed\xa0\x80", b"\0", b" ",
+    b"\xef\xbb\xbf",
     *(f'"{name}":'.encode() for name in FIELDS),
 ]  # fmt: skip
 bodies: Final = st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=6).map(
@@ -87,9 +88,8 @@ auth: {secret_key: 0123456789abcdef0123456789abcdef}
 """
 YAML_WORDS: Final = [
     "listen", "port", "database", "url", "auth", "secret_key", "blockstore", "limits", ": ", ":",
-    "\n", "\n  ", "- ", "[", "]", "{", "}", "&a ", "*a", "!!int ", "!!float ", "!!bool ", "!!timestamp ",
-    "!!binary ", "''", "|", ">",
-    "!!python/object:os.system ",
+    "\n", "\n  ", "- ", "[", "]", "{", "}", "&a ", "*a", "!!int ", "!!float ", "!!bool ",
+    "!!timestamp ", "!!binary ", "''", "|", ">", "!!python/object:os.system ",
     "2026-13-45", "2026-11-15", "1e999", "0x", "1_0", "~", "'", '"', "#", "%", "<<: ", "? ", "---",
     "\t", "é", "\x85", "9" * 5000, "1:2:3", ".inf", "=",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -60,6 +61,13 @@ class Fuzzing:
 
     def run(self, seconds: float) -> bool:
         """Try all targets in turn until the time is over; return whether nothing was found."""
+        begun = time.monotonic()
+        with suppress(KeyboardInterrupt):
+            self._try_in_turn(seconds)
+        self._report(time.monotonic() - begun)
+        return not self._found
+
+    def _try_in_turn(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         turn = min(ROUND_SECONDS, seconds / len(self._targets))
         while time.monotonic() < until:
@@ -67,8 +75,6 @@ class Fuzzing:
                 turn_ends = min(until, time.monotonic() + turn)
                 while time.monotonic() < turn_ends:
                     self._try_some(target)
-        self._report(seconds)
-        return not self._found
 
     def _try_some(self, target: Target) -> None:
         chosen = random.getrandbits(64)
@@ -109,7 +115,8 @@ class Fuzzing:
         return None
 
     def _report(self, seconds: float) -> None:
-        print(f"\n{len(self._targets)} targets, {seconds:g} seconds")
+        spent = f"{seconds:.0f} seconds, {time.process_time():.0f} of the processor"
+        print(f"\n{len(self._targets)} targets, {spent}")
         for target in self._targets:
             print(f"{self._tried[target.name]:>10,}  {target.name}")
         print(f"{self._tried.total():>10,}  inputs in all")
