@@ -24,7 +24,7 @@ from lakebed.server.s3.operations.list_objects import _key_of, _token_of
 from lakebed.server.s3.operations.upload_part_copy import _range
 from lakebed.server.s3.request import S3Request
 from lakebed.server.s3.router import is_s3_request, route
-from tests.fuzz.inputs import any_text, texts, wire_text
+from tests.fuzz.inputs import any_text, mostly, texts, wire_text
 from tests.fuzz.signatures import DOMAIN, METHODS, QUERY_WORDS, hosts, paths
 from tests.fuzz.target import Targets, attempt
 
@@ -123,14 +123,20 @@ REQUEST_HEADERS: Final[dict[str, list[str]]] = {
 }
 
 
+QUERIES: Final = [
+    "", "encoding-type=url&prefix=%C3%BC", "encoding-type=x", "max-keys=1", "max-keys=-1",
+    "list-type=2&max-keys=%c2%b2", "delimiter=/", "uploads", "uploadId=1&partNumber=x",
+]  # fmt: skip
+
+
 @st.composite
 def requests(draw: st.DrawFn) -> Environ:
     """Requests with some headers, each made of its own words."""
     environ: Environ = {
-        "REQUEST_METHOD": draw(METHODS),
-        "PATH_INFO": draw(paths),
-        "HTTP_HOST": draw(hosts),
-        "QUERY_STRING": draw(texts([*QUERY_WORDS, "encoding-type=url", "max-keys=", "prefix="])),
+        "REQUEST_METHOD": draw(mostly(st.sampled_from(["GET", "PUT"]), METHODS)),
+        "PATH_INFO": draw(mostly(st.sampled_from(["/lake", "/lake/main/a"]), paths)),
+        "HTTP_HOST": draw(mostly(st.just("127.0.0.1"), hosts)),
+        "QUERY_STRING": draw(mostly(st.sampled_from(QUERIES), texts([*QUERY_WORDS, *QUERIES]))),
     }
     for name in draw(st.lists(st.sampled_from(sorted(REQUEST_HEADERS)), unique=True, max_size=4)):
         environ[name] = draw(texts(REQUEST_HEADERS[name]))
