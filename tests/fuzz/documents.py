@@ -2,12 +2,14 @@
 
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import yaml
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from lakebed.cli.commands.auth import _read_statements
 from lakebed.cli.errors import CommandError
@@ -18,7 +20,7 @@ from lakebed.server.api.dispatch import _decode, _list_fields, _read_query, perm
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.settings import ServerSettings, SettingsError
-from tests.fuzz.inputs import damaged, json_values, texts
+from tests.fuzz.inputs import any_text, damaged, json_values, texts
 from tests.fuzz.target import Targets, attempt
 
 targets: Final = Targets()
@@ -40,15 +42,77 @@ JSON_WORDS: Final = [
     b"\xef\xbb\xbf",
     *(f'"{name}":'.encode() for name in FIELDS),
 ]  # fmt: skip
+sound_text: Final = st.text(st.characters(codec="utf-8"), max_size=20)
+FIELD_VALUES: Final[dict[str, SearchStrategy[Any]]] = {
+    "name": st.sampled_from(["dev", "lake2", "jane", "x" * 300]),
+    "id": st.sampled_from(["jane", "v1", "policy", "group"]) | any_text,
+    "source": st.sampled_from(["main", "main~1"]),
+    "ref": st.sampled_from(["main", "main~1", "dev"]),
+    "message": sound_text,
+    "storage_namespace": st.sampled_from(["mem://lakes/lake2", "local://x", "mem://", ""]),
+    "paths": st.lists(st.sampled_from(["a", "folder/b", "", "\0"]), max_size=3),
+    "src_path": st.sampled_from(["a", "none", ""]),
+    "metadata": st.dictionaries(sound_text, sound_text, max_size=2),
+    "set": st.dictionaries(sound_text, sound_text, max_size=2),
+    "pattern": st.sampled_from(["main", "*", "[", ""]),
+    "type": st.sampled_from(["object", "prefix", "reset", "common_prefix"]),
+    "path": st.sampled_from(["a", "", "\0"]),
+    "date": st.integers(),
+    "mtime": st.integers(),
+    "size_bytes": st.integers(0, 1 << 64),
+    "checksum": sound_text,
+    "physical_address": st.sampled_from(["mem://lakes/lake/x", "mem://other/x", "s3://b/x", ""]),
+    "staging": st.fixed_dictionaries({"physical_address": st.just("mem://lakes/lake/x")}),
+    "parent_number": st.integers(-1, 3),
+    "statement": st.lists(
+        st.fixed_dictionaries(
+            {
+                "effect": st.sampled_from(["allow", "deny", "x"]),
+                "resource": st.sampled_from(["*", "[", "arn:lakefs:fs:::*"]),
+                "action": st.lists(st.sampled_from(["fs:*", "x"]), max_size=2),
+            }
+        ),
+        max_size=2,
+    ),
+    "access_key_id": st.sampled_from(["AKIAJADMIN", "AKIAOTHER", "\0"]),
+    "secret_access_key": st.sampled_from(["admin-secret", "é"]),
+    "permission": st.sampled_from(["Read", "Admin", "x"]),
+    "strategy": st.sampled_from(["", "source-wins", "x"]),
+    "commits_meta_range_id": any_text,
+    "tags_meta_range_id": any_text,
+    "branches_meta_range_id": any_text,
+    "keys": st.lists(any_text, max_size=2),
+    "continuation_token": any_text,
+}
 bodies: Final = st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=6).map(
     lambda value: json.dumps(value).encode()
 ) | json_values.map(lambda value: json.dumps(value).encode())
 
 
-operations: Final = st.sampled_from([route.operation for route in WITH_BODY])
+def content_of(
+    of: Any, named: Mapping[str, SearchStrategy[Any]], others: SearchStrategy[Any]
+) -> SearchStrategy[Any]:
+    """Contents with the fields of a struct, each of which is named or like the others."""
+    if not (isinstance(of, type) and issubclass(of, msgspec.Struct)):
+        return st.dictionaries(st.sampled_from(sorted(named)), others, max_size=3)
+    fields = msgspec.structs.fields(of)
+    drawn = {each.encode_name: named.get(each.name, others) for each in fields}
+    needed = {each.encode_name for each in fields if each.required}
+    return st.fixed_dictionaries(
+        {name: drawn[name] for name in sorted(needed)},
+        optional={name: drawn[name] for name in sorted(drawn.keys() - needed)},
+    )
 
 
-@targets.add(st.tuples(operations, texts(JSON_WORDS, bodies)))
+@st.composite
+def asked_bodies(draw: st.DrawFn) -> tuple[str, bytes]:
+    """An operation, and a body with its fields."""
+    route = draw(st.sampled_from(WITH_BODY))
+    sound = content_of(route.body, FIELD_VALUES, json_values)
+    return route.operation, draw(texts(JSON_WORDS, bodies | sound.map(json.dumps).map(str.encode)))
+
+
+@targets.add(asked_bodies())
 def json_bodies(case: tuple[str, bytes]) -> None:
     """A body that is read can be written, is read again as it is, and names permissions."""
     operation, text = case

@@ -6,19 +6,18 @@ Whatever is asked, the answer is not a failure of the server, and nothing is log
 import base64
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
-import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from lakebed.server.api.operations import ROUTES, not_there
 from lakebed.server.api.routes import Route
 from lakebed.server.s3 import xml_reader
-from tests.fuzz.documents import JSON_WORDS, QUERY_WORDS, bodies
+from tests.fuzz.documents import FIELD_VALUES, JSON_WORDS, QUERY_WORDS, bodies, content_of
 from tests.fuzz.http_requests import CONDITIONS, FORM, FORM_WORDS, RANGE_WORDS, TYPE_WORDS
 from tests.fuzz.inputs import any_text, damaged, json_values, mostly, texts, wire_text
 from tests.fuzz.s3_requests import REQUEST_HEADERS, XML_WORDS, documents
@@ -147,48 +146,6 @@ BAD_PARTS: Final = texts(
 )
 QUERY_VALUES: Final = ["a", "folder/", "/", "true", "0", "-1", "1000", "9" * 30, "main", ""]
 PATHS: Final = ["a", "folder/b", "ü", "new"]
-sound_text: Final = st.text(st.characters(codec="utf-8"), max_size=20)
-BODIES: Final[dict[str, Any]] = {
-    "name": st.sampled_from(["dev", "lake2", "jane", "x" * 300]),
-    "id": st.sampled_from(["jane", "v1", "policy", "group"]) | any_text,
-    "source": st.sampled_from(["main", "main~1"]),
-    "ref": st.sampled_from(["main", "main~1", "dev"]),
-    "message": sound_text,
-    "storage_namespace": st.sampled_from(["mem://lakes/lake2", "local://x", "mem://", ""]),
-    "paths": st.lists(st.sampled_from(["a", "folder/b", "", "\0"]), max_size=3),
-    "src_path": st.sampled_from(["a", "none", ""]),
-    "metadata": st.dictionaries(sound_text, sound_text, max_size=2),
-    "set": st.dictionaries(sound_text, sound_text, max_size=2),
-    "pattern": st.sampled_from(["main", "*", "[", ""]),
-    "type": st.sampled_from(["object", "prefix", "reset", "common_prefix"]),
-    "path": st.sampled_from(["a", "", "\0"]),
-    "date": st.integers(),
-    "mtime": st.integers(),
-    "size_bytes": st.integers(0, 1 << 64),
-    "checksum": sound_text,
-    "physical_address": st.sampled_from(["mem://lakes/lake/x", "mem://other/x", "s3://b/x", ""]),
-    "staging": st.fixed_dictionaries({"physical_address": st.just("mem://lakes/lake/x")}),
-    "parent_number": st.integers(-1, 3),
-    "statement": st.lists(
-        st.fixed_dictionaries(
-            {
-                "effect": st.sampled_from(["allow", "deny", "x"]),
-                "resource": st.sampled_from(["*", "[", "arn:lakefs:fs:::*"]),
-                "action": st.lists(st.sampled_from(["fs:*", "x"]), max_size=2),
-            }
-        ),
-        max_size=2,
-    ),
-    "access_key_id": st.sampled_from(["AKIAJADMIN", "AKIAOTHER", "\0"]),
-    "secret_access_key": st.sampled_from(["admin-secret", "é"]),
-    "permission": st.sampled_from(["Read", "Admin", "x"]),
-    "strategy": st.sampled_from(["", "source-wins", "x"]),
-    "commits_meta_range_id": any_text,
-    "tags_meta_range_id": any_text,
-    "branches_meta_range_id": any_text,
-    "keys": st.lists(any_text, max_size=2),
-    "continuation_token": any_text,
-}
 
 
 @st.composite
@@ -224,7 +181,7 @@ def rest_requests(draw: st.DrawFn) -> tuple[str, str, str, dict[str, str], bytes
         )
         body = draw(damaged(st.just(FORM), FORM_WORDS))
     elif route.body is not None:
-        wanted = _content_of(route.body, BODIES, json_values).map(_encoded)
+        wanted = content_of(route.body, FIELD_VALUES, json_values).map(_encoded)
         body = draw(mostly(wanted, texts(JSON_WORDS, bodies)))
     else:
         body = b""
@@ -235,26 +192,11 @@ def queries_of(route: Route) -> SearchStrategy[str]:
     """Queries with the parameters of an operation."""
     values = mostly(st.sampled_from(QUERY_VALUES), any_text)
     named = dict.fromkeys(["path", "dest_path"], mostly(st.sampled_from(PATHS), values))
-    return _content_of(route.query, named, values).map(
+    return content_of(route.query, named, values).map(
         lambda query: "&".join(
             f"{name}={quote(str(value).encode(errors='surrogatepass'))}"
             for name, value in query.items()
         )
-    )
-
-
-def _content_of(
-    of: Any, named: Mapping[str, SearchStrategy[Any]], others: SearchStrategy[Any]
-) -> SearchStrategy[Any]:
-    """Contents with the fields of a struct, each of which is named or like the others."""
-    if not (isinstance(of, type) and issubclass(of, msgspec.Struct)):
-        return st.dictionaries(st.sampled_from(sorted(named)), others, max_size=3)
-    fields = msgspec.structs.fields(of)
-    drawn = {each.encode_name: named.get(each.name, others) for each in fields}
-    needed = {each.encode_name for each in fields if each.required}
-    return st.fixed_dictionaries(
-        {name: drawn[name] for name in sorted(needed)},
-        optional={name: drawn[name] for name in sorted(drawn.keys() - needed)},
     )
 
 

@@ -52,9 +52,10 @@ def damaged(draw: st.DrawFn, sound: SearchStrategy[AnyStr], words: Sequence[AnyS
 def texts(
     words: Sequence[AnyStr], sound: SearchStrategy[AnyStr] | None = None
 ) -> SearchStrategy[AnyStr]:
-    """All of the above: phrases, damaged texts, long ones."""
-    some = phrases(words) if sound is None else damaged(sound, words)
-    return st.one_of(some, some, some, phrases(words), stretched(words))
+    """All of the above: sound texts, damaged ones, phrases, long ones."""
+    if sound is None:
+        return st.one_of(phrases(words), phrases(words, most=3), stretched(words))
+    return st.one_of(sound, damaged(sound, words), phrases(words), stretched(words))
 
 
 @st.composite

@@ -31,7 +31,7 @@ REF_WORDS: Final = [
     "main", "v1.0", COMMIT, "abc", "~", "^", "~2", "^0", "~999999999", "~9999999999", "@", "$", "/",
     ".", "..", "...", ".lock", "a...b", "\0", " ", "\n", "é", "²", "\ud800", "*", "[", "\\", "-",
 ]  # fmt: skip
-names: Final = texts(REF_WORDS, any_text)
+names: Final = texts(REF_WORDS, st.sampled_from(["main", "v1.0/rc", "main~2^1", COMMIT]) | any_text)
 
 
 @targets.add(names)
@@ -73,7 +73,13 @@ ADDRESS_WORDS: Final = [
 ]  # fmt: skip
 
 
-@targets.add(texts(ADDRESS_WORDS))
+stores: Final = st.sampled_from(
+    ["s3://bucket", "LOCAL://lakes", "gs://b", "mem://a", "https://a.blob.core.windows.net/c"]
+)
+places: Final = st.tuples(stores, any_text).map("/".join)
+
+
+@targets.add(texts(ADDRESS_WORDS, places))
 def addresses(url: str) -> None:
     """There is one spelling of an address: what is read is spelled and read again as it is."""
     address = attempt(InvalidAddress, Address.parse, url)
@@ -95,7 +101,7 @@ URI_WORDS: Final = [
 ]  # fmt: skip
 
 
-@targets.add(texts(URI_WORDS))
+@targets.add(texts(URI_WORDS, st.tuples(st.just("lakefs://lake/main"), any_text).map("/".join)))
 def uris(text: str) -> None:
     """What is read can be written, and is read again as it is."""
     for parse in (parse_repository, parse_ref, parse_path, parse_object):
@@ -105,31 +111,13 @@ def uris(text: str) -> None:
             str(found).encode()
 
 
-@targets.add(
-    texts(
-        [
-            "http://",
-            "https://",
-            "ftp://",
-            "127.0.0.1",
-            "[::1]",
-            "[",
-            "]",
-            ":8000",
-            ":x",
-            ":99999",
-            "/api/v1",
-            "/",
-            "?a",
-            "#b",
-            "user:secret@",
-            "é",
-            "\n",
-            " ",
-            "\ud800",
-        ]
-    )
-)
+ENDPOINT_WORDS: Final = [
+    "http://", "https://", "ftp://", "127.0.0.1", "[::1]", "[", "]", ":8000", ":x", ":99999",
+    "/api/v1", "/", "?a", "#b", "user:secret@", "é", "\n", " ", "\ud800",
+]  # fmt: skip
+
+
+@targets.add(texts(ENDPOINT_WORDS, st.just("http://127.0.0.1:8000/api/v1/")))
 def endpoints(text: str) -> None:
     found = attempt(SettingsError, normal_endpoint, text)
     if found is not None:

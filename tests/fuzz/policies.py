@@ -33,9 +33,14 @@ NETWORK_WORDS: Final = [
 ]  # fmt: skip
 fields: Final = st.sampled_from(["SourceIp", "sourceip", "other"])
 operators: Final = st.sampled_from(["IpAddress", "NotIpAddress", "StringEquals"])
+spelled_networks: Final = texts(
+    NETWORK_WORDS,
+    st.sampled_from(["10.0.0.0/8", "10.1.2.3", "::1", "2001:db8::/32", "::ffff:10.0.0.0/104"])
+    | st.ip_addresses().map(str),
+)
 CONDITIONS: Final = st.dictionaries(
     operators,
-    st.dictionaries(fields, st.lists(texts(NETWORK_WORDS), max_size=2).map(tuple), max_size=2),
+    st.dictionaries(fields, st.lists(spelled_networks, max_size=2).map(tuple), max_size=2),
     max_size=2,
 )
 statements: Final = st.builds(
@@ -91,7 +96,7 @@ def costs_of_patterns(case: tuple[str, str]) -> None:
     compile_pattern(pattern[:4096])(text[:1024])
 
 
-@targets.add(st.tuples(texts(NETWORK_WORDS), texts(NETWORK_WORDS)))
+@targets.add(st.tuples(spelled_networks, spelled_networks))
 def networks(case: tuple[str, str]) -> None:
     """An address lies in the network that its own text spells."""
     network = attempt(ValueError, parse_network, case[0])

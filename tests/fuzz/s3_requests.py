@@ -180,7 +180,10 @@ def _is_utf8(text: str) -> bool:
     return attempt(UnicodeEncodeError, text.encode) is not None
 
 
-@targets.add(texts(["bGFrZQ==", "YQ==", "=", "-_", "+/", "A", "_w==", "é", "\0", " ", "\n"]))
+tokens: Final = st.text(st.characters(codec="utf-8"), min_size=1).map(_token_of)
+
+
+@targets.add(texts(["YQ==", "=", "-_", "+/", "A", "_w==", "é", "\0", " ", "\n"], tokens))
 def continuation_tokens(token: str) -> None:
     """A token that is accepted names a key, whose own token leads to the same place."""
     key = attempt(S3Error, _key_of, token)
