@@ -156,6 +156,8 @@ def queries(case: tuple[str, str]) -> None:
             assert not isinstance(value, str) or "\0" not in value
 
 
+YAML_BYTES_MAX: Final = 1 << 10
+"""The library takes long for what is nested deep, but strangers do not write settings."""
 SETTINGS: Final = """
 listen: {host: 127.0.0.1, port: 8000, trusted_proxies: [10.0.0.0/8]}
 database: {url: "memory://"}
@@ -180,7 +182,7 @@ def _in_file(text: str, name: str) -> Path:
     return file
 
 
-@targets.add(texts(YAML_WORDS, st.just(SETTINGS)))
+@targets.add(texts(YAML_WORDS, st.just(SETTINGS), longest=YAML_BYTES_MAX))
 def yaml_settings(text: str) -> None:
     """Settings are read, or it is said what is wrong."""
     file = _in_file(text, "server.yaml")
@@ -194,7 +196,9 @@ credentials: {access_key_id: AKIA, secret_access_key: secret}
 """
 
 
-@targets.add(texts([*YAML_WORDS, "server", "credentials"], st.just(LAKECTL)))
+@targets.add(
+    texts([*YAML_WORDS, "server", "credentials"], st.just(LAKECTL), longest=YAML_BYTES_MAX)
+)
 def yaml_of_lakectl(text: str) -> None:
     file = _in_file(text, "lakectl.yaml")
     attempt(client_errors.SettingsError, load_settings, environ={}, config_file=file, endpoint=None)

@@ -28,11 +28,11 @@ def phrases(words: Sequence[AnyStr], *, most: int = 10) -> SearchStrategy[AnyStr
 
 
 @st.composite
-def stretched(draw: st.DrawFn, words: Sequence[AnyStr]) -> AnyStr:
+def stretched(draw: st.DrawFn, words: Sequence[AnyStr], longest: int = BYTES_MAX) -> AnyStr:
     """Texts of 64 KiB: a beginning, a part many times over, an end. They show what is quadratic."""
     some = phrases(words, most=3)
     head, unit, tail = draw(some), draw(some.filter(bool)), draw(some)
-    return head + unit * ((BYTES_MAX - len(head) - len(tail)) // len(unit)) + tail
+    return head + unit * ((longest - len(head) - len(tail)) // len(unit)) + tail
 
 
 @st.composite
@@ -50,12 +50,15 @@ def damaged(draw: st.DrawFn, sound: SearchStrategy[AnyStr], words: Sequence[AnyS
 
 
 def texts(
-    words: Sequence[AnyStr], sound: SearchStrategy[AnyStr] | None = None
+    words: Sequence[AnyStr],
+    sound: SearchStrategy[AnyStr] | None = None,
+    *,
+    longest: int = BYTES_MAX,
 ) -> SearchStrategy[AnyStr]:
     """All of the above: sound texts, damaged ones, phrases, long ones."""
     if sound is None:
-        return st.one_of(phrases(words), phrases(words, most=3), stretched(words))
-    return st.one_of(sound, damaged(sound, words), phrases(words), stretched(words))
+        return st.one_of(phrases(words), phrases(words, most=3), stretched(words, longest))
+    return st.one_of(sound, damaged(sound, words), phrases(words), stretched(words, longest))
 
 
 @st.composite
