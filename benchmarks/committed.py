@@ -23,14 +23,17 @@ from benchmarks.committed_data import as_puts, in_batches, numbered_entries
 from benchmarks.report import Row, report
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed, Query
+from lakebed.engine.model import Home
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import MetaRangeID, metarange_path, range_path
+from lakebed.ids import UniqueID
 from lakebed.runtime import ThreadRuntime
 
 ENTRIES = 1_000_000
 MEMORY_LIMIT_BYTES = 1_500_000_000
 AT_MOST_TWICE = 0.5
 RUNTIME = ThreadRuntime()
+HOME = Home(Namespace.parse("local://lake/repo"), UniqueID("uid"))
 # As `lakebed.formats` writes ranges: smaller files than by default, for more time.
 OUR_OPTIONS: dict[str, object] = {"compression": "zstd", "use_dictionary": ["content_type"]}
 
@@ -50,7 +53,7 @@ def open_committed(folder: Path, *, memory_bytes: int = 1 << 30) -> Committed:
     """Open committed metadata in a folder, with nothing in the cache."""
     block = open_block(LocalSettings(folder / "blocks"))
     cache = Cache(RUNTIME, CacheSettings(memory_bytes=memory_bytes))
-    return Committed(block, Namespace.parse("local://lake/repo"), RUNTIME, cache=cache)
+    return Committed(block, HOME, RUNTIME, cache=cache)
 
 
 def _writing(folder: Path, entries: pa.Table) -> tuple[list[Row], MetaRangeID]:

@@ -1,4 +1,5 @@
 import threading
+import time
 
 import pytest
 
@@ -33,3 +34,22 @@ def test_map_parallel_raises_the_first_error_and_starts_no_more() -> None:
     with pytest.raises(ValueError, match="item 1"):
         ThreadRuntime().map_parallel(fail, range(1000), limit=2)
     assert len(begun) < 1000
+
+
+def test_the_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that slept for an hour: its monotonic clock stood still meanwhile."""
+    runtime = ThreadRuntime()
+    begun = runtime.monotonic()
+    clock_gettime = time.clock_gettime
+    slept_seconds = {time.CLOCK_BOOTTIME: 3600.0, time.CLOCK_REALTIME: 3600.0}
+    monkeypatch.setattr(
+        time, "clock_gettime", lambda clock: clock_gettime(clock) + slept_seconds.get(clock, 0.0)
+    )
+    assert 3600 <= runtime.monotonic() - begun < 3700
+
+
+def test_a_system_without_such_a_clock_has_the_ordinary_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME")
+    assert time.monotonic() <= ThreadRuntime().monotonic() <= time.monotonic()

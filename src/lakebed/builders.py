@@ -13,13 +13,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from queue import SimpleQueue
-from typing import Final, NamedTuple, Self
+from queue import Empty, SimpleQueue
+from typing import ClassVar, Final, NamedTuple, Self
 
 from lakebed.block import BlockSettings, open_block
 from lakebed.engine.commits.build import Build, BuildRequest, Built, build_here
 from lakebed.engine.committed import Cache, committed_for
-from lakebed.engine.settings import CacheSettings
+from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime
@@ -30,7 +30,17 @@ _STOP_SECONDS: Final = 5.0
 """How long a builder may take to end by itself before it is killed."""
 
 
-class BuilderDied(LakebedError):  # noqa: N818 - it says what happened
+# The names of errors say what happened.
+# ruff: noqa: N818
+
+
+class BuilderFailed(LakebedError):
+    """A process did not build a commit; nothing was committed, and what is staged is there."""
+
+    kind: ClassVar[str] = "worker_failed"
+
+
+class BuilderDied(BuilderFailed):
     """A process that built a commit ended before it was done; nothing was committed."""
 
     kind = "worker_died"
@@ -41,6 +51,30 @@ class BuilderDied(LakebedError):  # noqa: N818 - it says what happened
             " still there: try again, with more memory if that was too little"
         )
         self.exit_code = exit_code
+
+
+class BuilderHung(BuilderFailed):
+    """A process took too long to build a commit, and was ended; nothing was committed."""
+
+    kind = "worker_hung"
+
+    def __init__(self, limit_seconds: float) -> None:
+        super().__init__(
+            f"the process that built the commit was not done after {limit_seconds:g} seconds, and"
+            " was ended; what is staged is still there: try again"
+        )
+
+
+class BuildersBusy(BuilderFailed):
+    """No process was free to build a commit in time; nothing was committed."""
+
+    kind = "workers_busy"
+
+    def __init__(self, limit_seconds: float) -> None:
+        super().__init__(
+            f"other commits were built for {limit_seconds:g} seconds before this one; what is"
+            " staged is still there: try again, or let more processes build (processes.builders)"
+        )
 
 
 class _Places(NamedTuple):
@@ -66,9 +100,21 @@ class Builders:
         processes: int = 1,
         cache: CacheSettings | None = None,
         begin: Callable[[], None] | None = None,
+        limit_seconds: float = EngineSettings().scan_limit_seconds,
     ) -> None:
-        """Prepare builders; `begin` is called first in each process, to set up its logs."""
+        """Prepare builders.
+
+        Args:
+            store_url: The store, for `open_store`.
+            block: The storage.
+            processes: How many.
+            cache: What each keeps of committed files.
+            begin: Called first in each process, to set up its logs.
+            limit_seconds: How long a build may take, and how long it may wait for its turn. A build
+                that takes longer than the engine's `scan_limit_seconds` would not be published.
+        """
         self._processes = processes
+        self._limit_seconds = limit_seconds
         self._idle: SimpleQueue[_Builder] = SimpleQueue()
         for _ in range(processes):
             self._idle.put(_Builder(_Places(store_url, block, cache or CacheSettings()), begin))
@@ -78,16 +124,21 @@ class Builders:
 
         Raises:
             BuilderDied: The process ended, and so did the one started in its place.
+            BuilderHung: It was not done in time. Another would hardly be, and somebody waits.
+            BuildersBusy: No process was free in time.
         """
-        builder = self._idle.get()
+        try:
+            builder = self._idle.get(timeout=self._limit_seconds)
+        except Empty:
+            raise BuildersBusy(self._limit_seconds) from None
         try:
             try:
-                return builder.build(request)
+                return builder.build(request, self._limit_seconds)
             except BuilderDied as error:
                 # It may have been killed by chance: once more in a new one. Never in this process:
                 # a build that needs too much memory must not take the server with it.
                 _LOGGER.warning("a builder ended (exit code %s): trying again", error.exit_code)
-                return builder.build(request)
+                return builder.build(request, self._limit_seconds)
         finally:
             self._idle.put(builder)
 
@@ -112,17 +163,17 @@ class _Builder:
         self._begin = begin
         self._running: tuple[BaseProcess, Connection] | None = None
 
-    def build(self, request: BuildRequest) -> Built:
+    def build(self, request: BuildRequest, limit_seconds: float) -> Built:
         """Build in the process; start it if it does not run."""
         process, pipe = self._running or self._start()
         try:
             pipe.send(request)
-            answer: Built | Exception = pipe.recv()
+            answer = _receive(pipe, limit_seconds)
         except (EOFError, OSError) as error:
             self.stop()
             raise BuilderDied(process.exitcode) from error
         except BaseException:
-            # Interrupted. The answer would otherwise be taken for that of the next request.
+            # Hung, or interrupted. A late answer would be taken for that of the next request.
             process.kill()
             self.stop()
             raise
@@ -153,6 +204,14 @@ class _Builder:
         self._running = (process, pipe)
         _LOGGER.info("started builder process %s", process.pid)
         return self._running
+
+
+def _receive(pipe: Connection, limit_seconds: float) -> Built | Exception:
+    if not pipe.poll(limit_seconds):
+        _LOGGER.warning("a builder was not done after %g seconds: it is ended", limit_seconds)
+        raise BuilderHung(limit_seconds)
+    answer: Built | Exception = pipe.recv()
+    return answer
 
 
 # In the builder

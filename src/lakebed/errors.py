@@ -13,7 +13,7 @@ class LakebedError(Exception):
     kind: ClassVar[str] = "error"
     """A stable name for programs; the message is for people and may change."""
 
-    public_message: ClassVar[str | None] = None
+    public_message: str | None = None
     """What to show to strangers instead of the message, where that may name hosts or folders."""
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -46,7 +46,11 @@ class Runtime(ABC):
 
     @abstractmethod
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back; only differences mean anything."""
+        """Seconds on a clock that never goes back; only differences mean anything.
+
+        It goes on while the machine sleeps: for everybody else time has passed, so leases, caches,
+        and what was read before are older by then.
+        """
 
     @abstractmethod
     def sleep(self, seconds: float) -> None:
@@ -86,7 +90,7 @@ class ThreadRuntime(Runtime):
         return time.time()
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return _seconds_since_boot()
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -124,3 +128,10 @@ class ThreadRuntime(Runtime):
             futures = [pool.submit(guarded, item) for item in work]
         # A call that found `failed` set returned None, but then an earlier result raises here.
         return [future.result() for future in futures]  # type: ignore[misc]
+
+
+def _seconds_since_boot() -> float:
+    # Linux stops its monotonic clock while the machine sleeps.
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()

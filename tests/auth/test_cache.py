@@ -3,6 +3,7 @@
 import timeit
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -72,13 +73,18 @@ def test_every_change_through_the_same_process_counts_at_once() -> None:
     for change, allowed in changes:
         change()
         assert may(auth, jane, READ) is allowed
+    other, _ = auth.login(new.access_key_id, new.secret_access_key)
+    for each in (token, other):
+        assert auth.authenticate_token(each).user_id == "jane"
+    auth.logout(token)
+    with pytest.raises(AuthenticationFailed):
+        auth.authenticate_token(token)
+    assert auth.authenticate_token(other).user_id == "jane"
     auth.credentials.delete("jane", new.access_key_id)
     with pytest.raises(AuthenticationFailed):
         auth.authenticate(new.access_key_id, new.secret_access_key)
-    assert auth.authenticate_token(token).user_id == "jane"
-    auth.users.delete("jane")
     with pytest.raises(AuthenticationFailed):
-        auth.authenticate_token(token)
+        auth.authenticate_token(other)
 
 
 def test_a_hit_is_fast_and_asks_no_store(auth: AuthService, store: Store) -> None:
@@ -196,3 +202,42 @@ def test_a_token_ends_on_time_though_it_is_remembered() -> None:
     clock.seconds = expires_at
     with pytest.raises(AuthenticationFailed):
         auth.authenticate_token(token)
+
+
+def test_another_process_accepts_an_ended_token_no_longer_than_it_remembers() -> None:
+    clock = Clockwork()
+    store = MemoryStore(clock)
+    here, there = service(store, clock), service(store, clock)
+    new = here.setup("admin")
+    token, expires_at = here.login(new.access_key_id, new.secret_access_key)
+    there.authenticate_token(token)
+    here.logout(token)
+    with pytest.raises(AuthenticationFailed):
+        here.authenticate_token(token)
+    clock.sleep(AuthSettings().cache_seconds)
+    with pytest.raises(AuthenticationFailed):
+        there.authenticate_token(token)
+    # The record stays for as long as the token would have been good, and no longer.
+    assert here.clean_logouts() == 0
+    with pytest.raises(AuthenticationFailed):
+        here.authenticate_token(token)
+    clock.sleep(expires_at - clock.now() + 1)
+    assert (here.clean_logouts(), here.clean_logouts()) == (1, 0)
+
+
+def test_one_memory_does_not_prolong_another() -> None:
+    """A token that is seen late must not live on what was read about its key long ago."""
+    clock = Clockwork()
+    store = MemoryStore(clock)
+    here, there = service(store, clock), service(store, clock)
+    new = here.setup("admin")
+    token, _ = here.login(new.access_key_id, new.secret_access_key)
+    there.authenticate(new.access_key_id, new.secret_access_key)
+    here.credentials.delete("admin", new.access_key_id)
+    seconds = AuthSettings().cache_seconds
+    clock.sleep(seconds * 0.9)
+    with suppress(AuthenticationFailed):
+        there.authenticate_token(token)
+    clock.sleep(seconds * 0.2)
+    with pytest.raises(AuthenticationFailed):
+        there.authenticate_token(token)

@@ -7,7 +7,6 @@ done again. A cache that never expires must not show: all changes go through the
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -75,7 +74,6 @@ faults = st.integers(0, 9).flatmap(lambda draw: st.none() if draw else fault_pla
 class ModelUser:
     """A user of the model, with what it has."""
 
-    serial: int
     groups: set[str] = field(default_factory=set)
     policies: set[str] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
@@ -88,7 +86,6 @@ class AuthMachine(RuleBasedStateMachine):
         super().__init__()
         self.inner = MemoryStore(ThreadRuntime())
         self.failed = False
-        self.serials = count()
         self.users: dict[str, ModelUser] = {}
         self.groups: dict[str, set[str]] = {}
         """Each with its policies."""
@@ -96,8 +93,10 @@ class AuthMachine(RuleBasedStateMachine):
         """Each with whether it denies."""
         self.keys: dict[str, NewCredential] = {}
         """All that ever were."""
-        self.tokens: list[tuple[str, str, int]] = []
-        """All that ever were: token, user, which of its creations."""
+        self.tokens: dict[str, NewCredential] = {}
+        """All that ever were, each with the access key of its login."""
+        self.ended: set[str] = set()
+        """Tokens that someone logged out with."""
         self.start_process()
 
     def start_process(self) -> None:
@@ -145,7 +144,7 @@ class AuthMachine(RuleBasedStateMachine):
         refused = name in self.users
         self.do(lambda: self.auth.users.create(name), plan, refused=refused, done=AlreadyExists)
         if not refused:
-            self.users[name] = ModelUser(next(self.serials))
+            self.users[name] = ModelUser()
 
     @rule(name=st.sampled_from(USERS), plan=faults)
     def delete_user(self, name: str, plan: FaultPlan | None) -> None:
@@ -290,7 +289,14 @@ class AuthMachine(RuleBasedStateMachine):
         owner = self.users.get(new.user_id)
         if owner is not None and new.access_key_id in owner.keys:
             token, _ = self.auth.login(new.access_key_id, new.secret_access_key)
-            self.tokens.append((token, new.user_id, owner.serial))
+            self.tokens[token] = new
+
+    @precondition(lambda self: self.tokens)
+    @rule(data=st.data(), plan=faults)
+    def logout(self, data: st.DataObject, plan: FaultPlan | None) -> None:
+        token = data.draw(st.sampled_from(sorted(self.tokens)))
+        self.do(lambda: self.auth.logout(token), plan, refused=False)
+        self.ended.add(token)
 
     # What must be seen
 
@@ -323,10 +329,13 @@ class AuthMachine(RuleBasedStateMachine):
             pair = new.access_key_id, new.secret_access_key
             found = self.authenticates(partial(self.auth.authenticate, *pair))
             assert found == (new.user_id if works else None)
-        for token, user, serial in self.tokens:
-            works = user in self.users and self.users[user].serial == serial
+        for token, new in self.tokens.items():
+            owner = self.users.get(new.user_id)
+            works = (
+                owner is not None and new.access_key_id in owner.keys and token not in self.ended
+            )
             found = self.authenticates(partial(self.auth.authenticate_token, token))
-            assert found == (user if works else None)
+            assert found == (new.user_id if works else None)
 
     def authenticates(self, act: Callable[[], Identity]) -> str | None:
         try:
@@ -358,7 +367,8 @@ class AuthMachine(RuleBasedStateMachine):
             relations += sum(len(policies) for policies in self.groups.values())
             keys = sum(len(user.keys) for user in self.users.values())
             entities = len(self.users) + len(self.groups) + len(self.policies)
-            assert len(list(self.inner.scan(AUTH))) == entities + relations + 2 * keys
+            found = len(list(self.inner.scan(AUTH)))
+            assert found == entities + relations + 2 * keys + len(self.ended)
 
 
 def statement_of(policy: str, *, denies: bool) -> Statement:

@@ -48,6 +48,7 @@ def test_the_public_names() -> None:
         "ServerKeys",
         "Statement",
         "Token",
+        "TooManyLogins",
         "UniqueID",
         "User",
         "UserID",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.auth import AuthenticationFailed, UniqueID, UserID
+from lakebed.auth import AccessKeyID, AuthenticationFailed, UniqueID, UserID
 from lakebed.auth.tokens import LIFE_SECONDS, Tokens
 from tests.auth.kit import KEYS, Clockwork
 
@@ -24,6 +24,7 @@ def claims(**changes: object) -> dict[str, Any]:
         "iss": "auth",
         "sub": "jane",
         "uid": "u1",
+        "key": "AKIA1",
         "iat": now,
         "exp": now + 60,
         "jti": "1",
@@ -38,13 +39,14 @@ def signed(content: dict[str, Any], algorithm: str = "HS256", key: bytes = KEYS.
 def test_a_token_says_who_it_is_for_a_week() -> None:
     clock = Clockwork()
     tokens = Tokens(KEYS, clock)
-    token, expires_at = tokens.issue(UserID("jane"), UniqueID("u1"))
+    token, expires_at = tokens.issue(UserID("jane"), UniqueID("u1"), AccessKeyID("AKIA1"))
     assert expires_at == int(clock.now()) + WEEK == int(clock.now()) + LIFE_SECONDS
     said = tokens.verify(token)
     assert (said.user_id, said.unique_id, said.expires_at) == ("jane", "u1", expires_at)
+    assert said.access_key_id == "AKIA1"
     content = jwt.decode(token, options={"verify_signature": False})
     assert (content["aud"], content["iss"], content["sub"]) == ("login", "auth", "jane")
-    again, _ = tokens.issue(UserID("jane"), UniqueID("u1"))
+    again, _ = tokens.issue(UserID("jane"), UniqueID("u1"), AccessKeyID("AKIA1"))
     assert token != again, "each has an id of its own"
     clock.sleep(WEEK - 1)
     tokens.verify(token)
@@ -76,6 +78,10 @@ def test_the_usual_signatures_are_accepted(algorithm: str) -> None:
         {"uid": None},
         {"uid": 7},
         {"uid": ["u1"]},
+        {"key": None},
+        {"key": 7},
+        {"jti": None},
+        {"jti": ["1"]},
     ],
     ids=str,
 )

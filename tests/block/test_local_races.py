@@ -14,6 +14,8 @@ from lakebed.block import (
     AlreadyExists,
     BlockStore,
     ETag,
+    InvalidPart,
+    Part,
     PreconditionFailed,
     UploadNotFound,
 )
@@ -73,6 +75,7 @@ RIVALS: dict[str, tuple[Callable[[BlockStore, Address, ETag], object], bytes | N
     "put": (lambda store, address, _: store.put(address, [b"rival"]), b"rival"),
     "replace": (lambda store, address, etag: store.replace(address, b"rival", etag), b"mine"),
     "create": (lambda store, address, _: store.create(address, b"rival"), b"mine"),
+    "put_new": (lambda store, address, _: store.put_new(address, [b"rival"]), b"mine"),
     "delete": (lambda store, address, _: store.delete(address), None),
 }
 
@@ -99,7 +102,7 @@ def test_nothing_comes_between_comparing_and_replacing(
         store.replace(address, b"mine", etag)
         error = futures[0].exception()
         assert isinstance(error, PreconditionFailed | AlreadyExists | None)
-        assert (error is not None) == (rival in {"replace", "create"})
+        assert (error is not None) == (rival in {"replace", "create", "put_new"})
         # The rival came after: it found what had been written, or wrote over it.
         assert (store.read(address) if store.exists(address) else None) == expected
 
@@ -188,3 +191,31 @@ def test_an_upload_ends_once(root: Path, monkeypatch: pytest.MonkeyPatch, rival:
         assert isinstance(error, UploadNotFound if rival == "complete" else NoneType)
         assert store.read(address) == b"data"
         assert list(store.list_uploads(DATA)) == []
+
+
+def test_a_part_that_is_sent_again_while_the_parts_are_joined_is_not_taken(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = DATA.address("object")
+    real_sendfile = os.sendfile
+    with open_local(root) as store, open_local(root) as other:
+        upload_id = store.create_upload(address)
+        parts = [
+            store.put_part(address, upload_id, number, [body], size=len(body))
+            for number, body in enumerate([b"first", b"second"], 1)
+        ]
+
+        def sendfile(*args: int) -> int:
+            """Copy the first part, and let somebody send the second one again meanwhile."""
+            monkeypatch.setattr(os, "sendfile", real_sendfile)
+            other.put_part(address, upload_id, 2, [b"SECOND"], size=6)
+            return real_sendfile(*args)
+
+        monkeypatch.setattr(os, "sendfile", sendfile)
+        with pytest.raises(InvalidPart, match="part 2"):
+            store.complete_upload(address, upload_id, parts)
+        assert os.sendfile is real_sendfile, "it was being joined"
+        assert not store.exists(address)
+        again = store.list_parts(address, upload_id)[1]
+        store.complete_upload(address, upload_id, [parts[0], Part(2, again.etag)])
+        assert store.read(address) == b"firstSECOND"

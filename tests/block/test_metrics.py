@@ -15,6 +15,7 @@ from lakebed.block import (
     ByteRange,
     ByteStream,
     DeleteResult,
+    ETag,
     MemorySettings,
     Namespace,
     ObjectNotFound,
@@ -50,8 +51,14 @@ class SlowStore(MemoryBlockStore):
         self._clock = clock
         self.breaks_off = False
 
-    def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
-        stream = super().get(address, byte_range=byte_range)
+    def get(
+        self,
+        address: Address,
+        *,
+        byte_range: ByteRange | None = None,
+        etag: ETag | None = None,
+    ) -> ByteStream:
+        stream = super().get(address, byte_range=byte_range, etag=etag)
 
         def chunks() -> Iterator[bytes]:
             for chunk in stream:
@@ -60,7 +67,7 @@ class SlowStore(MemoryBlockStore):
             if self.breaks_off:
                 raise StorageUnavailable("broke off")
 
-        return ByteStream(chunks(), stream.close)
+        return ByteStream(chunks(), stream.close, object_size=stream.object_size)
 
     def delete_many(self, addresses: object) -> list[DeleteResult]:
         return [DeleteResult(ADDRESS, StorageUnavailable("down")), DeleteResult(ADDRESS, None)]

@@ -6,13 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.block import Address, ETag
 from lakebed.catalog.checksums import ALGORITHMS, Checksum
 from lakebed.catalog.entry_metadata import (
     CHECKSUM,
+    CONTENT,
     HEADERS,
     RESERVED,
     checksum_of,
+    content_of,
     for_checksum,
+    for_content,
     for_headers,
     for_parts,
     headers_of,
@@ -113,3 +117,19 @@ def test_an_object_without_a_checksum_keeps_nothing() -> None:
 )
 def test_a_checksum_that_makes_no_sense_is_not_there(text: str) -> None:
     assert checksum_of({CHECKSUM: text}) is None
+
+
+def test_what_the_storage_called_the_content_holds_for_its_address() -> None:
+    here, there = Address.parse("s3://lake/x"), Address.parse("s3://lake/y")
+    kept = for_content(here, ETag("781e5e24-2"))
+    assert content_of(kept, here) == "781e5e24-2"
+    assert content_of(kept, there) is None
+    assert of_bytes({"a": "b", **kept}) == kept
+    assert split({"a": "b", **kept}).user == {"a": "b"}
+
+
+@pytest.mark.parametrize("etag", ["", 'a"b', "a b", "a\r\nRange: bytes=0-1", "é", "x" * 257])
+def test_what_cannot_be_an_etag_is_not_asked_for(etag: str) -> None:
+    here = Address.parse("s3://lake/x")
+    assert content_of(for_content(here, ETag(etag)), here) is None
+    assert content_of({CONTENT: etag}, here) is None

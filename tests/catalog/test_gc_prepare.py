@@ -109,6 +109,7 @@ def test_what_a_run_is_about(lake: Lake) -> None:
     age = settings.min_age_seconds + settings.skew_seconds
     assert run.cutoff_us == pytest.approx(run.began_us - age * 1e6, abs=2)
     assert run.gap_us == settings.gap_seconds * 1e6
+    assert run.partition_open_us == settings.partition_open_seconds * 1e6
     assert run.with_uploads
     assert prepared.location == location(lake, manifest)
 
@@ -432,6 +433,36 @@ def test_damage_is_found_out(
 
 
 # However pages are cut
+
+
+@pytest.mark.parametrize("records", [1, 2, 3])
+def test_a_page_goes_on_with_the_very_next_key(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, records: int
+) -> None:
+    """Whatever a page ended with, also if the keys that follow begin with it."""
+    monkeypatch.setattr("lakebed.catalog.gc.walk._RECORDS", records)
+    base = entry_of(lake)
+    lake.engine.reset(REPOSITORY, MAIN)
+    tails = [
+        b"",
+        b"\x00",
+        b"\x00\x00",
+        b"\x00\x01",
+        b"\x01",
+        b"a",
+        b"aa",
+        b"b",
+        b"\xff",
+        b"\xff\xff",
+    ]
+    for number, tail in enumerate(tails):
+        staged = replace(base, key=b"key" + tail, address=f"object-{number}")
+        lake.engine.put(REPOSITORY, MAIN, staged)
+    prepared, pages = prepare_pages(lake, SMALL)
+    assert pages >= len(tails) // records
+    found = addresses(lake, end(lake, prepared), GCFileKind.STAGED)
+    address = lake.repository.namespace.address
+    assert found == Counter(str(address(f"object-{number}")) for number in range(len(tails)))
 
 
 @given(

@@ -7,7 +7,7 @@ import pytest
 
 from lakebed.block import Address, Namespace, NotSupported
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.errors import AddressTaken, InvalidLink, LinkExpired
+from lakebed.catalog.errors import AddressClosed, AddressTaken, InvalidLink, LinkExpired
 from lakebed.catalog.keys import LINKS
 from lakebed.catalog.links import PhysicalAddress
 from lakebed.catalog.model import ObjectStats
@@ -200,7 +200,10 @@ def test_what_lies_in_a_namespace_is_not_foreign(lake: Lake, path: str) -> None:
                 REPOSITORY, MAIN, b"a", namespace.address(path), checksum="c", size=1
             )
     lake.engine.repositories.delete(RepositoryID("other"))
-    lake.catalog.external.stage(REPOSITORY, MAIN, b"a", other.address(path), checksum="c", size=1)
+    with pytest.raises(AddressClosed):
+        lake.catalog.external.stage(
+            REPOSITORY, MAIN, b"a", other.address(path), checksum="c", size=1
+        )
 
 
 @pytest.mark.parametrize("path", ["lake-2/x", "lak", "deep/x"])

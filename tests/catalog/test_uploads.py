@@ -139,6 +139,27 @@ def test_a_condition_is_looked_at_again_when_the_bytes_have_come(lake: Lake) -> 
     assert lake.text("main", b"a") == "faster"
 
 
+def test_a_conditional_write_that_is_refused_after_a_commit_took_it_keeps_its_object(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[str] = []
+    set_if = lake.store.set_if
+
+    def overtaken(*args: object, **kwargs: object) -> object:
+        result = set_if(*args, **kwargs)  # type: ignore[arg-type]
+        if not commits:
+            commits.append("")
+            commits[0] = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit.id
+            lake.upload(b"a", "faster")
+        return result
+
+    monkeypatch.setattr(lake.store, "set_if", overtaken)
+    with pytest.raises(PreconditionFailed):
+        lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", [b"mine"], condition=if_absent)
+    assert lake.text("main", b"a") == "faster"
+    assert lake.text(commits[0], b"a") == "mine", "a commit names it"
+
+
 def test_if_match_replaces_only_what_was_read(lake: Lake) -> None:
     lake.upload(b"a", "one")
     read = lake.catalog.objects.stat(REPOSITORY, "main", b"a")

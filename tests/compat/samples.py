@@ -202,6 +202,12 @@ def _link(sample: Sample) -> Good:
     return Good(query={"path": "linked"}, body=body)
 
 
+def _unfinished(sample: Sample) -> Good:
+    at = f"/repositories/{sample.repository}/branches/dirty/staging/backing"
+    given = sample.api.get(at, params={"path": "never-linked"}).raise_for_status().json()
+    return Good(path={"upload": given["physical_address"].rpartition("/")[2]})
+
+
 def _restorable(sample: Sample) -> Good:
     other = Sample(sample.server, sample.api)
     other.create()
@@ -220,6 +226,7 @@ def _restored(sample: Sample) -> Good:
 
 _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
     "linkPhysicalAddress": _link,
+    "endUnfinishedUpload": _unfinished,
     "restoreRefs": _restorable,
     "restoreSubmit": _restorable,
     "restoreStatus": _restored,

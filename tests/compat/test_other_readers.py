@@ -5,9 +5,9 @@ from pathlib import Path
 import duckdb
 
 from lakebed import formats
-from lakebed.block import LocalSettings, Namespace, open_block
+from lakebed.block import LocalSettings, open_block
 from lakebed.engine.committed import Committed
-from tests.engine.committed.kit import RUNTIME, SMALL, change_rows, entry, rows
+from tests.engine.committed.kit import LOCAL_HOME, RUNTIME, SMALL, change_rows, entry, rows
 
 
 def documented_query() -> str:
@@ -18,8 +18,7 @@ def documented_query() -> str:
 
 def test_duckdb_answers_the_documented_query(tmp_path: Path) -> None:
     model = {b"dir/%02d" % n: entry(b"dir/%02d" % n, n % 4) for n in range(50)}
-    namespace = Namespace.parse("local://lake/repo")
-    store = Committed(open_block(LocalSettings(tmp_path)), namespace, RUNTIME, breaks=SMALL)
+    store = Committed(open_block(LocalSettings(tmp_path)), LOCAL_HOME, RUNTIME, breaks=SMALL)
     base = store.write([rows(model)])
     # Another commit, whose ranges lie in the same folder.
     result = store.apply(base, [change_rows({b"dir/03": None, b"dir/49": None})]).metarange_id

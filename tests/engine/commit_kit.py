@@ -37,7 +37,7 @@ class CommitKit:
     def __init__(self) -> None:
         self.runtime = ThreadRuntime()
         self.store = MemoryStore(self.runtime)
-        self.committed = ModelCommitted(MemoryBlockStore(self.runtime), REPOSITORY.namespace)
+        self.committed = ModelCommitted(MemoryBlockStore(self.runtime), REPOSITORY.home)
         engine = self.engine()
         first = engine.commits.add(
             REPOSITORY,

@@ -92,7 +92,7 @@ class HistoryKit:
         """The committed entries, with a cache and counters of their own."""
         return Committed(
             self.block,
-            self.repository.namespace,
+            self.repository.home,
             RUNTIME,
             cache=Cache(RUNTIME),
             breaks=self.breaks,

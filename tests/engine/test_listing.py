@@ -39,7 +39,7 @@ class Staged:
         runtime = ThreadRuntime()
         block = open_block(MemorySettings(), runtime=runtime)
         self.committed = Committed(
-            block, REPOSITORY.namespace, runtime, breaks=Breaks(mean_rows=4, max_rows=8)
+            block, REPOSITORY.home, runtime, breaks=Breaks(mean_rows=4, max_rows=8)
         )
         self.base = {key: entry(key, f"c-{text}", text) for key, text in committed.items()}
         rows = [self.base[key] for key in sorted(self.base)]

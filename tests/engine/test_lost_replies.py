@@ -13,8 +13,15 @@ from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.model import BranchID, TagID
 from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging.writer import if_absent
-from lakebed.kv import KVError, OutcomeUnknown, StoreUnavailable, StoreUnreachable
-from lakebed.testing.faults import FaultyStore, StoreCall
+from lakebed.kv import (
+    KVError,
+    OutcomeUnknown,
+    StoreFull,
+    StoreLocked,
+    StoreUnavailable,
+    StoreUnreachable,
+)
+from lakebed.testing.faults import FaultyStore, Interceptor, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, head, put, shown
 from tests.engine.histories import REPOSITORY
 from tests.simulation.world import DEV, MAIN, entry
@@ -32,6 +39,8 @@ OPERATIONS: dict[str, Callable[[EngineParts], object]] = {
     ),
     "delete": lambda engine: engine.writer.delete(REPOSITORY, MAIN, b"a"),
     "reset": lambda engine: engine.resetter.reset(REPOSITORY, MAIN),
+    "reset key": lambda engine: engine.resetter.reset_key(REPOSITORY, MAIN, b"a"),
+    "reset prefix": lambda engine: engine.resetter.reset_prefix(REPOSITORY, MAIN, b""),
     "hard reset": lambda engine: engine.resetter.hard_reset(REPOSITORY, DEV, head(engine)),
     "merge": lambda engine: engine.merger.merge(
         REPOSITORY, DEV, head(engine), MergeRequest(committer="ann", message="m")
@@ -69,33 +78,66 @@ def visible(engine: EngineParts) -> tuple[object, ...]:
     )
 
 
-def try_with_a_lost_reply(name: str, number: int) -> tuple[KVError | None, bool, bool]:
-    """Return the error, whether there was such a write, and whether its effect can be seen."""
+def try_with(network: Interceptor, name: str) -> tuple[KVError | None, bool]:
+    """Return the error, and whether an effect can be seen."""
     lake = CommitKit()
     plain = lake.engine()
     put(plain, b"first", "w0")
     commit(plain)
     put(plain, b"a", "w1")
     before = visible(plain)
-    network = LosesOneReplyAndAllThatFollow(number)
     raised: KVError | None = None
     try:
         OPERATIONS[name](lake.engine(store=FaultyStore(lake.store, network)))
     except KVError as error:
         raised = error
-    return raised, network.is_away, visible(lake.engine()) != before
+    return raised, visible(lake.engine()) != before
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_what_may_have_happened_is_not_denied(name: str) -> None:
     effects = 0
     for number in range(1, 20):
-        error, was_lost, has_effect = try_with_a_lost_reply(name, number)
-        if not was_lost:
+        network = LosesOneReplyAndAllThatFollow(number)
+        error, has_effect = try_with(network, name)
+        if not network.is_away:
             assert effects
             return
         if has_effect and error is not None:
             effects += 1
             assert isinstance(error, OutcomeUnknown)
             assert not isinstance(error, StoreUnavailable), f"write {number}: {error}"
+    pytest.fail("an operation has fewer than 20 writes")
+
+
+class TakesSomeWrites:
+    def __init__(self, number: int, error: type[StoreUnavailable]) -> None:
+        self.left = number
+        self.error = error
+        self.refused = 0
+
+    def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        if call.writes and self.left == 0:
+            self.refused += 1
+            raise self.error("/var/lib/lakebed.db")
+        self.left -= call.writes
+        return apply()
+
+
+@pytest.mark.parametrize("kind", [StoreFull, StoreLocked])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_store_that_takes_no_more_writes_is_not_asked_again_and_again(
+    name: str, kind: type[StoreUnavailable]
+) -> None:
+    """Whoever asked is told why, soon: each time that the store is asked may take seconds."""
+    for number in range(20):
+        network = TakesSomeWrites(number, kind)
+        error, has_effect = try_with(network, name)
+        if not network.refused:
+            assert error is None
+            return
+        assert network.refused == 1
+        assert isinstance(error, OutcomeUnknown)
+        assert kind.reason in (error.public_message or "")
+        assert not (has_effect and isinstance(error, StoreUnavailable))
     pytest.fail("an operation has fewer than 20 writes")

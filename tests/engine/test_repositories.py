@@ -116,7 +116,7 @@ def test_a_new_repository_has_a_branch_and_an_empty_first_commit(parts: Parts) -
     commit = parts.commits.get(created, branch.commit_id)
     assert (commit.message, commit.committer) == ("Repository created", "ann")
     assert (commit.parents, commit.generation) == ((), 1)
-    committed = committed_for(parts.block, parts.runtime, Cache(parts.runtime))(created.namespace)
+    committed = committed_for(parts.block, parts.runtime, Cache(parts.runtime))(created.home)
     with pytest.raises(EntryNotFound):
         committed.get(commit.metarange_id, b"anything")
 

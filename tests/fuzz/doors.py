@@ -111,6 +111,7 @@ def _rest(
         "REMOTE_ADDR": "127.0.0.1",
         "HTTP_HOST": "127.0.0.1:8000",
         "HTTP_AUTHORIZATION": BASIC,
+        "CONTENT_TYPE": "application/json",
         "CONTENT_LENGTH": str(len(body)),
         **headers,
     }

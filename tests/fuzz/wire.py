@@ -107,6 +107,8 @@ def _read(connection: socket.socket) -> bytes:
 
 def _spelled(method: str, target: str, headers: dict[str, str], body: bytes) -> bytes:
     given = {"Host": "127.0.0.1", "Content-Length": str(len(body)), "Connection": "close"}
+    if body and not any(name.lower() == "content-type" for name in headers):
+        given["Content-Type"] = "application/json"
     lines = [f"{name}: {value}\r\n" for name, value in (given | headers).items()]
     head = f"{method} {target} HTTP/1.1\r\n{''.join(lines)}\r\n"
     return head.encode("latin-1", errors="replace") + body

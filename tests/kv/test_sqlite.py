@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import pytest
@@ -177,6 +178,56 @@ def test_dropping_a_partition_lets_others_write_in_between(store: SqliteStore) -
     store.drop_partition(b"p")
 
 
+# Durability
+
+_FULL = 2
+"""What ``PRAGMA synchronous`` returns where a commit waits for the disk."""
+
+
+class Watched(sqlite3.Connection):
+    """Notes, before it is closed, whether commits on it waited for the disk."""
+
+    settings: ClassVar[list[tuple[int, int]]] = []
+
+    def close(self) -> None:
+        pragmas = ("synchronous", "fullfsync")
+        values = [self.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas]
+        self.settings.append((values[0], values[1]))
+        super().close()
+
+
+def test_commits_wait_for_the_disk_on_every_connection(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect: Callable[..., sqlite3.Connection] = sqlite3.connect
+
+    def watched(database: str, **options: Any) -> sqlite3.Connection:
+        if "immutable" in database:  # nothing can be written there
+            return connect(database, **options)
+        return connect(database, factory=Watched, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
+    monkeypatch.setattr(Watched, "settings", [])
+    for _ in range(2):  # a new file, and one that is there
+        with open_driver(path) as store:
+            store.set(b"p", b"k", b"v")
+            store.writer._replace_connection()
+            store.set(b"p", b"k", b"w")
+            everyone_reads = threading.Barrier(3)
+
+            def read(store: SqliteStore, everyone_reads: threading.Barrier) -> bytes:
+                connection = store._readers._take()
+                everyone_reads.wait(DEADLINE_SECONDS)
+                store._readers._give_back(connection)
+                return store.get(b"p", b"k").value
+
+            with ThreadPoolExecutor(3) as pool:
+                found = [pool.submit(read, store, everyone_reads) for _ in range(3)]
+            assert {each.result() for each in found} == {b"w"}
+    # Of each store: the one that made the file, two that wrote, three that read.
+    assert Watched.settings == [(_FULL, 1)] * 12
+
+
 # Trouble
 
 
@@ -209,7 +260,7 @@ def test_a_lock_held_too_long_is_reported_and_the_writes_never_happen(
     store: SqliteStore, path: Path
 ) -> None:
     with (
-        patch.object(writer_module, "PATIENCE_SECONDS", 0.2),
+        patch.object(writer_module, "LOCK_SECONDS", 0.2),
         ThreadPoolExecutor(5) as pool,
         locked(path),
     ):

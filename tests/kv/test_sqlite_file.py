@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.kv import ForeignStore, InvalidArgument, StoreUnavailable, open_store
+from lakebed.kv.drivers.sqlite import mounts
 
 
 @pytest.fixture
@@ -142,3 +143,76 @@ def test_racing_threads_create_a_store_together(tmp_path: Path) -> None:
             list(pool.map(open_and_write, range(8)))
         with open_store(f"sqlite:///{path}") as store:
             assert len(list(store.scan(b"p"))) == 8
+
+
+# File systems
+
+MOUNTINFO = r"""
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+28 27 0:40 / /srv/nfs rw,relatime master:3 - nfs4 server:/export rw,vers=4.2
+29 28 254:1 / /srv/nfs/local rw,relatime - xfs /dev/vdb rw
+30 27 0:41 / /srv/with\040space rw - cifs //server/share rw
+31 27 0:42 / /mnt/auto rw - autofs systemd-1 rw
+32 31 0:43 / /mnt/auto rw - nfs server:/home rw
+33 27 0:44 / /mnt/ssh rw - fuse.sshfs someone@server: rw
+34 27 0:45 / /mnt/host rw - virtiofs host rw
+a line of another kind
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "file_system"),
+    [
+        ("/srv/nfs/lakebed.db", "nfs4"),
+        ("/srv/nfs/folder/that/is/not/there/lakebed.db", "nfs4"),
+        ("/srv/nfs/local/lakebed.db", "xfs"),
+        ("/srv/nfsx/lakebed.db", "ext4"),
+        ("/srv/with space/lakebed.db", "cifs"),
+        ("/mnt/auto/lakebed.db", "nfs"),
+        ("/mnt/ssh/lakebed.db", "fuse.sshfs"),
+        ("/mnt/host/lakebed.db", "virtiofs"),
+        ("/var/lib/lakebed.db", "ext4"),
+        ("/var/lib/../../srv/nfs/lakebed.db", "nfs4"),
+    ],
+)
+def test_the_file_system_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, file_system: str
+) -> None:
+    (tmp_path / "mountinfo").write_text(MOUNTINFO)
+    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
+    assert mounts.file_system_of(Path(path)) == file_system
+
+
+def test_a_file_on_a_network_file_system_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mountinfo").write_text(f"1 0 0:1 / {tmp_path} rw - nfs4 server:/ rw\n")
+    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
+    place = tmp_path / "new" / "lakebed.db"
+    with pytest.raises(InvalidArgument, match=r"network file system \(nfs4\).* use PostgreSQL"):
+        open_store(f"sqlite:///{place}")
+    assert not place.parent.exists()
+
+
+@pytest.mark.parametrize(("file_system", "warnings"), [("9p", 1), ("virtiofs", 0), ("ext4", 0)])
+def test_other_file_systems_are_not_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    file_system: str,
+    warnings: int,
+) -> None:
+    (tmp_path / "mountinfo").write_text(f"1 0 0:1 / {tmp_path} rw - {file_system} host rw\n")
+    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
+    open_store(f"sqlite:///{tmp_path}/lakebed.db").close()
+    texts = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(texts) == warnings
+    assert all("lakebed.db lies on a file system (9p)" in text for text in texts)
+
+
+def test_where_the_system_does_not_tell_nothing_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "none")
+    open_store(f"sqlite:///{tmp_path}/lakebed.db").close()

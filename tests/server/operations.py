@@ -21,6 +21,7 @@ PARTS = {
     "policy": "FSReadAll",
     "access_key_id": "AKIAJSOMEONE",
     "kind": "range",
+    "upload": "unknown",
 }
 QUERIES = {
     "path": PATH,

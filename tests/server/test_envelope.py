@@ -190,6 +190,38 @@ def test_an_answer_that_raises_is_logged(lines: Callable[[], list[dict[str, Any]
     assert line["request_id"] == client.headers["X-Request-ID"]
 
 
+@pytest.mark.parametrize("chunks", [[b"12", b"34", b"56"], [b"12", b"3"]])
+def test_an_answer_of_another_length_than_announced_breaks_off(
+    chunks: list[bytes], lines: Callable[[], list[dict[str, Any]]]
+) -> None:
+    def lying(environ: WSGIEnvironment, start: StartResponse) -> Iterator[bytes]:
+        start("200 OK", [("Content-Length", "4")])
+        return iter(chunks)
+
+    sent: list[bytes] = []
+    answer = Client(lying).call()
+    with pytest.raises(RuntimeError, match="an answer of 4 bytes has"):
+        sent.extend(answer)
+    assert len(b"".join(sent)) <= 4, "nothing is left for the next answer"
+    (line,) = lines()
+    assert line["message"] == "an answer broke off: internal"
+
+
+@pytest.mark.parametrize("body", [b"12345", b"123"])
+def test_an_answer_in_one_piece_of_another_length_than_announced_is_not_sent(body: bytes) -> None:
+    def lying(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        start("200 OK", [("Content-Length", "4")])
+        return [body]
+
+    client = Client(lying)
+    answer = b"".join(client.call())
+    assert client.status.startswith("500")
+    assert client.headers["Content-Length"] == str(len(answer))
+    # The head of an answer has the length that the answer would have.
+    assert client.call(REQUEST_METHOD="HEAD") == [body]
+    assert client.status.startswith("200")
+
+
 def test_a_request_without_an_operation_is_counted_as_such() -> None:
     def lost(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         start("404 Not Found", [])

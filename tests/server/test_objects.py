@@ -75,12 +75,6 @@ def test_a_query_with_a_nul_is_refused(world: Server, query: str) -> None:
     assert "NUL" in answer.json["message"]
 
 
-def test_json_that_is_nested_too_deep_is_refused(world: Server) -> None:
-    answer = world.call("POST", "/repositories", body=b'{"other":' + b"[" * 50_000)
-    assert answer.status_code == 400
-    assert "nested too deep" in answer.json["message"]
-
-
 def test_an_object_beside_a_folder_of_its_name(world: Server) -> None:
     world.put("twin", b"object")
     world.put("twin/inside", b"inside")

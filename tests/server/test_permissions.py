@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -93,7 +92,8 @@ def test_without_the_permission_nothing_happens(
 
 def resources(route: Route, need: Need, kwargs: dict[str, Any]) -> list[str]:
     """What the permission must be on: the template, filled by hand from the request."""
-    body = SimpleNamespace(**kwargs["json"]) if isinstance(kwargs.get("json"), dict) else None
+    given = kwargs.get("json")
+    body = None if given is None else msgspec.convert(given, route.body)
     params = kwargs.get("params", {})
     query = None if route.query is None else msgspec.convert(params, route.query, strict=False)
     parts = {name: PARTS.get(name, "unknown") for name in route.parameters}

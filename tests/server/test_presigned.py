@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from lakebed.auth import AuthenticationFailed
 from lakebed.block import Address
+from lakebed.catalog.entry_metadata import RESERVED
 from lakebed.server.http.presigned import PATH, URLSigner
 from tests.server.kit import REPOSITORY, Server, server
+from tests.server.s3.door import Door
 
 ADDRESS = Address.parse("local://lakes/a/b")
 BACKING = f"/repositories/{REPOSITORY}/branches/main/staging/backing"
@@ -28,7 +30,9 @@ def token_of(signer: URLSigner, method: str = "GET", expires: int = 100) -> str:
 
 def test_a_token_opens_what_it_was_signed_for() -> None:
     signer = URLSigner(b"key")
-    assert signer.open("GET", token_of(signer), 99) == ADDRESS
+    assert signer.open("GET", token_of(signer), 99) == (ADDRESS, None)
+    sized = signer.sign("GET", ADDRESS, 100, 7).removeprefix(PATH)
+    assert signer.open("GET", sized, 99) == (ADDRESS, 7)
     for method, now in (("PUT", 99), ("GET", 100)):
         with pytest.raises(AuthenticationFailed):
             signer.open(method, token_of(signer), now)
@@ -47,7 +51,7 @@ def test_a_changed_token_opens_nothing(data: st.DataObject) -> None:
         opened = signer.open("GET", changed, 0)
     except AuthenticationFailed:
         return
-    assert opened == ADDRESS  # the last bits of base64 mean nothing
+    assert opened == (ADDRESS, None)  # the last bits of base64 mean nothing
 
 
 @given(st.text(max_size=60))
@@ -86,6 +90,41 @@ def test_an_object_by_presigned_url(world: Server) -> None:
     assert (part.status_code, part.content) == (206, b"23")
     assert part.headers["content-range"] == "bytes 2-3/10"
     assert world.request("GET", url, headers={"Range": "bytes=10-"}).status_code == 416
+    # Behind the server's back, the object became another.
+    world.services.foundation.block.put(Address.parse(given_out["physical_address"]), [b"01234"])
+    for headers in ({}, {"Range": "bytes=2-3"}):
+        gone = world.request("GET", url, headers=headers)
+        assert (gone.status_code, gone.json["kind"]) == (410, "changed_bytes")
+
+
+def test_what_was_replaced_after_it_was_linked_is_gone_at_every_door(world: Server) -> None:
+    block = world.services.foundation.block
+    block.presigned_put_creates_only = False  # as with S3
+    given_out = world.call("GET", BACKING, params={"path": "z", "presign": "true"}).json
+    address = Address.parse(given_out["physical_address"])
+    block.put(address, [b"original"])
+    body = {"staging": given_out, "checksum": "c", "size_bytes": 8}
+    linked = world.call("PUT", BACKING, params={"path": "z"}, json=body)
+    assert linked.status_code == 200, linked.text
+    at = f"/repositories/{REPOSITORY}/refs/main/objects"
+    asked = [
+        (at, {"path": "z"}, 200),
+        (at, {"path": "z", "presign": "true"}, 302),
+        (f"{at}/stat", {"path": "z", "presign": "true"}, 200),
+    ]
+    for path, params, status in asked:
+        answer = world.call("GET", path, params=params)
+        assert (answer.status_code, RESERVED in answer.text) == (status, False)
+    block.put(address, [b"replaced"])
+    for path, params, _ in asked:
+        answer = world.call("GET", path, params=params)
+        assert (answer.status_code, answer.json["kind"]) == (410, "changed_bytes")
+    door = Door(world.services)
+    by_s3 = door.ask("GET", f"/{REPOSITORY}/main/z")
+    assert (by_s3.status, by_s3.code) == (410, "ObjectChanged")
+    # What needs no bytes goes on.
+    assert world.call("GET", f"{at}/stat", params={"path": "z"}).status_code == 200
+    assert world.call("GET", f"{at}/ls", params={"presign": "true"}).status_code == 200
 
 
 def test_a_presigned_upload_without_a_length_is_refused(world: Server) -> None:

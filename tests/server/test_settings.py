@@ -8,6 +8,7 @@ import yaml
 
 from lakebed.block import AzureSettings, LocalSettings, MemorySettings, S3Settings
 from lakebed.server.config_files import load
+from lakebed.server.quickstart import flags_of, make_key
 from lakebed.server.settings import ServerSettings, SettingsError, masked
 
 KEY: Final = "a secret key of the tests"
@@ -134,6 +135,10 @@ def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> 
         ("listen.trusted_proxies", ("10.0.0.0/99",), "'10.0.0.0/99' is not an address or"),
         ("listen.trusted_proxies", ("::1", "10.0.0.1/8"), "'10.0.0.1/8' is not an address or"),
         ("listen.trusted_proxies", ("proxy",), "'proxy' is not an address or a network"),
+        ("listen.objects_origin", "objects.example", "write it as https://objects.example.com"),
+        ("listen.objects_origin", "https://objects.example/", "in lower case and without a path"),
+        ("metrics.networks", ("prometheus",), "metrics.networks: 'prometheus' is not an address"),
+        ("metrics.key", "short", "metrics.key needs 16 characters"),
         ("processes.workers", 0, "processes.workers is 0"),
         ("processes.workers", -1, "processes.workers is -1"),
         ("limits.stall_seconds", math.nan, "limits.stall_seconds is nan"),
@@ -253,3 +258,38 @@ def test_data_in_memory_forces_one_worker(tmp_path: Path) -> None:
     assert from_yaml(tmp_path, "database: {url: 'memory://'}").workers == 1
     settings = from_yaml(tmp_path, "blockstore: {type: memory}")
     assert (settings.workers, settings.blockstore.block) == (1, MemorySettings())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("database.url", "sqlite:///{root}/lake/lakebed.db"),
+        ("auth.secret_key_file", "{root}/secret.key"),
+        ("logging.file", "{root}/log"),
+        ("cache.disk_folder", "{root}/cache"),
+        ("blockstore.local.root", "{root}/.."),
+        ("blockstore.local.root", "{root}/link"),
+    ],
+)
+def test_no_file_of_the_server_lies_among_its_objects(tmp_path: Path, key: str, value: str) -> None:
+    root = tmp_path / "objects"
+    root.mkdir()
+    (root / "link").symlink_to(tmp_path)
+    (root / "secret.key").write_text(KEY)
+    flags: dict[str, object] = {"blockstore.local.root": str(root), key: value.format(root=root)}
+    if key == "auth.secret_key_file":
+        flags["auth.secret_key"] = None
+    file = tmp_path / "lakebed.yaml"
+    file.write_text("")
+    with pytest.raises(SettingsError) as caught:
+        load(file, environment=KEYED, flags=flags)
+    expected = "the file of settings" if key == "blockstore.local.root" else key
+    assert [each for each in caught.value.problems if f"({expected})" in each], caught.value
+    # On another storage they are nobody's objects.
+    load(file, environment=KEYED, flags={**flags, "blockstore.type": "memory"})
+
+
+def test_objects_in_a_folder_of_their_own_are_no_problem(tmp_path: Path) -> None:
+    flags = flags_of(tmp_path, "127.0.0.1", 8000)
+    make_key(tmp_path)
+    load(environment={}, flags=flags)

@@ -9,7 +9,7 @@ from typing import Final
 from lakebed.block import Address, ETag, Namespace, ObjectNotFound, PutResult
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.keys import CLAIMS, GRAVELER, REPOSITORIES
-from lakebed.engine.model import RepositoryID, repository_partition
+from lakebed.engine.model import Home, RepositoryID, repository_partition
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, RepositoryRecord
 from lakebed.formats import OWNER_PATH, decode_owner
 from lakebed.ids import UniqueID
@@ -136,7 +136,7 @@ class Monitor:
         self.store = WatchedStore(runtime, self._applied)
         self.block = WatchedBlock(runtime, self.look)
         self.truth = Truth(simulation, self.violation, self.is_there)
-        self.namespaces: dict[bytes, Namespace] = {}
+        self.homes: dict[bytes, Home] = {}
         """By partition, of all repositories that ever were."""
         self.violations: list[str] = []
         self.spans: list[Span] = []
@@ -209,7 +209,7 @@ class Monitor:
             self.truth.disown(before.partition)
         if after:
             self.spans.append(after)
-            self.namespaces[after.partition] = after.namespace
+            self.homes[after.partition] = Home(after.namespace, UniqueID(after.unique_id))
             self._current[name] = after
 
     def _span(self, name: str, record: RepositoryRecord | None, before: Span | None) -> Span | None:

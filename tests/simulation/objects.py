@@ -372,7 +372,7 @@ class Collector:
         return live
 
     def named_by(self, metarange: MetaRangeID) -> set[str]:
-        committed = self.process.world.onlooker._committed_in(self.repository.namespace)
+        committed = self.process.world.onlooker._committed_in(self.repository.home)
         return {
             str(physical_address(self.repository.namespace, entry))
             for table in committed.scan(metarange)

@@ -17,7 +17,7 @@ from lakebed.engine.committed import Cache, Page, Query
 from lakebed.engine.committed.store import CommittedFor, committed_for
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import GivenUp, TooManyTries
-from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.model import BranchID, Home, RepositoryID
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import AddressType, DumpManifest, Entry, MetaRangeID
@@ -187,7 +187,7 @@ class World:
             main.elsewhere, dev.elsewhere = dev.writes, main.writes
             self.histories |= {(name, MAIN): main, (name, DEV): dev}
         self._written = 0
-        self._held: dict[tuple[Namespace, str], Shown] = {}
+        self._held: dict[tuple[Home, str], Shown] = {}
         self.onlooker = self._onlooker()
 
     @property
@@ -249,12 +249,12 @@ class World:
 
     def held(self, partition: bytes, commit_id: str) -> Shown:
         """What a commit holds: values by key."""
-        namespace = self.monitor.namespaces[partition]
+        home = self.monitor.homes[partition]
         metarange_id = MetaRangeID(self.truth.commits[partition][commit_id].metarange_id)
-        found = self._held.get((namespace, metarange_id))
+        found = self._held.get((home, metarange_id))
         if found is None:
-            page = self.onlooker.lake._committed_in(namespace).list(metarange_id, Query())
-            found = self._held[namespace, metarange_id] = addresses(page)
+            page = self.onlooker.lake._committed_in(home).list(metarange_id, Query())
+            found = self._held[home, metarange_id] = addresses(page)
         return found
 
 

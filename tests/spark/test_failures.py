@@ -19,11 +19,12 @@ from lakebed.auth import AuthSettings
 from lakebed.block import S3Settings
 from lakebed.cli.running import run
 from lakebed.client.retry import OUTLAST_RESTARTS
+from lakebed.gc.spark import TASK_LOGGERS
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.kit.object_stores import BUCKET
 from tests.kit.served import eventually
 from tests.kit.unruly_proxy import UnrulyProxy, unruly_proxy
-from tests.spark.clients import Client, files, sign_in
+from tests.spark.clients import Client, files, folder_of, sign_in
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -126,6 +127,35 @@ def test_credentials_that_are_revoked_while_a_run_is_under_way(
     assert quiet_run(client) == 0
     assert len(files(server, client.repository)) == 2
     assert (client.read("a"), client.read("b")) == ("a2", "staged")
+
+
+def test_a_commit_whose_files_are_missing(
+    client: Client, server: LakebedServer, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run names the commit and says what to do; with the file back, it goes on."""
+    before = files(server, client.repository)
+    log = client.send("GET", f"repositories/{client.repository}/refs/main/commits").json()
+    head = log["results"][0]
+    folder = folder_of(server, client.repository) / "_lakebed"
+    (metarange,) = folder.glob(f"metaranges/{head['meta_range_id']}*")
+    (range_,) = folder.glob("ranges/*")
+    for file in (metarange, range_):
+        aside = file.rename(server.folder / f"{client.repository}.aside")
+        assert quiet_run(client) == 1
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert f"commit {head['id']} of repository {client.repository}" in line
+        assert f"(metarange {head['meta_range_id']}) cannot be read: local://" in line
+        assert f"{file.name} is not in the storage. Nothing was deleted" in line
+        assert "bring it back from a backup" in line
+        assert files(server, client.repository) == before
+        aside.rename(file)
+    assert quiet_run(client) == 0
+    assert len(files(server, client.repository)) == 2
+    assert (client.read("a"), client.read("b")) == ("a2", "staged")
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    for name in TASK_LOGGERS:  # no traceback on the terminal
+        assert jvm.org.apache.logging.log4j.LogManager.getLogger(name).getLevel().name() == "OFF"
 
 
 def test_a_server_that_goes_away_while_a_run_is_under_way(

@@ -185,10 +185,11 @@ def test_a_quiet_repository_is_cleaned_at_once(lake: GCLake) -> None:
     lake.upload("b", "2")
     lake.delete("b")
     link = lake.lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
-    with pytest.raises(NotQuiet, match="1 uploads are open"):
+    with pytest.raises(NotQuiet, match="1 uploads are not finished"):
         lake.run(Options(assume_quiet=True))
-    lake.later(24)
-    lake.lake.catalog.links.clean(lake.lake.repository)
+    unfinished = lake.lake.catalog.unfinished
+    for upload in list(unfinished.list(REPOSITORY)):
+        unfinished.end(REPOSITORY, upload.id)
     summary = lake.run(Options(assume_quiet=True))
     assert (summary.deleted, lake.stored()) == (1, {kept})
     assert not lake.lake.block.exists(link.address)

@@ -16,6 +16,7 @@ from lakebed.testing.servers.lakebed import LakebedServer
 
 TIMEOUT_SECONDS: Final = 90.0
 BASE_PATH: Final = "/api/v1"
+JSON: Final = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class RawClient:
         return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, content)
 
     def post_json(self, path: str, body: object) -> Answer:
-        return self.call("POST", path, body=json.dumps(body).encode())
+        return self.call("POST", path, body=json.dumps(body).encode(), headers=JSON)
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ from benchmarks.committed_data import in_batches
 from lakebed.block import LocalSettings, open_block
 from lakebed.engine.committed import Breaks, Committed
 from lakebed.formats import MetaRangeID
-from tests.engine.committed.kit import LOCAL_NAMESPACE, RUNTIME, content, with_disk
+from tests.engine.committed.kit import LOCAL_HOME, RUNTIME, content, with_disk
 from tests.engine.committed.reference import Entries
 
 
@@ -21,7 +21,7 @@ def read_often(folder: Path, max_bytes: int, metarange: MetaRangeID, model: Entr
 
 def small_ranges(folder: Path) -> Committed:
     breaks = Breaks(mean_rows=500)
-    return Committed(open_block(LocalSettings(folder)), LOCAL_NAMESPACE, RUNTIME, breaks=breaks)
+    return Committed(open_block(LocalSettings(folder)), LOCAL_HOME, RUNTIME, breaks=breaks)
 
 
 def write_on(folder: Path) -> None:

@@ -24,7 +24,7 @@ from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 from tests.kit.rounds import rounds
 from tests.kit.served import eventually
-from tests.system.api_kit import Answer, RawClient, begin, create_repository, drafts, workers
+from tests.system.api_kit import JSON, Answer, RawClient, begin, create_repository, drafts, workers
 
 CLIENTS: Final = rounds(16, long=32)
 KILLS: Final = rounds(2, long=40)
@@ -151,11 +151,12 @@ class Client:
                 assert key not in listed or values != {None}, key
 
     def commit(self) -> None:
-        answer = self.ask("POST", f"{ON_MAIN}/commits", 201, 400, body=b'{"message": "m"}')
+        body = b'{"message": "m"}'
+        answer = self.ask("POST", f"{ON_MAIN}/commits", 201, 400, body=body, headers=JSON)
         self._note(answer, 201, "id", "no_changes", self._shared.commits)
 
     def merge(self) -> None:
-        answer = self.ask("POST", MERGE, 200, 400, body=b"{}")
+        answer = self.ask("POST", MERGE, 200, 400, body=b"{}", headers=JSON)
         self._note(answer, 200, "reference", "no_changes", self._shared.merges)
 
     def _note(
@@ -252,8 +253,8 @@ def check_everything(admin: RawClient, clients: list[Client], shared: Shared) ->
     assert shared.commits
     assert shared.merges
     assert shared.winners
-    finish(admin, f"{ON_MAIN}/commits", b'{"message": "last"}')
-    finish(admin, MERGE, b"{}")
+    finish(admin, f"{ON_MAIN}/commits", {"message": "last"})
+    finish(admin, MERGE, {})
     for ref in ("main", "merged"):
         for client in clients:
             for key, values in client.may_hold.items():
@@ -267,8 +268,8 @@ def check_everything(admin: RawClient, clients: list[Client], shared: Shared) ->
     assert set(shared.merges) <= log_of(admin, "merged")
 
 
-def finish(admin: RawClient, path: str, body: bytes) -> None:
-    answer = admin.call("POST", path, body=body)
+def finish(admin: RawClient, path: str, body: dict[str, str]) -> None:
+    answer = admin.post_json(path, body)
     assert answer.status in {200, 201} or answer.json["kind"] == "no_changes", answer
 
 

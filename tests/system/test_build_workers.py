@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.builders import BuilderDied, Builders
+from lakebed.builders import BuilderDied, BuilderHung, Builders, BuildersBusy
 from lakebed.engine.commits.build import BuildRequest
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.engine import Engine
@@ -39,13 +39,15 @@ from pathlib import Path
 from lakebed.block import LocalSettings, Namespace
 from lakebed.errors import LakebedError
 from lakebed.engine.commits.build import BuildRequest
+from lakebed.engine.model import Home
 from lakebed.builders import Builders
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
+    home = Home(Namespace.parse("local://lake/repo"), "uid")
     workers = Builders(f"sqlite:///{folder}/kv.db", LocalSettings(folder / "blocks"))
     try:
-        workers.build(BuildRequest(Namespace.parse("local://lake/repo"), "0" * 64, ()))
+        workers.build(BuildRequest(home, "0" * 64, ()))
     except LakebedError:
         pass
     print(multiprocessing.active_children()[0].pid, flush=True)
@@ -139,10 +141,37 @@ def test_a_commit_whose_workers_all_die_says_so_and_loses_nothing(lake: BuildLak
     assert lake.alone.get(LAKE, result.commit.id, b"019999").size == 1
 
 
+def test_a_worker_that_hangs_is_ended(lake: BuildLake, workers: Builders) -> None:
+    lake.stage(LARGE)
+    lake.commit()
+    (hung,) = multiprocessing.active_children()
+    assert hung.pid is not None
+    os.kill(hung.pid, signal.SIGSTOP)
+    lake.stage(2 * LARGE)
+    workers._limit_seconds = 0.5
+    with pytest.raises(BuilderHung, match=r"not done after 0\.5 seconds, and was ended"):
+        lake.commit()
+    assert not _is_running(hung.pid)
+    workers._limit_seconds = PATIENCE_SECONDS
+    result = lake.commit()  # in a new worker
+    assert lake.alone.get(LAKE, result.commit.id, b"001999").size == 1
+
+
+def test_a_build_does_not_wait_for_its_turn_for_ever(lake: BuildLake, workers: Builders) -> None:
+    lake.stage(LARGE)
+    workers._limit_seconds = 0.1
+    taken = workers._idle.get()
+    with pytest.raises(BuildersBusy, match=r"other commits were built for 0\.1 seconds"):
+        lake.commit()
+    workers._idle.put(taken)
+    workers._limit_seconds = PATIENCE_SECONDS
+    lake.commit()
+
+
 def test_as_many_processes_as_are_asked_for(tmp_path: Path, lake: BuildLake) -> None:
     head = lake.engine.branches.get(lake.repository, MAIN).commit_id
     base = lake.engine.commits.get(lake.repository, head).metarange_id
-    request = BuildRequest(lake.repository.namespace, base, ())
+    request = BuildRequest(lake.repository.home, base, ())
     url, block = f"sqlite:///{tmp_path}/kv.db", LocalSettings(tmp_path / "blocks")
     with Builders(url, block, processes=2) as two:
         assert [two.build(request).metarange_id for _ in range(3)] == [base] * 3
@@ -167,7 +196,7 @@ def test_a_commit_as_large_as_is_set_goes_to_a_builder(tmp_path: Path) -> None:
 def test_errors_of_a_worker_are_raised_as_they_are(lake: BuildLake, workers: Builders) -> None:
     missing = MetaRangeID("0" * 64)
     with pytest.raises(MissingFile, match=missing):
-        workers.build(BuildRequest(lake.repository.namespace, missing, ()))
+        workers.build(BuildRequest(lake.repository.home, missing, ()))
 
 
 def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:

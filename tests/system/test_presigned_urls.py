@@ -1,13 +1,21 @@
 """URLs that a real storage signs: objects are read and uploaded by them, without the server."""
 
 import httpx
+import pytest
 
-from lakebed.block import S3Settings, open_block
+from lakebed.block import AzureSettings, Between, S3Settings, Suffix, open_block
+from lakebed.catalog.entry_metadata import CONTENT
+from lakebed.catalog.errors import ChangedBytes
 from lakebed.catalog.keys import LINKS
-from lakebed.engine.model import RepositoryID
+from lakebed.catalog.model import ObjectStats
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.kv import open_store
 from lakebed.kv.records import Records
-from tests.kit.lake import MAIN, REPOSITORY, make_lake
+from lakebed.testing.servers.object_stores import AZURE_ACCOUNT
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
+from tests.kit.object_stores import BUCKET
 
 
 def test_uploading_to_a_presigned_url(seaweedfs_settings: S3Settings) -> None:
@@ -34,3 +42,71 @@ def test_a_presigned_url_reads_the_object(seaweedfs_settings: S3Settings) -> Non
         assert httpx.get(signed.url).text == "signed"
         left = signed.expires.timestamp() - lake.clock.now()
         assert 0 < left <= lake.settings.presign_life_seconds
+
+
+LATER = BranchID("later")
+
+
+def link(lake: Lake, data: bytes) -> tuple[ObjectStats, str]:
+    """Upload an object by a presigned URL and link it; return it with the URL."""
+    given = lake.catalog.links.get_physical_address(lake.name, MAIN, b"a", presign=True)
+    assert given.upload is not None
+    httpx.put(
+        given.upload.url, content=data, headers={"x-ms-blob-type": "BlockBlob"}
+    ).raise_for_status()
+    stats = lake.catalog.links.link(
+        lake.name, MAIN, b"a", given.address, checksum="sum", metadata={"k": "v"}
+    )
+    return stats, given.upload.url
+
+
+@pytest.mark.parametrize("evil", [b"replaced", b"longer than before"])
+def test_what_was_linked_cannot_be_replaced_by_its_url(
+    seaweedfs_settings: S3Settings, evil: bytes
+) -> None:
+    name = RepositoryID(f"evil-{len(evil)}")
+    with open_store("memory://") as store, open_block(seaweedfs_settings) as block:
+        lake = make_lake(store, block, name=name)
+        catalog, objects = lake.catalog, lake.catalog.objects
+        stats, url = link(lake, b"original")
+        assert stats.metadata == {"k": "v"}, "what is kept is not shown"
+        catalog.commits.commit(name, MAIN, CommitRequest(committer="ann", message="linked"))
+        lake.engine.create_branch(name, LATER, DEV)
+        catalog.commits.merge(name, "main", LATER, MergeRequest(committer="ann", message="merged"))
+        # On all roads that an entry takes, it goes on to stand for the bytes that were linked.
+        catalog.copies.set_metadata(name, MAIN, b"a", {"k": "w"})
+        copy = {"source_ref": "main", "source_path": b"a"}
+        catalog.copies.copy(name, MAIN, b"shared", metadata={}, **copy)  # type: ignore[arg-type]
+        catalog.copies.copy(name, DEV, b"copied", **copy)  # type: ignore[arg-type]
+        assert lake.bytes_of(name, "main", b"shared") == b"original"
+
+        httpx.put(url, content=evil).raise_for_status()
+        for ref, path in (("later", b"a"), ("main", b"a"), ("main", b"shared")):
+            found = objects.stat(name, ref, path)
+            assert found.address == stats.address
+            for wanted in (None, Between(0, 2), Suffix(2)):
+                with pytest.raises(ChangedBytes, match="not the one that was linked"):
+                    objects.read(found, byte_range=wanted)
+            with pytest.raises(ChangedBytes):
+                objects.check_bytes(found)
+        with pytest.raises(ChangedBytes):
+            catalog.copies.copy(name, DEV, b"b", source_ref="later", source_path=b"a")
+        assert lake.bytes_of(name, "dev", b"copied") == b"original", "has bytes of its own"
+        # The bytes themselves count, not when they were written.
+        httpx.put(url, content=b"original").raise_for_status()
+        assert lake.bytes_of(name, "later", b"a") == b"original"
+        objects.check_bytes(objects.stat(name, "later", b"a"))
+
+
+def test_a_storage_that_signs_only_to_create_keeps_nothing_more(
+    azure_settings: AzureSettings,
+) -> None:
+    name = RepositoryID("azure-linked")
+    place = f"https://{AZURE_ACCOUNT}.blob.core.windows.net/{BUCKET}/{name}"
+    with open_store("memory://") as store, open_block(azure_settings) as block:
+        lake = make_lake(store, block, name=name, namespace=place)
+        stats, url = link(lake, b"original")
+        assert CONTENT not in stats.reserved
+        again = httpx.put(url, content=b"evil", headers={"x-ms-blob-type": "BlockBlob"})
+        assert again.status_code == 403
+        assert lake.bytes_of(name, "main", b"a") == b"original"

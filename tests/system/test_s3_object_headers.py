@@ -88,7 +88,7 @@ def test_an_answer_has_the_headers_that_its_reader_asks_for(s3: Client) -> None:
         "ResponseContentEncoding": "br",
         "ResponseContentLanguage": "fr",
         "ResponseExpires": datetime(2031, 1, 2, tzinfo=UTC),
-        "ResponseContentType": "text/z",
+        "ResponseContentType": "text/plain",
     }
     found = s3.get_object(**where, **asked)
     assert {f"Response{name}": found[name] for name in [*KEPT, "ContentType"]} == asked
@@ -202,3 +202,24 @@ def test_uploads_are_listed_by_folders(s3: Client) -> None:
     assert [each["Prefix"] for each in inside["CommonPrefixes"]] == ["main/dl/a/", "main/dl/c/"]
     for upload in uploads:
         s3.abort_multipart_upload(**upload)
+
+
+def test_a_browser_saves_what_it_must_not_show(gateway: Gateway, s3: Client) -> None:
+    where = {"Bucket": LAKE, "Key": "main/page"}
+    s3.put_object(**where, Body=b"<script>", ContentType="text/plain")
+    shown = s3.generate_presigned_url("get_object", Params=where)
+    assert "Content-Disposition" not in httpx.get(shown).headers
+    asked = {
+        "ResponseContentType": "text/html",
+        "ResponseContentDisposition": 'inline; filename="a.html"',
+    }
+    saved = httpx.get(s3.generate_presigned_url("get_object", Params={**where, **asked}))
+    assert saved.headers["Content-Type"] == "text/html"
+    assert saved.headers["Content-Disposition"] == 'attachment; filename="a.html"'
+    assert saved.headers["Content-Security-Policy"] == "sandbox; default-src 'none'"
+    assert saved.headers["X-Content-Type-Options"] == "nosniff"
+    assert saved.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    # What is stored is what programs see, which copy objects by what HEAD says.
+    s3.put_object(**where, Body=b"<script>", ContentType="text/html")
+    assert "ContentDisposition" not in s3.head_object(**where)
+    assert s3.get_object(**where)["ContentDisposition"] == "attachment"

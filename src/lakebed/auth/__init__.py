@@ -15,6 +15,7 @@ from lakebed.auth.errors import (
     InvalidName,
     InvalidPolicy,
     PolicyNotFound,
+    TooManyLogins,
     UserNotFound,
 )
 from lakebed.auth.model import (
@@ -73,6 +74,7 @@ __all__ = [
     "ServerKeys",
     "Statement",
     "Token",
+    "TooManyLogins",
     "UniqueID",
     "User",
     "UserID",

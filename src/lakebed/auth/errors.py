@@ -10,6 +10,7 @@ LakebedError
     ├── AlreadySetUp            the installation has its first administrator
     ├── AuthInvalid             the request is not valid                    (also a ValueError)
     │   └── InvalidName, InvalidPolicy
+    ├── TooManyLogins           too many wrong secrets; wait
     └── AuthTooManyTries        others were faster every time; try again
 """
 
@@ -32,8 +33,10 @@ class AuthenticationFailed(AuthError):
 
     kind = "authentication_failed"
 
-    def __init__(self) -> None:
+    def __init__(self, reason: str = "") -> None:
         super().__init__("error authenticating request")
+        self.reason = reason
+        """What was wrong, for the log alone."""
 
 
 class Denied(AuthError):
@@ -122,6 +125,18 @@ class InvalidPolicy(AuthInvalid):
     """A policy that is not well formed, or uses what is not supported."""
 
     kind = "invalid_policy"
+
+
+class TooManyLogins(AuthError):
+    """There were too many wrong secrets from one address; the secret was not looked at."""
+
+    kind = "too_many_logins"
+
+    def __init__(self, retry_seconds: int) -> None:
+        super().__init__(
+            f"too many failed logins from this address: try again in {retry_seconds} seconds"
+        )
+        self.retry_seconds = retry_seconds
 
 
 class AuthTooManyTries(AuthError):

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1alakebed/auth/records.proto\x12\x0clakebed.auth\"e\n\x04User\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x10\n\x08\x64\x65leting\x18\x02 \x01(\x08\x12\x12\n\ncreated_us\x18\x03 \x01(\x03\x12\r\n\x05\x65mail\x18\x04 \x01(\t\x12\x15\n\rfriendly_name\x18\x05 \x01(\t\"U\n\x05Group\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x10\n\x08\x64\x65leting\x18\x02 \x01(\x08\x12\x12\n\ncreated_us\x18\x03 \x01(\x03\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\"t\n\x06Policy\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x10\n\x08\x64\x65leting\x18\x02 \x01(\x08\x12\x12\n\ncreated_us\x18\x03 \x01(\x03\x12\x31\n\nstatements\x18\x04 \x03(\x0b\x32\x1d.lakebed.auth.PolicyStatement\"\x93\x01\n\x0fPolicyStatement\x12*\n\x06\x65\x66\x66\x65\x63t\x18\x01 \x01(\x0e\x32\x1a.lakebed.auth.PolicyEffect\x12\x0f\n\x07\x61\x63tions\x18\x02 \x03(\t\x12\x10\n\x08resource\x18\x03 \x01(\t\x12\x31\n\nconditions\x18\x04 \x03(\x0b\x32\x1d.lakebed.auth.PolicyCondition\"B\n\x0fPolicyCondition\x12\x10\n\x08operator\x18\x01 \x01(\t\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x0e\n\x06values\x18\x03 \x03(\t\">\n\x08Relation\x12\x18\n\x10source_unique_id\x18\x01 \x01(\t\x12\x18\n\x10target_unique_id\x18\x02 \x01(\t\"V\n\nCredential\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x16\n\x0euser_unique_id\x18\x02 \x01(\t\x12\x12\n\ncreated_us\x18\x03 \x01(\x03\x12\x0e\n\x06secret\x18\x04 \x01(\x0c\"<\n\x0eUserCredential\x12\x16\n\x0euser_unique_id\x18\x01 \x01(\t\x12\x12\n\ncreated_us\x18\x02 \x01(\x03\"\x7f\n\x05Setup\x12\x12\n\nattempt_id\x18\x01 \x01(\t\x12%\n\x04user\x18\x02 \x01(\x0b\x32\x17.lakebed.auth.FirstUser\x12)\n\x08replaced\x18\x03 \x03(\x0b\x32\x17.lakebed.auth.FirstUser\x12\x10\n\x08\x66inished\x18\x04 \x01(\x08\",\n\tFirstUser\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t*^\n\x0cPolicyEffect\x12\x1d\n\x19POLICY_EFFECT_UNSPECIFIED\x10\x00\x12\x17\n\x13POLICY_EFFECT_ALLOW\x10\x01\x12\x16\n\x12POLICY_EFFECT_DENY\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1alakebed/auth/records.proto\x12\x0clakebed.auth\"e\n\x04User\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x10\n\x08\x64\x65leting\x18\x02 \x01(\x08\x12\x12\n\ncreated_us\x18\x03 \x01(\x03\x12\r\n\x05\x65mail\x18\x04 \x01(\t\x12\x15\n\rfriendly_name\x18\x05 \x01(\t\"U\n\x05Group\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x10\n\x08\x64\x65leting\x18\x02 \x01(\x08\x12\x12\n\ncreated_us\x18\x03 \x01(\x03\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\"t\n\x06Policy\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x10\n\x08\x64\x65leting\x18\x02 \x01(\x08\x12\x12\n\ncreated_us\x18\x03 \x01(\x03\x12\x31\n\nstatements\x18\x04 \x03(\x0b\x32\x1d.lakebed.auth.PolicyStatement\"\x93\x01\n\x0fPolicyStatement\x12*\n\x06\x65\x66\x66\x65\x63t\x18\x01 \x01(\x0e\x32\x1a.lakebed.auth.PolicyEffect\x12\x0f\n\x07\x61\x63tions\x18\x02 \x03(\t\x12\x10\n\x08resource\x18\x03 \x01(\t\x12\x31\n\nconditions\x18\x04 \x03(\x0b\x32\x1d.lakebed.auth.PolicyCondition\"B\n\x0fPolicyCondition\x12\x10\n\x08operator\x18\x01 \x01(\t\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x0e\n\x06values\x18\x03 \x03(\t\">\n\x08Relation\x12\x18\n\x10source_unique_id\x18\x01 \x01(\t\x12\x18\n\x10target_unique_id\x18\x02 \x01(\t\"V\n\nCredential\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x16\n\x0euser_unique_id\x18\x02 \x01(\t\x12\x12\n\ncreated_us\x18\x03 \x01(\x03\x12\x0e\n\x06secret\x18\x04 \x01(\x0c\"<\n\x0eUserCredential\x12\x16\n\x0euser_unique_id\x18\x01 \x01(\t\x12\x12\n\ncreated_us\x18\x02 \x01(\x03\"\x1c\n\x06Logout\x12\x12\n\nexpires_us\x18\x01 \x01(\x03\"\x7f\n\x05Setup\x12\x12\n\nattempt_id\x18\x01 \x01(\t\x12%\n\x04user\x18\x02 \x01(\x0b\x32\x17.lakebed.auth.FirstUser\x12)\n\x08replaced\x18\x03 \x03(\x0b\x32\x17.lakebed.auth.FirstUser\x12\x10\n\x08\x66inished\x18\x04 \x01(\x08\",\n\tFirstUser\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t*^\n\x0cPolicyEffect\x12\x1d\n\x19POLICY_EFFECT_UNSPECIFIED\x10\x00\x12\x17\n\x13POLICY_EFFECT_ALLOW\x10\x01\x12\x16\n\x12POLICY_EFFECT_DENY\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lakebed.auth.records_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_POLICYEFFECT']._serialized_start=959
-  _globals['_POLICYEFFECT']._serialized_end=1053
+  _globals['_POLICYEFFECT']._serialized_start=989
+  _globals['_POLICYEFFECT']._serialized_end=1083
   _globals['_USER']._serialized_start=44
   _globals['_USER']._serialized_end=145
   _globals['_GROUP']._serialized_start=147
@@ -49,8 +49,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREDENTIAL']._serialized_end=720
   _globals['_USERCREDENTIAL']._serialized_start=722
   _globals['_USERCREDENTIAL']._serialized_end=782
-  _globals['_SETUP']._serialized_start=784
-  _globals['_SETUP']._serialized_end=911
-  _globals['_FIRSTUSER']._serialized_start=913
-  _globals['_FIRSTUSER']._serialized_end=957
+  _globals['_LOGOUT']._serialized_start=784
+  _globals['_LOGOUT']._serialized_end=812
+  _globals['_SETUP']._serialized_start=814
+  _globals['_SETUP']._serialized_end=941
+  _globals['_FIRSTUSER']._serialized_start=943
+  _globals['_FIRSTUSER']._serialized_end=987
 # @@protoc_insertion_point(module_scope)

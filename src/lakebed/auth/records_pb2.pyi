@@ -104,6 +104,12 @@ class UserCredential(_message.Message):
     created_us: int
     def __init__(self, user_unique_id: _Optional[str] = ..., created_us: _Optional[int] = ...) -> None: ...
 
+class Logout(_message.Message):
+    __slots__ = ("expires_us",)
+    EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
+    expires_us: int
+    def __init__(self, expires_us: _Optional[int] = ...) -> None: ...
+
 class Setup(_message.Message):
     __slots__ = ("attempt_id", "user", "replaced", "finished")
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]

@@ -1,40 +1,49 @@
 """Users and permissions as the doors use them: who makes a request, and may they?"""
 
-import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.cache import AuthSettings, Cache
 from lakebed.auth.entities.credentials import Credentials
 from lakebed.auth.entities.groups import Groups
 from lakebed.auth.entities.keys import (
+    AUTH,
     GROUP_POLICIES,
     GROUPS,
+    LOGOUTS,
     POLICIES,
     USER_GROUPS,
     USER_POLICIES,
     USERS,
 )
 from lakebed.auth.entities.named import TRIES, page_of
-from lakebed.auth.entities.names import is_access_key_id
 from lakebed.auth.entities.policies import Policies
 from lakebed.auth.entities.relations import Relations
 from lakebed.auth.entities.users import Users
 from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, AuthTooManyTries, Denied
-from lakebed.auth.model import Group, Identity, KeyPair, NewCredential, Page, Policy, User, UserID
+from lakebed.auth.model import (
+    AccessKeyID,
+    Group,
+    Identity,
+    KeyPair,
+    NewCredential,
+    Page,
+    Policy,
+    User,
+    UserID,
+)
 from lakebed.auth.policy.rules import Context, Permission, Rules
 from lakebed.auth.secrets import SecretBox, ServerKeys, same_secret
 from lakebed.auth.setup import Setup
-from lakebed.auth.tokens import Token, Tokens
+from lakebed.auth.throttle import Throttle
+from lakebed.auth.tokens import NOT_OURS, Token, Tokens
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
+from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us, to_us
 from lakebed.tracing import traced
-
-_LOGGER: Final = logging.getLogger(__name__)
-_DRAWN_PREFIX: Final = "AKIA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,9 @@ class AuthService:
         self._refused = settings.refused
         self._tokens = Tokens(keys, runtime)
         self._open(store, SecretBox(keys, runtime))
+        self._throttle = Throttle(runtime)
         self._known = Cache(self._lookup, runtime, settings)
+        self._accepted = Cache(self._accepts, runtime, settings)
         self._sessions = Cache(self._session, runtime, settings)
         self._rules = Cache(self._load_rules, runtime, settings)
 
@@ -117,16 +128,35 @@ class AuthService:
     # Who makes a request?
 
     @traced("auth.authenticate")
-    def authenticate(self, access_key_id: str, secret_access_key: str) -> Identity:
+    def authenticate(
+        self, access_key_id: str, secret_access_key: str, *, client: str | None = None
+    ) -> Identity:
         """Return the owner of an access key, if the secret is right.
+
+        Args:
+            access_key_id: The access key.
+            secret_access_key: Its secret.
+            client: The address that asks; failures are counted by it. None: they are not counted.
 
         Raises:
             AuthenticationFailed: The access key is not known, or the secret is wrong.
+            TooManyLogins: There were too many failures; nothing was looked at.
         """
+        if client is None:
+            return self._authenticate(access_key_id, secret_access_key)
+        self._throttle.check(access_key_id, client)
+        try:
+            identity = self._authenticate(access_key_id, secret_access_key)
+        except AuthenticationFailed:
+            self._throttle.note_failure(access_key_id, client)
+            raise
+        self._throttle.note_success(access_key_id, client)
+        return identity
+
+    def _authenticate(self, access_key_id: str, secret_access_key: str) -> Identity:
         identity, secret = self.secret_for(access_key_id)
         if not same_secret(secret, secret_access_key):
-            _LOGGER.warning("refused access key %s: the secret is wrong", access_key_id)
-            raise AuthenticationFailed
+            raise AuthenticationFailed(f"the secret of access key {access_key_id} is wrong")
         return identity
 
     @traced("auth.secret_for")
@@ -136,33 +166,61 @@ class AuthService:
         Raises:
             AuthenticationFailed: There is no such access key.
         """
-        try:
-            return self._known.get(access_key_id)
-        except AuthenticationFailed:
-            _LOGGER.warning("refused access key %s: it is not known", _shown(access_key_id))
-            raise
+        return self._known.get(access_key_id)
+
+    def accepts(self, access_key_id: str) -> bool:
+        """Whether there is such an access key, which opens this installation."""
+        return self._accepted.get(access_key_id)
 
     @traced("auth.login")
-    def login(self, access_key_id: str, secret_access_key: str) -> tuple[Token, int]:
+    def login(
+        self, access_key_id: str, secret_access_key: str, *, client: str | None = None
+    ) -> tuple[Token, int]:
         """Return a token for the owner of an access key, and when it expires (seconds since 1970).
 
         Raises:
             AuthenticationFailed: The access key or its secret is wrong.
+            TooManyLogins: As `authenticate`.
         """
-        identity = self.authenticate(access_key_id, secret_access_key)
-        return self._tokens.issue(identity.user_id, identity.unique_id)
+        identity = self.authenticate(access_key_id, secret_access_key, client=client)
+        key = AccessKeyID(access_key_id)
+        return self._tokens.issue(identity.user_id, identity.unique_id, key)
+
+    @traced("auth.logout")
+    def logout(self, token: str) -> None:
+        """End a token before it expires; other processes accept it for `cache_seconds` more.
+
+        Raises:
+            AuthenticationFailed: It is not a token of this installation, or has expired.
+            OutcomeUnknown: It may have ended.
+        """
+        claims = self._tokens.verify(token)
+        try:
+            ended = pb.Logout(expires_us=to_us(claims.expires_at))
+            self._logouts.set(claims.token_id.encode(), ended)
+        finally:
+            self._forget()
+
+    def clean_logouts(self) -> int:
+        """Remove the records of tokens that have expired since; return how many."""
+        now, removed = now_us(self._runtime), 0
+        for record in self._logouts.scan():
+            if record.message.expires_us < now:
+                self._logouts.delete(record.name)
+                removed += 1
+        return removed
 
     @traced("auth.authenticate_token")
     def authenticate_token(self, token: str) -> Identity:
         """Return the user of a token.
 
         Raises:
-            AuthenticationFailed: This installation did not sign it, it has expired, or its user
-                was deleted.
+            AuthenticationFailed: This installation did not sign it, it has expired, someone logged
+                out with it, or its access key or its user was deleted.
         """
         session = self._sessions.get(token)
         if self._runtime.now() >= session.expires_at:
-            raise AuthenticationFailed
+            raise AuthenticationFailed(NOT_OURS)
         return session.identity
 
     # May they?
@@ -180,6 +238,14 @@ class AuthService:
         for permission in (first, *rest):
             if not rules.is_granted(permission, context):
                 raise Denied(identity.user_id, permission.action, permission.resource)
+
+    def test_of(self, identity: Identity, context: Context, action: str) -> Callable[[str], bool]:
+        """Return a function that says whether a user may do something with a resource.
+
+        It goes by the policies of this moment: for one listing, not for longer.
+        """
+        rules = self._rules.get((identity.user_id, identity.unique_id))
+        return rules.test_of(action, context)
 
     @traced("auth.effective_policies")
     def effective_policies(
@@ -208,6 +274,7 @@ class AuthService:
         self.group_policies = Relations(
             store, GROUP_POLICIES, self.groups, self.policies, changed=forget
         )
+        self._logouts = Records(store, LOGOUTS, AUTH)
         self._setup = Setup(store, runtime, self.users, self.credentials)
 
     def _prune_user(self, user: str, unique_id: UniqueID) -> None:
@@ -224,26 +291,30 @@ class AuthService:
         self.group_policies.prune_target(policy, unique_id)
 
     def _forget(self) -> None:
-        for cache in (self._known, self._sessions, self._rules):
+        for cache in (self._known, self._accepted, self._sessions, self._rules):
             cache.clear()
 
     def _lookup(self, access_key_id: str) -> tuple[Identity, str]:
         if access_key_id in self._refused:
-            raise AuthenticationFailed
+            raise AuthenticationFailed(f"access key {access_key_id} is refused by this server")
         return self.credentials.lookup(access_key_id)
+
+    def _accepts(self, access_key_id: str) -> bool:
+        try:
+            self._lookup(access_key_id)
+        except AuthenticationFailed:
+            return False
+        return True
 
     def _session(self, token: str) -> _Session:
         claims = self._tokens.verify(token)
-        user = self.users.live_messages([claims.user_id]).get(claims.user_id)
-        if user is None or user.unique_id != claims.unique_id:
-            raise AuthenticationFailed
-        identity = Identity(
-            user_id=claims.user_id,
-            unique_id=claims.unique_id,
-            committer=user.email or claims.user_id,
-            access_key_id=None,
-        )
-        return _Session(identity, claims.expires_at)
+        # Not from the cache of access keys: what is kept there may be as old as a session may get.
+        identity, _ = self._lookup(claims.access_key_id)
+        if (identity.user_id, identity.unique_id) != (claims.user_id, claims.unique_id):
+            raise AuthenticationFailed(f"the user of a token of {claims.user_id} is gone")
+        if self._logouts.find(claims.token_id.encode()) is not None:
+            raise AuthenticationFailed(f"a token of {claims.user_id} was ended by a logout")
+        return _Session(replace(identity, access_key_id=None), claims.expires_at)
 
     def _load_rules(self, user: tuple[UserID, UniqueID]) -> Rules:
         user_id, unique_id = user
@@ -267,9 +338,3 @@ class AuthService:
         yield from self.user_policies.all_targets_of(user, unique_id)
         for group in self.memberships.all_targets_of(user, unique_id):
             yield from self.group_policies.all_targets_of(group.id, group.unique_id)
-
-
-def _shown(access_key_id: str) -> str:
-    """Return an unknown access key id for the log, unless it may be a secret in the wrong place."""
-    is_shown = is_access_key_id(access_key_id) and access_key_id.startswith(_DRAWN_PREFIX)
-    return access_key_id if is_shown else "(not shown)"

@@ -1,7 +1,8 @@
 """Tokens: signed statements (JWT) of who logged in, which are good for seven days.
 
-A token names the user and, in a claim of its own, the user's unique id. The service accepts it only
-while the record of the user holds that id. Times are compared with the clock of the `Runtime`.
+A token names the user, the user's unique id, and the access key of the login. The service accepts
+it only while the record of the user holds that id, while the access key is there, and while nobody
+has logged out with it. Times are compared with the clock of the `Runtime`.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, Final, NewType
 import jwt
 
 from lakebed.auth.errors import AuthenticationFailed
-from lakebed.auth.model import UserID
+from lakebed.auth.model import AccessKeyID, UserID
 from lakebed.auth.secrets import ServerKeys
 from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
@@ -21,11 +22,15 @@ Token = NewType("Token", str)
 AUDIENCE: Final = "login"
 ISSUER: Final = "auth"
 UNIQUE_ID_CLAIM: Final = "uid"
+ACCESS_KEY_CLAIM: Final = "key"
 LIFE_SECONDS: Final = 7 * 24 * 3600
 
 _SIGNED_WITH: Final = "HS256"
 _ACCEPTED: Final = ["HS256", "HS384", "HS512"]
 _BYTES_MAX: Final = 8192
+
+NOT_OURS: Final = "the token was not signed here, or has expired"
+"""The reason in logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,10 @@ class Claims:
 
     user_id: UserID
     unique_id: UniqueID
+    access_key_id: AccessKeyID
+    """Of the login."""
+    token_id: str
+    """Drawn for this token."""
     expires_at: int
     """In seconds since 1970."""
 
@@ -45,7 +54,9 @@ class Tokens:
         self._key = keys.signing
         self._runtime = runtime
 
-    def issue(self, user_id: UserID, unique_id: UniqueID) -> tuple[Token, int]:
+    def issue(
+        self, user_id: UserID, unique_id: UniqueID, access_key_id: AccessKeyID
+    ) -> tuple[Token, int]:
         """Return a token for a user, and when it expires, in seconds since 1970."""
         now = int(self._runtime.now())
         expires_at = now + LIFE_SECONDS
@@ -54,6 +65,7 @@ class Tokens:
             "iss": ISSUER,
             "sub": user_id,
             UNIQUE_ID_CLAIM: unique_id,
+            ACCESS_KEY_CLAIM: access_key_id,
             "iat": now,
             "exp": expires_at,
             "jti": self._runtime.random_bytes(16).hex(),
@@ -67,7 +79,7 @@ class Tokens:
             AuthenticationFailed: It was not signed here, or it has expired.
         """
         if len(token) > _BYTES_MAX:
-            raise AuthenticationFailed
+            raise AuthenticationFailed(NOT_OURS)
         try:
             claims = jwt.decode(
                 token,
@@ -81,16 +93,20 @@ class Tokens:
             not_before = int(claims.get("nbf", 0))
         # A stranger may send anything as a token.
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
-            raise AuthenticationFailed from None
-        user_id, unique_id = claims["sub"], claims[UNIQUE_ID_CLAIM]
-        known = isinstance(user_id, str) and isinstance(unique_id, str)
+            raise AuthenticationFailed(NOT_OURS) from None
+        texts = [claims[name] for name in _TEXTS]
+        known = all(isinstance(text, str) for text in texts)
         if not known or not not_before <= self._runtime.now() < expires_at:
-            raise AuthenticationFailed
-        return Claims(UserID(user_id), UniqueID(unique_id), expires_at)
+            raise AuthenticationFailed(NOT_OURS)
+        user_id, unique_id, access_key_id, token_id = texts
+        return Claims(
+            UserID(user_id), UniqueID(unique_id), AccessKeyID(access_key_id), token_id, expires_at
+        )
 
 
+_TEXTS: Final = ("sub", UNIQUE_ID_CLAIM, ACCESS_KEY_CLAIM, "jti")
 _OPTIONS: Final[Any] = {
-    "require": ["exp", "sub", "aud", "iss", UNIQUE_ID_CLAIM],
+    "require": ["exp", "aud", "iss", *_TEXTS],
     # `verify` compares these times with the clock of the runtime.
     "verify_exp": False,
     "verify_nbf": False,

@@ -124,7 +124,11 @@ class ByteStream(Iterator[bytes]):
     do: closing one that was never started skips its ``finally``.
     """
 
-    def __init__(self, chunks: Iterator[bytes], close: Callable[[], None]) -> None:
+    def __init__(
+        self, chunks: Iterator[bytes], close: Callable[[], None], *, object_size: int
+    ) -> None:
+        self.object_size: Final = object_size
+        """How many bytes the whole object has, of which these may be some."""
         self._chunks = chunks
         self._close: Callable[[], None] | None = close
 
@@ -167,7 +171,8 @@ class BlockStore(ABC):
     """Whether `presign_get` and `presign_put` work."""
 
     presigned_put_creates_only: bool = False
-    """Whether the holder of a URL of `presign_put` can create the object but not replace one."""
+    """Whether the holder of a URL to write an object can create it but not replace it. Where the
+    storage does not sign and the server does, `put_new` sees to that."""
 
     supports_uploads: bool = True
     """Whether the calls for multipart uploads work; if not, they raise `NotSupported`."""
@@ -189,9 +194,31 @@ class BlockStore(ABC):
                 written. The clouds take 78 GiB; larger objects are written by multipart uploads.
         """
 
+    def put_new(
+        self,
+        address: Address,
+        chunks: Iterable[bytes],  # noqa: ARG002 - drivers that have the call use it
+    ) -> PutResult:
+        """Write an object from a stream, unless there is one when the stream ends.
+
+        Of several that race, the one whose stream ends first wins. A storage that signs requests
+        itself need not have this call.
+
+        Raises:
+            AlreadyExists: There is an object by now; it was left as it is.
+            NotSupported: The storage has no such call.
+        """
+        raise NotSupported(f"{self.scheme} storage cannot write a stream only if absent: {address}")
+
     @abstractmethod
-    def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
-        """Return the bytes of an object, or some of them.
+    def get(
+        self,
+        address: Address,
+        *,
+        byte_range: ByteRange | None = None,
+        etag: ETag | None = None,
+    ) -> ByteStream:
+        """Return the bytes of an object, or some of them; with `etag`, only of that content.
 
         The object is found before this returns: errors of finding it are raised by the call itself,
         and all chunks are of that one content, even if it is replaced or deleted meanwhile. Reading
@@ -200,6 +227,7 @@ class BlockStore(ABC):
 
         Raises:
             ObjectNotFound: There is no object.
+            PreconditionFailed: The object has another ETag; Azure says this also if there is none.
             RangeNotSatisfiable: The object holds none of the bytes asked for.
         """
 
@@ -249,14 +277,16 @@ class BlockStore(ABC):
         return DeleteResult(address, None)
 
     @abstractmethod
-    def copy(self, source: Address, destination: Address) -> None:
+    def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         """Copy an object, replacing any at the destination; inside the storage where it can.
 
-        The destination's `mtime` is the time of the copy, also where it is the source: an object
-        that is copied onto itself keeps its bytes and is as new as one just written.
+        With `etag`, only that content of the source is copied. The destination's `mtime` is the
+        time of the copy, also where it is the source: an object that is copied onto itself keeps
+        its bytes and is as new as one just written.
 
         Raises:
             ObjectNotFound: There is no object at the source.
+            PreconditionFailed: The source has another ETag.
         """
 
     @abstractmethod

@@ -14,12 +14,14 @@ knows it: what the catalog keeps in an entry's metadata for itself is left out.
 | `objects`                         | reads, lists and deletes objects                            |
 | `uploads`, `copies`               | writes objects                                              |
 | `multiparts`, `completions`       | uploads in parts                                            |
+| `unfinished`                      | lists and ends uploads that nobody finished                 |
 | `links`, `external`, `presigning` | objects whose bytes do not pass through the server          |
 | `metadata_files`, `symlinks`      | files for programs that read the storage themselves         |
 | `gc`, `gc_marks`                  | the server's part of garbage collection                     |
 | `tasks`                           | what takes longer than a client waits                       |
 
-The nouns of the layers below that a door needs (`BranchID`, `Commit`, `Query`...) are in
+Places in the storage that clients name are read by `lakebed.catalog.places`, in one spelling. The
+nouns of the layers below that a door needs (`BranchID`, `Commit`, `Query`...) are in
 `lakebed.catalog.nouns`, the errors that it raises or catches in `lakebed.catalog.errors`. They are
 not in this file because the process that supervises the server reads the catalog's settings, and
 must not import the engine for that.

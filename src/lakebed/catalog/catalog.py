@@ -25,6 +25,7 @@ from lakebed.catalog.settings import CatalogSettings
 from lakebed.catalog.stager import Stager
 from lakebed.catalog.symlinks import Symlinks
 from lakebed.catalog.tasks import RunInBackground, Tasks, run_inline
+from lakebed.catalog.unfinished import UnfinishedUploads
 from lakebed.catalog.uploads import Uploads
 from lakebed.engine.engine import Engine
 from lakebed.kv import Store
@@ -79,6 +80,7 @@ class Catalog:
         self.metadata_files = MetadataFiles(engine, block)
         self.symlinks = Symlinks(engine, block)
         self.multiparts = MultipartUploads(engine, store, block, runtime, settings, addresses)
+        self.unfinished = UnfinishedUploads(engine, self.links, self.multiparts)
         self.completions = Completions(engine, store, block, runtime)
         self.tasks = Tasks(engine, store, runtime, settings, run_in_background)
         self.gc = GCPreparation(engine, store, block, runtime, settings)

@@ -15,11 +15,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.block import BlockError, BlockStore, ObjectNotFound
+from lakebed.block import PreconditionFailed as OtherContent
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.entry_metadata import of_bytes, split
-from lakebed.catalog.errors import MissingBytes
+from lakebed.catalog.entry_metadata import CONTENT, content_of, of_bytes, split
+from lakebed.catalog.errors import ChangedBytes, MissingBytes
 from lakebed.catalog.freshness import Freshness
-from lakebed.catalog.model import ObjectStats, check_path, new_entry, physical_address, stats_of
+from lakebed.catalog.model import (
+    ObjectStats,
+    check_metadata,
+    check_path,
+    new_entry,
+    physical_address,
+    stats_of,
+)
 from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import PreconditionFailed, Stale, TooManyTries
@@ -99,16 +107,18 @@ class Copies:
             source_condition: Whether to copy, given what is there to be copied.
 
         Raises:
-            InvalidPath: No object can have this path.
+            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
             EntryNotFound, RefNotFound, InvalidRef: There is nothing to copy.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             MissingBytes: The object to copy is gone from the storage.
+            ChangedBytes: The storage has another object by now.
             PreconditionFailed: A condition does not hold.
             Stale: Copying took too long.
             TooManyTries, OutcomeUnknown: The copy may be visible.
             BlockError: The storage refused or failed.
         """
         check_path(path)
+        check_metadata(metadata or {})
         repository = self._engine.check_writable(repository_id, branch)
         source = repository
         if source_repository_id not in {None, repository_id}:
@@ -146,6 +156,7 @@ class Copies:
             TooManyTries: Others kept changing the object; the change may be visible.
             Also what `copy` raises, except `PreconditionFailed`.
         """
+        check_metadata(metadata)
         repository = self._engine.check_writable(repository_id, branch)
         for _ in range(_TRIES):
             entry = self._engine.get_entry(repository, branch, path)
@@ -202,12 +213,17 @@ class Copies:
         issued = self._addresses.issue(copy.repository, copy.branch)
         address = copy.repository.namespace.address(str(issued))
         try:
-            self._block.copy(source, address)
+            self._block.copy(source, address, etag=content_of(copy.entry.metadata, source))
         except ObjectNotFound as error:
             raise MissingBytes(copy.entry.key, source) from error
+        except OtherContent as error:
+            how = "is not the one that was linked"
+            raise ChangedBytes(copy.entry.key, source, how) from error
         except BlockError:
             self._stager.discard(address)  # it may have been stored
             raise
+        # Nobody else can write to the new address.
+        metadata = {name: value for name, value in copy.metadata.items() if name != CONTENT}
         return self._stager.stage(
             copy.repository,
             copy.branch,
@@ -216,7 +232,7 @@ class Copies:
             size=copy.entry.size,
             checksum=copy.entry.checksum,
             content_type=copy.content_type,
-            metadata=copy.metadata,
+            metadata=metadata,
             condition=copy.condition,
         )
 

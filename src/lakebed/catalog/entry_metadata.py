@@ -1,4 +1,4 @@
-"""What the catalog keeps in the metadata of an entry for itself: headers, parts, a checksum.
+"""What the catalog keeps in the metadata of an entry for itself: headers, parts, marks of bytes.
 
 Clients of S3 set headers that go with the bytes wherever they are read (``Content-Encoding`` and
 others). They may ask for one part of an object that was uploaded in parts, and for the checksum
@@ -7,25 +7,31 @@ that came with the bytes. All this is kept in the entry's metadata, under names 
 merges, copies and dumps carry it along without knowing of it. No client sees these names: what the
 catalog returns (`ObjectStats`, `Difference`) has only the user's own in its `metadata`.
 
-The checksum is not part of an entry's identity: the same bytes are the same object, for commits and
-merges, whatever algorithm a client used.
+The ETag of the storage is kept with objects that somebody else could write again (see `links`). It
+holds for one address: a copy of the storage in another place has other ETags, and nobody has a URL
+to write there.
+
+Checksum and ETag are not part of an entry's identity: the same bytes are the same object, for
+commits and merges, whatever algorithm a client used and wherever they are.
 
 Whoever can write metadata by the REST API can write these names too. So what is read is checked,
 and what makes no sense is ignored.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby
 from typing import Final, NamedTuple
 
-from lakebed.block import PART_NUMBER_MAX
+from lakebed.block import PART_NUMBER_MAX, Address, ETag
 from lakebed.catalog.checksums import Checksum
 
 RESERVED: Final = "::lakebed::"
 _HEADER: Final = f"{RESERVED}header::"
 _PARTS: Final = f"{RESERVED}parts"
 CHECKSUM: Final = f"{RESERVED}checksum"
+CONTENT: Final = f"{RESERVED}content"
 
 HEADERS: Final = (
     "Cache-Control",
@@ -40,6 +46,8 @@ _NAMES: Final = {_HEADER + name.lower(): name for name in HEADERS}
 
 _PARTS_TEXT_MAX: Final = 1000
 """If the sizes of the parts do not fit into so many characters, they are not kept."""
+
+_ETAG: Final = re.compile(r"[!#-~]{1,256}", re.ASCII)
 
 _RUNS: Final = re.compile(r"[0-9]{1,13}x[0-9]{1,5}(?:,[0-9]{1,13}x[0-9]{1,5})*", re.ASCII)
 
@@ -93,7 +101,7 @@ def for_parts(sizes: Sequence[int]) -> dict[str, str]:
 
 def of_bytes(metadata: Mapping[str, str]) -> dict[str, str]:
     """Return the metadata that describe the bytes of an entry, and go wherever they go."""
-    return {name: metadata[name] for name in (_PARTS, CHECKSUM) if name in metadata}
+    return {name: metadata[name] for name in (_PARTS, CHECKSUM, CONTENT) if name in metadata}
 
 
 def parts_of(reserved: Mapping[str, str], size: int) -> list[PartRange] | None:
@@ -121,3 +129,18 @@ def for_checksum(checksum: Checksum | None) -> dict[str, str]:
 def checksum_of(reserved: Mapping[str, str]) -> Checksum | None:
     """Return the checksum that is kept."""
     return Checksum.parse(reserved[CHECKSUM]) if CHECKSUM in reserved else None
+
+
+def for_content(address: Address, etag: ETag) -> dict[str, str]:
+    """Return the metadata that keep what the storage calls the content at an address."""
+    return {CONTENT: f"{_place(address)}:{etag}"}
+
+
+def content_of(reserved: Mapping[str, str], address: Address) -> ETag | None:
+    """Return what the storage called the content at an address; None: that was not kept."""
+    place, _, etag = reserved.get(CONTENT, "").partition(":")
+    return ETag(etag) if place == _place(address) and _ETAG.fullmatch(etag) else None
+
+
+def _place(address: Address) -> str:
+    return hashlib.sha256(str(address).encode()).hexdigest()[:16]

@@ -5,10 +5,13 @@ LakebedError
     ├── InvalidPath         a path that no object can have              (also a ValueError)
     ├── BadDigest           the bytes that came are not those announced (also a ValueError)
     ├── MissingBytes        the entry is there, and its object is gone
+    ├── ChangedBytes        the entry is there, and its object is another one by now
     ├── InvalidLink         the address was not given out for this, or is used up
     │   └── LinkExpired     it was given out too long ago
     ├── AddressTaken        the address lies in the namespace of a repository
+    ├── AddressClosed       the address lies in the namespace of a deleted repository
     ├── MultipartNotFound   there is no such multipart upload           (also a KeyError)
+    ├── UploadNotUnfinished there is no such upload to be ended         (also a KeyError)
     ├── InvalidParts        an upload cannot be completed so            (also a ValueError)
     │   ├── PartsOutOfOrder, PartMissing, PartTooSmall
     │   └── ChecksumUnknown     a checksum was announced that does not follow from the parts'
@@ -36,13 +39,16 @@ from lakebed.errors import LakebedError, NotFoundMixin, quoted
 # ruff: noqa: N818
 
 __all__ = [
+    "AddressClosed",
     "AddressTaken",
     "BadDigest",
     "CatalogError",
+    "ChangedBytes",
     "ChecksumUnknown",
     "Deleting",
     "EntryNotFound",
     "InvalidLink",
+    "InvalidMetadata",
     "InvalidParts",
     "InvalidPath",
     "InvalidRun",
@@ -58,6 +64,7 @@ __all__ = [
     "RangeNotSatisfiable",
     "RepositoryNotFound",
     "TaskNotFound",
+    "UploadNotUnfinished",
 ]
 
 
@@ -71,6 +78,12 @@ class InvalidPath(CatalogError, ValueError):
     """A path that no object can have; nothing was done."""
 
     kind = "invalid_path"
+
+
+class InvalidMetadata(CatalogError, ValueError):
+    """Metadata of an object that is too large; nothing was done."""
+
+    kind = "invalid_metadata"
 
 
 class BadDigest(CatalogError, ValueError):
@@ -90,6 +103,18 @@ class MissingBytes(CatalogError):
     def __init__(self, path: bytes, address: object) -> None:
         super().__init__(f"the data of {quoted(path)} is gone: there is no object at {address}")
         self.path = path
+
+
+class ChangedBytes(CatalogError):
+    """The entry is there, but what the storage has at its address is not what it stands for."""
+
+    kind = "changed_bytes"
+
+    def __init__(self, path: bytes, address: object, how: str) -> None:
+        super().__init__(
+            f"the data of {quoted(path)} is not what was stored: the object at {address} {how}."
+            " Restore the object, or upload the data again"
+        )
 
 
 class InvalidLink(CatalogError):
@@ -116,6 +141,19 @@ class AddressTaken(CatalogError):
         )
 
 
+class AddressClosed(CatalogError):
+    """An address that lies where a deleted repository left its data, and can be staged nowhere."""
+
+    kind = "address_closed"
+
+    def __init__(self, address: object, repository: str) -> None:
+        super().__init__(
+            f"{address} lies in the storage namespace of repository {repository}, which was"
+            " deleted: what it left stays closed; copy the object to a place outside, in the"
+            " storage itself"
+        )
+
+
 class MultipartNotFound(CatalogError, NotFoundMixin):
     """There is no such multipart upload: never begun, completed, aborted or expired."""
 
@@ -123,6 +161,17 @@ class MultipartNotFound(CatalogError, NotFoundMixin):
 
     def __init__(self, upload_id: str) -> None:
         super().__init__(f"multipart upload not found: {upload_id}")
+
+
+class UploadNotUnfinished(CatalogError, NotFoundMixin):
+    """There is no such upload that could be ended: never begun, finished, ended or expired."""
+
+    kind = "upload_not_unfinished"
+
+    def __init__(self, upload_id: str) -> None:
+        super().__init__(
+            f"there is no unfinished upload {upload_id}: list them again, it may be over by now"
+        )
 
 
 class InvalidParts(CatalogError, ValueError):

@@ -2,17 +2,20 @@
 
 Garbage collection never touches such an object; its owner keeps it. So its address must not lie in
 the namespace of any repository: there it would be the object of another entry, and could be
-collected with it.
+collected with it. Nor may it lie where a deleted repository left its objects: who might read them
+was said by the policies about that repository.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
 
 from lakebed.block import Address, BlockStore, InvalidAddress
-from lakebed.catalog.errors import AddressTaken
+from lakebed.catalog.errors import AddressClosed, AddressTaken
 from lakebed.catalog.model import (
     DEFAULT_CONTENT_TYPE,
     ObjectStats,
+    check_header,
+    check_metadata,
     check_path,
     new_entry,
     stats_of,
@@ -63,14 +66,18 @@ class ExternalObjects:
             condition: Whether to write, given what is there.
 
         Raises:
-            InvalidPath: No object can have this path.
+            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
             InvalidAddress: The storage of this installation has no such address.
             AddressTaken: A repository keeps its own data there.
+            AddressClosed: A deleted repository left its data there.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
             TooManyTries, OutcomeUnknown: The entry may be visible.
         """
         check_path(path)
+        check_metadata(metadata or {})
+        check_header("checksum", checksum)
+        check_header("content type", content_type)
         repository = self._engine.check_writable(repository_id, branch)
         if address.parts.scheme != self._block.scheme:
             raise InvalidAddress(
@@ -80,6 +87,9 @@ class ExternalObjects:
         keeper = self._engine.repositories.keeper_of(address)
         if keeper is not None:
             raise AddressTaken(address, keeper)
+        leaver = self._engine.repositories.left_by(address)
+        if leaver is not None:
+            raise AddressClosed(address, leaver)
         entry = new_entry(
             path,
             str(address),

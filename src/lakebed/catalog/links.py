@@ -29,13 +29,16 @@ there, by the entry from step 4 on, and by its age in any case (see `freshness`)
   path was written to in between, the repeat comes later and wins, as any late write does.)
 - 5: a repeat answers the same and stages nothing, whatever became of the path since.
 
+*The object that was linked stays the one.* A presigned URL outlives the link: until it expires, its
+holder could write to the address again. Where the storage lets that replace the object, step 3
+keeps the ETag that it saw in the entry, and every read asks for that content and no other.
+
 A record is removed a while after its link has expired: what was consumed in time has been staged by
 then. An object that was uploaded and never linked is garbage from then on.
 """
 
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -43,6 +46,7 @@ from typing import Final
 from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.entry_metadata import for_content
 from lakebed.catalog.errors import InvalidLink, LinkExpired
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.keys import LINKS, copy_of, remove_where
@@ -50,6 +54,8 @@ from lakebed.catalog.model import (
     DEFAULT_CONTENT_TYPE,
     ObjectStats,
     PresignedURL,
+    check_header,
+    check_metadata,
     check_path,
     identity_of,
     new_entry,
@@ -65,8 +71,9 @@ from lakebed.engine.staging.writer import Condition
 from lakebed.errors import quoted
 from lakebed.formats import Entry
 from lakebed.formats.object_paths import ObjectPath
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
+from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
+from lakebed.kv.store import step_of_many
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_datetime, to_us
 from lakebed.tracing import traced
@@ -194,6 +201,7 @@ class Links:
             condition: Whether to write, given what is there.
 
         Raises:
+            InvalidMetadata: No object can have such metadata.
             InvalidLink: The address was not given out for this, was linked with other arguments, or
                 holds no such object.
             LinkExpired: It was given out too long ago.
@@ -204,6 +212,9 @@ class Links:
             BlockError: The storage refused or failed.
         """
         check_path(path)
+        check_metadata(metadata or {})
+        check_header("checksum", checksum)
+        check_header("content type", content_type)
         repository = self._engine.check_writable(repository_id, branch)
         request = _Request(
             repository=repository,
@@ -240,6 +251,23 @@ class Links:
         overdue_us = to_us(self._runtime.now() - margin)
         return remove_where(self._links(repository), lambda link: link.expires_us < overdue_us)
 
+    def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[_LinkRecord]:
+        """Iterate over the links that were not staged yet, by name, from `start` on."""
+        found = self._links(repository).scan(start=start)
+        return (record for record in found if is_unfinished(record.message))
+
+    def end(self, repository: Repository, name: bytes) -> bool:
+        """Remove the record of a link that was not staged yet; return whether there was one."""
+        links = self._links(repository)
+        record = links.find(name)
+        if record is None or not is_unfinished(record.message):
+            return False
+        try:
+            links.delete_if(record.name, record.predicate)
+        except PredicateFailed:
+            return False  # somebody links it just now
+        return True
+
     # Steps 1 to 3
 
     def _consume(self, request: _Request) -> _LinkRecord:
@@ -256,9 +284,12 @@ class Links:
                 if not request.wants(_entry_of(record)):
                     raise InvalidLink(f"{request.issued} was linked already, to something else")
                 return record
-            consumed = _consumed_record(record.message, request, self._look(request))
+            found = self._look(request)
+            consumed = _consumed_record(record.message, request, found, self._kept(found))
             try:
                 version = links.set_if(record.name, consumed, record.predicate)
+            except StoreUnavailable:
+                raise
             except (PredicateFailed, OutcomeUnknown):
                 continue  # the next look shows who it was
             return Record(record.name, consumed, version)
@@ -290,6 +321,12 @@ class Links:
             )
         return info
 
+    def _kept(self, found: ObjectInfo) -> dict[str, str]:
+        """Return what the entry keeps of the object, so that no other is taken for it."""
+        if self._block.presigned_put_creates_only:
+            return {}
+        return for_content(found.address, found.etag)
+
     # Step 5
 
     def _note_staged(self, request: _Request) -> None:
@@ -300,13 +337,23 @@ class Links:
                 return  # expired by now, or noted by a repeat of this request
             staged = copy_of(record.message)
             staged.state = _STAGED
-            with suppress(PredicateFailed, OutcomeUnknown):
-                links.set_if(record.name, staged, record.predicate)
+            with step_of_many(applied=True):  # the entry is staged
+                try:
+                    links.set_if(record.name, staged, record.predicate)
+                except StoreUnavailable:
+                    raise
+                except (PredicateFailed, OutcomeUnknown):
+                    continue
                 return
         raise TooManyTries(f"linking {request.issued}", _TRIES)
 
     def _links(self, repository: Repository) -> Records[pb.Link]:
         return Records(self._store, LINKS, repository.partition)
+
+
+def is_unfinished(link: pb.Link) -> bool:
+    """Whether an address that was given out may still be linked, or is being linked."""
+    return link.state != _STAGED
 
 
 def _issued(repository: Repository, address: Address) -> ObjectPath:
@@ -323,8 +370,10 @@ def _entry_of(link: _LinkRecord) -> Entry:
     return entry
 
 
-def _consumed_record(link: pb.Link, request: _Request, info: ObjectInfo) -> pb.Link:
-    """Return the record that step 3 writes."""
+def _consumed_record(
+    link: pb.Link, request: _Request, info: ObjectInfo, kept: Mapping[str, str]
+) -> pb.Link:
+    """Return the record that step 3 writes; `kept` goes into the metadata of its entry."""
     entry = new_entry(
         request.path,
         str(request.issued),
@@ -332,7 +381,7 @@ def _consumed_record(link: pb.Link, request: _Request, info: ObjectInfo) -> pb.L
         checksum=request.checksum,
         modified=info.mtime.timestamp(),
         content_type=request.content_type,
-        metadata=request.metadata,
+        metadata={**request.metadata, **kept},
     )
     consumed = copy_of(link)
     consumed.state = _CONSUMED

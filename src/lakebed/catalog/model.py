@@ -7,14 +7,19 @@ from datetime import UTC, datetime
 from typing import Final
 
 from lakebed.block import Address, Namespace
-from lakebed.catalog.entry_metadata import CHECKSUM, split
-from lakebed.catalog.errors import InvalidPath
+from lakebed.catalog.entry_metadata import CHECKSUM, CONTENT, split
+from lakebed.catalog.errors import InvalidMetadata, InvalidPath
 from lakebed.formats import AddressType, Entry
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 
 PATH_BYTES_MAX: Final = 1024
 """As with S3; every store can hold it."""
+METADATA_BYTES_MAX: Final = 8 << 10
+METADATA_NAMES_MAX: Final = 64
+"""Of an object. S3 answers its metadata in headers. Many clients and proxies take 16 KiB of them
+and no more, some a hundred; text that is not ASCII grows by half on the way."""
+_HEADER_CHARACTERS_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +100,11 @@ def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[s
     """Return the identity of an object: a hash of all that is known of it, except where and when.
 
     The same bytes uploaded again have the same identity, and so change nothing, with whatever
-    checksum they come. Every part goes in with its length, so that no two objects hash alike.
+    checksum they come and whatever the storage calls them. Every part goes in with its length, so
+    that no two objects hash alike.
     """
     digest = hashlib.sha256(size.to_bytes(8, "big"))
-    counting = sorted(item for item in metadata.items() if item[0] != CHECKSUM)
+    counting = sorted(item for item in metadata.items() if item[0] not in {CHECKSUM, CONTENT})
     items = [text for item in counting for text in item]
     for text in (checksum, content_type, *items):
         part = text.encode()
@@ -119,4 +125,36 @@ def check_path(path: bytes) -> None:
         raise InvalidPath(
             f"the path of an object has at most {PATH_BYTES_MAX} bytes, and this one has"
             f" {len(path)}"
+        )
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Refuse metadata that S3 could not answer in the headers of a response.
+
+    Raises:
+        InvalidMetadata: There is too much of it.
+    """
+    if len(metadata) > METADATA_NAMES_MAX:
+        raise InvalidMetadata(
+            f"the metadata of an object has at most {METADATA_NAMES_MAX} names, and this has"
+            f" {len(metadata)}"
+        )
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in metadata.items())
+    if size > METADATA_BYTES_MAX:
+        raise InvalidMetadata(
+            f"the metadata of an object has at most {METADATA_BYTES_MAX} bytes, names and values"
+            f" together, and this has {size}"
+        )
+
+
+def check_header(what: str, text: str) -> None:
+    """Refuse a text that cannot be a header of a response, as content types and checksums are.
+
+    Raises:
+        InvalidMetadata: It is too long, or has characters that no header has.
+    """
+    if len(text) > _HEADER_CHARACTERS_MAX or not (text.isascii() and text.isprintable()):
+        raise InvalidMetadata(
+            f"the {what} of an object has at most {_HEADER_CHARACTERS_MAX} characters, all of them"
+            f" printable ASCII; this one has {len(text)}"
         )

@@ -3,8 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakebed.block import BlockStore, ByteRange, ByteStream, ObjectNotFound
-from lakebed.catalog.errors import MissingBytes
+from lakebed.block import (
+    BlockStore,
+    ByteRange,
+    ByteStream,
+    ObjectNotFound,
+    PreconditionFailed,
+    RangeNotSatisfiable,
+)
+from lakebed.block.ranges import resolve
+from lakebed.catalog.entry_metadata import content_of
+from lakebed.catalog.errors import ChangedBytes, MissingBytes
 from lakebed.catalog.model import ObjectStats, PresignedURL, check_path, stats_of
 from lakebed.catalog.presign import Presigning
 from lakebed.engine.committed import CommonPrefix, Page, Query
@@ -49,23 +58,61 @@ class Objects:
     def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:
         """Return the bytes of an object that was asked for by `stat`, or some of them.
 
+        There are as many bytes as `stats` says.
+
         Raises:
             MissingBytes: The storage has no such object any more.
+            ChangedBytes: It has another object.
             RangeNotSatisfiable: The object holds none of the bytes asked for.
             BlockError: The storage refuses or fails.
         """
+        resolve(byte_range, stats.size)
+        etag = content_of(stats.reserved, stats.address)
         try:
-            return self._block.get(stats.address, byte_range=byte_range)
+            stream = self._block.get(stats.address, byte_range=byte_range, etag=etag)
         except ObjectNotFound as error:
             raise MissingBytes(stats.path, stats.address) from error
+        except PreconditionFailed as error:
+            raise _replaced(stats) from error
+        except RangeNotSatisfiable as error:
+            raise ChangedBytes(
+                stats.path, stats.address, f"has fewer than its {stats.size} bytes"
+            ) from error
+        if stream.object_size != stats.size:
+            stream.close()
+            raise _resized(stats, stream.object_size)
+        return stream
+
+    def check_bytes(self, stats: ObjectStats) -> None:
+        """Return if the storage has the object now that `stats` describes.
+
+        It looks only if somebody could have replaced the object: then, before a URL is given out
+        by which it is read past the server.
+
+        Raises:
+            MissingBytes: The storage has no such object any more.
+            ChangedBytes: It has another object.
+            BlockError: The storage refuses or fails.
+        """
+        etag = content_of(stats.reserved, stats.address)
+        if etag is None:
+            return
+        try:
+            found = self._block.head(stats.address)
+        except ObjectNotFound as error:
+            raise MissingBytes(stats.path, stats.address) from error
+        if found.etag != etag:
+            raise _replaced(stats)
+        if found.size != stats.size:
+            raise _resized(stats, found.size)
 
     def presign(self, stats: ObjectStats) -> PresignedURL:
-        """Return a URL that lets its holder read an object for a while.
+        """Return a URL that lets its holder read an object for a while; see also `check_bytes`.
 
         Raises:
             NotSupported: Neither the storage nor the server signs URLs.
         """
-        return self._presigning.to_read(stats.address)
+        return self._presigning.to_read(stats.address, stats.size)
 
     @traced("catalog.list_objects")
     def list_objects(
@@ -126,3 +173,11 @@ class Objects:
 
         results = self._runtime.map_parallel(delete, paths)
         return [result for result in results if result is not None]
+
+
+def _replaced(stats: ObjectStats) -> ChangedBytes:
+    return ChangedBytes(stats.path, stats.address, "is not the one that was linked")
+
+
+def _resized(stats: ObjectStats, size: int) -> ChangedBytes:
+    return ChangedBytes(stats.path, stats.address, f"has {size} bytes and not {stats.size}")

@@ -11,8 +11,9 @@ from lakebed.block import Address, BlockStore
 from lakebed.catalog.model import PresignedURL
 from lakebed.runtime import Runtime
 
-Sign = Callable[[str, Address, int], str]
-"""From a method (GET, PUT), an address and the time it ends, in seconds since 1970, to a URL."""
+Sign = Callable[[str, Address, int, int | None], str]
+"""From a method (GET, PUT), an address, the time it ends, in seconds since 1970, and the size that
+an object to be read must have, if it is known, to a URL."""
 
 
 class Presigning:
@@ -27,15 +28,15 @@ class Presigning:
         self._sign = None if block.supports_presign else sign
         self.supported = block.supports_presign or sign is not None
 
-    def to_read(self, address: Address) -> PresignedURL:
-        """Return a URL to read an object by GET.
+    def to_read(self, address: Address, size: int | None = None) -> PresignedURL:
+        """Return a URL to read an object by GET; of what size it must be, only the server checks.
 
         Raises:
             NotSupported: Neither the storage nor the server signs URLs.
         """
         expires = self._expires()
         if self._sign is not None:
-            return PresignedURL(self._sign("GET", address, expires), _moment(expires))
+            return PresignedURL(self._sign("GET", address, expires, size), _moment(expires))
         url = self._block.presign_get(address, expires_seconds=self._life_seconds)
         return PresignedURL(url, _moment(expires))
 
@@ -47,7 +48,7 @@ class Presigning:
         """
         expires = self._expires()
         if self._sign is not None:
-            return PresignedURL(self._sign("PUT", address, expires), _moment(expires))
+            return PresignedURL(self._sign("PUT", address, expires, None), _moment(expires))
         url = self._block.presign_put(address, expires_seconds=self._life_seconds)
         return PresignedURL(url, _moment(expires))
 

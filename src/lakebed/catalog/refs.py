@@ -1,21 +1,24 @@
 """Branches, tags and other refs: what they are, what led to them, who may change them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import PreconditionFailed
+from lakebed.engine.errors import PreconditionFailed, TooManyTries
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, RepositoryID, Tag, TagID
 from lakebed.engine.refs.log import LogPage, LogQuery
+from lakebed.engine.refs.protection import Protection
 from lakebed.formats import DumpID
 from lakebed.kv import ABSENT, Predicate, Version
 from lakebed.times import from_datetime
 from lakebed.tracing import traced
 
 _VERSION: Final = re.compile("[0-9a-f]{32}")
+_TRIES: Final = 10
 _NEVER_SET: Final = "none"
 """The version of rules that were never set."""
 
@@ -25,8 +28,18 @@ class ProtectionRules:
     """The rules that protect branches of a repository, as they were read."""
 
     patterns: tuple[str, ...]
+    strict: frozenset[str]
+    """Those of the patterns under which only merges change a branch."""
     version: str
     """Stands for this set of rules: to replace them only if nobody else did."""
+
+
+class _Rules(NamedTuple):
+    """Rules that are to be stored."""
+
+    patterns: Sequence[str]
+    strict: Mapping[str, bool]
+    """What is known of them; a pattern that is not in it stays as it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +210,7 @@ class Refs:
             RepositoryNotFound: There is no such repository.
         """
         found = self._engine.protection.get(self._engine.repositories.get(repository_id))
-        return ProtectionRules(found.patterns, _version_of(found.predicate))
+        return ProtectionRules(found.patterns, found.strict, _version_of(found.predicate))
 
     @traced("catalog.set_protection")
     def set_protection(
@@ -205,37 +218,64 @@ class Refs:
         repository_id: RepositoryID,
         patterns: Sequence[str],
         *,
+        strict: Mapping[str, bool] | None = None,
         version: str | None = None,
     ) -> None:
         """Replace the rules that protect branches; with `version`, only those of that version.
+
+        `strict` says under which patterns only merges change a branch. A pattern that it does not
+        name stays as it was: a client that knows only patterns must not take this away.
 
         Raises:
             RepositoryNotFound: There is no such repository.
             Invalid: A pattern can match no branch.
             PreconditionFailed: The rules are others by now; nothing was written.
+            TooManyTries: Others always changed them first.
             OutcomeUnknown: They may have been replaced.
         """
-        self._engine.protection.set(
-            self._engine.repositories.get(repository_id),
-            patterns,
-            predicate=None if version is None else _predicate_of(version),
-        )
+        expected = None if version is None else _predicate_of(version)
+
+        def replace(found: Protection) -> _Rules:
+            if expected not in {None, found.predicate}:
+                raise PreconditionFailed(b"branch_protection", "the rules have been changed")
+            return _Rules(patterns, strict or {})
+
+        self._change_protection(repository_id, replace)
 
     @traced("catalog.add_protection")
-    def add_protection(self, repository_id: RepositoryID, pattern: str) -> None:
+    def add_protection(
+        self, repository_id: RepositoryID, pattern: str, *, strict: bool | None = None
+    ) -> None:
         """Add a rule to those that protect branches; raises as `set_protection` does."""
-        repository = self._engine.repositories.get(repository_id)
-        before = self._engine.protection.get(repository)
-        patterns = [*before.patterns, pattern]
-        self._engine.protection.set(repository, patterns, predicate=before.predicate)
+        said = {} if strict is None else {pattern: strict}
+        self._change_protection(
+            repository_id, lambda found: _Rules([*found.patterns, pattern], said)
+        )
 
     @traced("catalog.remove_protection")
     def remove_protection(self, repository_id: RepositoryID, pattern: str) -> None:
         """Remove a rule, if it is there; raises as `set_protection` does."""
-        repository = self._engine.repositories.get(repository_id)
-        before = self._engine.protection.get(repository)
-        patterns = [each for each in before.patterns if each != pattern]
-        self._engine.protection.set(repository, patterns, predicate=before.predicate)
+        self._change_protection(
+            repository_id,
+            lambda found: _Rules([each for each in found.patterns if each != pattern], {}),
+        )
+
+    def _change_protection(
+        self, repository_id: RepositoryID, change: Callable[[Protection], _Rules]
+    ) -> None:
+        """Replace the rules over those that were read, and no others."""
+        repository, protection = (
+            self._engine.repositories.get(repository_id),
+            self._engine.protection,
+        )
+        for _ in range(_TRIES):
+            found = protection.get(repository)
+            patterns, said = change(found)
+            strict = [each for each in patterns if said.get(each, each in found.strict)]
+            with suppress(PreconditionFailed):
+                protection.set(repository, patterns, strict=strict, predicate=found.predicate)
+                return
+        raise TooManyTries(f"the change of the protection rules of {repository_id}", _TRIES)
 
     # Dumps
 

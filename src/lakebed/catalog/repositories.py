@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from lakebed.block import Namespace
+from lakebed.catalog.places import parse_namespace
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.tracing import traced
@@ -46,7 +46,7 @@ class Repositories:
             OutcomeUnknown: It may have been made; if not, nothing of it stays.
         """
         repositories = self._engine.repositories
-        place = Namespace.parse(namespace)
+        place = parse_namespace(namespace)
         if bare:
             return repositories.create_bare(
                 name, place, default_branch=default_branch, read_only=read_only

@@ -17,7 +17,7 @@ from lakebed.block import Address, BlockError, BlockStore, PutResult
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.checksums import Proof
 from lakebed.catalog.entry_metadata import for_checksum
-from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_path
+from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_metadata, check_path
 from lakebed.catalog.stager import Stager, check_early
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
@@ -62,7 +62,7 @@ class Uploads:
             proof: Of the bytes; the checksum that it finds is kept with them.
 
         Raises:
-            InvalidPath: No object can have this path.
+            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
             Stale: The bytes took too long to come.
@@ -70,6 +70,7 @@ class Uploads:
             BlockError: The storage refused or failed; nothing is visible.
         """
         check_path(path)
+        check_metadata(metadata or {})
         repository = self._engine.check_writable(repository_id, branch)
         if condition is not None:
             check_early(self._engine, repository, branch, path, condition)

@@ -163,7 +163,7 @@ class Engine:
             branch = resolved.branch
             return self._parts.reader.list_entries(repository, branch.id, query, known=branch)
         commit = self.commits.get(repository, resolved.commit_id)
-        return self._committed_in(repository.namespace).list(commit.metarange_id, query)
+        return self._committed_in(repository.home).list(commit.metarange_id, query)
 
     @traced("engine.put")
     def put(
@@ -255,7 +255,7 @@ class Engine:
         repository = self.repositories.get(repository_id)
         before = self.resolver.commit(repository, left)
         after = self.resolver.commit(repository, right)
-        committed = self._committed_in(repository.namespace)
+        committed = self._committed_in(repository.home)
         right_id = after.metarange_id
         if not since_parting:
             return committed.list_diff(before.metarange_id, right_id, query)
@@ -286,7 +286,7 @@ class Engine:
         look_ahead: bool = True,
     ) -> LogPage:
         """Return a page of the commits that led to one; see `History.page`."""
-        committed = self._committed_in(repository.namespace)
+        committed = self._committed_in(repository.home)
         return self._history.page(
             repository, committed, head, query, amount=amount, look_ahead=look_ahead
         )
@@ -330,6 +330,7 @@ class Engine:
     ) -> Commit:
         """Undo what a commit changed, on a branch; see `Merger.revert`."""
         repository = self._writable(repository_id)
+        self.protection.check_strict(repository, branch)
         commit = self.resolver.commit(repository, ref)
         return self._parts.merger.revert(
             repository, branch, commit, request, parent_number=parent_number
@@ -347,6 +348,7 @@ class Engine:
     ) -> Commit:
         """Repeat what a commit changed, on a branch; see `Merger.cherry_pick`."""
         repository = self._writable(repository_id)
+        self.protection.check_strict(repository, branch)
         commit = self.resolver.commit(repository, ref)
         return self._parts.merger.cherry_pick(
             repository, branch, commit, request, parent_number=parent_number
@@ -408,11 +410,14 @@ class Engine:
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
             DefaultBranch: It is the default branch, which cannot be deleted.
+            Protected: A rule protects it.
             Refused: A hook refused it.
         """
         repository = self._writable(repository_id)
         if branch == repository.default_branch:
             raise DefaultBranch(repository_id, branch)
+        # Else it could be made again, with any content.
+        self.protection.check(repository, branch)
         self._hooks.before_delete_branch(repository, branch)
         self.branches.delete(repository, branch)
         self._hooks.after_delete_branch(repository, branch)

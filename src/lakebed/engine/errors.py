@@ -4,6 +4,7 @@ LakebedError
 └── EngineError
     ├── NotFound                there is no such thing                      (also a KeyError)
     │   ├── RepositoryNotFound, BranchNotFound, TagNotFound, CommitNotFound, EntryNotFound
+    │   ├── MetaRangeNotFound   no commit of the repository has it
     │   └── RefNotFound         an expression that names nothing
     ├── NotUnique               something of that name is there already
     │   └── NamespaceTaken      another repository keeps its data there
@@ -91,6 +92,18 @@ class RefNotFound(NotFound):
 
     def __init__(self, expression: str) -> None:
         super().__init__(f"reference not found: {expression}")
+
+
+class MetaRangeNotFound(NotFound):
+    """No commit of the repository holds this metarange."""
+
+    kind = "metarange_not_found"
+
+    def __init__(self, repository: str, metarange_id: str) -> None:
+        super().__init__(
+            f"no commit of repository {repository} has the metarange '{metarange_id}': use the"
+            " metarange id of one of its commits"
+        )
 
 
 class EntryNotFound(NotFound):

@@ -2,7 +2,8 @@
 
 | partition              | keys                                                      |
 |------------------------|-----------------------------------------------------------|
-| graveler               | repos/<repository>, namespaces/<storage namespace>        |
+| graveler               | repos/<repository>, namespaces/<storage namespace>,       |
+|                        | closed_namespaces/<storage namespace>                     |
 | graveler_deleted       | repo/<repository>/<unique id>                             |
 | <repository>-<uid>     | branches/<name>, tags/<name>, commits/<id>, settings/…    |
 | <staging token>        | key/<object path>, emptied                                |
@@ -21,6 +22,7 @@ from lakebed.kv.records import Kind
 GRAVELER: Final = b"graveler"
 REPOSITORIES: Final = Kind(b"repos/", pb.Repository)
 CLAIMS: Final = Kind(b"namespaces/", pb.NamespaceClaim)
+CLOSED: Final = Kind(b"closed_namespaces/", pb.NamespaceClaim)
 
 DELETED_PARTITION: Final = b"graveler_deleted"
 DELETED: Final = Kind(b"repo/", pb.DeletedRepository)

@@ -25,6 +25,18 @@ StagingToken = NewType("StagingToken", str)
 """The name of a partition that holds uncommitted changes; never used twice."""
 
 
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where one creation of a repository keeps the files of its commits.
+
+    The namespace alone does not tell whose files are meant: a repository can be deleted, and
+    another one made in its namespace. What is known of the files of one says nothing of the other.
+    """
+
+    namespace: Namespace
+    unique_id: UniqueID
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
     """An active repository."""
@@ -41,6 +53,11 @@ class Repository:
     def partition(self) -> bytes:
         """The partition of its branches, tags and commits."""
         return repository_partition(self.id, self.unique_id)
+
+    @property
+    def home(self) -> Home:
+        """Where the files of its commits are."""
+        return Home(self.namespace, self.unique_id)
 
 
 def new_staging_token(runtime: Runtime, repository: RepositoryID, branch: BranchID) -> StagingToken:

@@ -152,10 +152,12 @@ class BranchProtection(_message.Message):
     def __init__(self, rules: _Optional[_Iterable[_Union[BranchProtectionRule, _Mapping]]] = ...) -> None: ...
 
 class BranchProtectionRule(_message.Message):
-    __slots__ = ("pattern",)
+    __slots__ = ("pattern", "strict")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
+    STRICT_FIELD_NUMBER: _ClassVar[int]
     pattern: str
-    def __init__(self, pattern: _Optional[str] = ...) -> None: ...
+    strict: bool
+    def __init__(self, pattern: _Optional[str] = ..., strict: _Optional[bool] = ...) -> None: ...
 
 class RestoredRefs(_message.Message):
     __slots__ = ("dump_id", "finished")

@@ -71,7 +71,7 @@ class ObjectPath:
     @property
     def issued_us(self) -> int:
         """When the path was issued."""
-        return int(self.uid[:TIME_DIGITS], 16)
+        return issued_us(self.uid)
 
     @classmethod
     def parse(cls, path: str) -> "ObjectPath | None":
@@ -80,6 +80,11 @@ class ObjectPath:
             return None
         _, repository_uid, _, branch, partition, uid = path.split("/")
         return cls(repository_uid, branch, PartitionID(partition), ObjectUID(uid))
+
+
+def issued_us(uid: ObjectUID) -> int:
+    """Return when the path that ends with a uid was issued."""
+    return int(uid[:TIME_DIGITS], 16)
 
 
 def new_partition(made_us: int, random_bytes: bytes) -> PartitionID:

@@ -6,6 +6,8 @@ LakebedError
     ├── NotTheOwner         the repository was deleted, or made again
     ├── WrongStorage        the storage that was opened is not the server's
     ├── Overtaken           another run ended first
+    ├── MissingHistory      a file of a commit is not in the storage
+    ├── MissingRange        likewise; whose it is, is not known yet
     ├── NotQuiet            somebody writes to a repository that should be quiet
     ├── InvalidOption       an option of the run is wrong               (also a ValueError)
     └── ExecutorFailed      an executor failed; the message is its own
@@ -63,6 +65,35 @@ class Overtaken(GCError):
     """Another run of the same repository ended first; what this one found is out of date."""
 
     kind = "overtaken"
+
+
+class MissingHistory(GCError):
+    """A commit names a file that is not in the storage, so what it holds is not known."""
+
+    kind = "missing_history"
+
+    def __init__(self, repository: str, commit: str, metarange_id: str, file: str) -> None:
+        super().__init__(
+            f"commit {commit} of repository {repository} (metarange {metarange_id}) cannot be read:"
+            f" {file} is not in the storage. Nothing was deleted, and no run deletes anything while"
+            " it is missing: bring it back from a backup of the storage"
+        )
+
+
+class MissingRange(GCError):
+    """A range is not in the storage; nothing was deleted."""
+
+    kind = "missing_range"
+
+    def __init__(self, range_id: str, file: str) -> None:
+        super().__init__(f"range {range_id} is not in the storage: {file}")
+
+    @classmethod
+    def id_in(cls, failed: "ExecutorFailed") -> str | None:
+        """Return which range was missing, if an executor failed for that."""
+        if failed.error != f"{cls.__module__}.{cls.__qualname__}":
+            return None
+        return str(failed).split()[1]
 
 
 class NotQuiet(GCError):

@@ -116,8 +116,7 @@ class Job:
             ", dry" if options.dry_run else "",
         )
         self._note("Reading commits and listing objects.")
-        with explained():
-            findings = judging.run()
+        findings = judging.run()
         summary = _summary(manifest, look, options, findings, optimized=optimized)
         self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
         if not options.dry_run:
@@ -238,7 +237,8 @@ class Job:
             count = uploads.where(f.col("open")).count()
         if count:
             raise NotQuiet(
-                f"{count} uploads are open: finish or abort them, or wait until they expire"
+                f"{count} uploads are not finished: list them with `lakebed gc uploads` and end"
+                " them with `lakebed gc end-uploads`, or wait until they are finished or expire"
             )
 
     def _check_unchanged(self, manifest: GCManifest) -> None:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
+from lakebed.formats import RangeID, range_path
 from lakebed.formats.gc_files import GCManifest
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
 from lakebed.gc import frames
+from lakebed.gc.errors import ExecutorFailed, MissingHistory, MissingRange
 from lakebed.gc.executors.write import (
     DUE_LABEL,
     FILE_OR_TOTAL,
@@ -18,6 +20,7 @@ from lakebed.gc.executors.write import (
 )
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.sources import Sources
+from lakebed.gc.spark import explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,30 @@ class Judging:
         self.closed_before_us = max(look.closed_before_us, known_closed_us)
 
     def run(self) -> Findings:
-        """Judge, and write down what was found."""
+        """Judge, and write down what was found.
+
+        Raises:
+            ExecutorFailed: An executor raised one of our errors.
+            MissingHistory: A range of a commit is not in the storage.
+        """
+        try:
+            with explained():
+                return self._run()
+        except ExecutorFailed as failed:
+            range_id = MissingRange.id_in(failed)
+            if range_id is None:
+                raise
+            raise self._whose(range_id) from failed
+
+    def _whose(self, range_id: str) -> MissingHistory:
+        """Find a commit that a missing range belongs to, which takes a while."""
+        with explained():
+            (found,) = self._sources.naming(self._manifest, range_id).take(1)
+        file = str(self._sources.storage.namespace.address(range_path(RangeID(range_id))))
+        repository = self._manifest.run.repository
+        return MissingHistory(repository, found["commit_id"], found["metarange_id"], file)
+
+    def _run(self) -> Findings:
         new_ranges = self._write(self._new_ranges(), GCResultKind.RANGES)
         written = self._write_judged(self._judged(new_ranges)).collect()
         files = as_files(row.file for row in written if row.file is not None)
@@ -139,7 +165,7 @@ class Judging:
 
     def _new_ranges(self) -> DataFrame:
         sources = self._sources
-        ranges = sources.ranges(sources.metaranges(self._manifest, self._known))
+        ranges = sources.ranges(self._manifest, self._known)
         if self._known is None:
             return ranges
         return frames.unknown(ranges, sources.known_ranges(self._known), "range_id")

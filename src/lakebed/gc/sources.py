@@ -6,6 +6,7 @@ from typing import Final
 
 from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCRunID
@@ -16,6 +17,7 @@ from lakebed.gc.executors.read import (
     FILES,
     FOLDERS,
     Transform,
+    find_range,
     read_paths_of,
     read_prepared_paths,
     read_prepared_rows,
@@ -65,16 +67,23 @@ class Sources:
         return self._commits(manifest.run.run_id, manifest.of_kind(GCFileKind.COMMITS))
 
     def metaranges(self, manifest: GCManifest, known: GCState | None) -> DataFrame:
-        """The metaranges of commits that are not known yet, each once."""
+        """The metaranges of commits that are not known yet, each once, with one of the commits."""
         commits = self.commits(manifest)
         if known is not None:
             commits = frames.unknown(commits, self._commits(known.run_id, known.commits), "id")
-        return commits.select("metarange_id").distinct()
+        return commits.groupBy("metarange_id").agg(f.min("id").alias("commit_id"))
 
-    def ranges(self, metaranges: DataFrame) -> DataFrame:
-        """The ranges of metaranges, each once."""
-        transform = read_ranges_of(self.storage)
+    def ranges(self, manifest: GCManifest, known: GCState | None) -> DataFrame:
+        """The ranges of commits that are not known yet, each once."""
+        transform = read_ranges_of(self.storage, manifest.run.repository)
+        metaranges = self.metaranges(manifest, known)
         return self._mapped(metaranges, transform, "range_id string").distinct()
+
+    def naming(self, manifest: GCManifest, range_id: str) -> DataFrame:
+        """The metaranges that name a range, each with one of its commits."""
+        metaranges = self.metaranges(manifest, None)
+        transform = find_range(self.storage, manifest.run.repository, range_id)
+        return self._mapped(metaranges, transform, metaranges.schema)
 
     def named_by_ranges(self, ranges: DataFrame, entries: Accumulator[int]) -> DataFrame:
         """What the entries of ranges name, as `frames.PATHS`; `entries` counts those read."""

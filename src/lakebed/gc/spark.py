@@ -15,6 +15,12 @@ from lakebed.gc.errors import ExecutorFailed
 # Programs that spark-submit starts find their JVM by it; spark-submit has all other options.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
+TASK_LOGGERS: Final = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+)
+"""What writes the traceback of a task that failed to the log, twice."""
+
 # The last line of a traceback that names one of our errors; what follows is the JVM's.
 _OWN_ERROR: Final = re.compile(r"^(lakebed\.[\w.]+): (.*)$", re.MULTILINE)
 
@@ -35,12 +41,25 @@ def new_session(master: str | None = None) -> SparkSession:
     if master is None and _SUBMITTED in os.environ:
         return builder.getOrCreate()
     master = master or "local[*]"
-    if master.startswith("local"):
+    is_local = master.startswith("local")
+    if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         for name in ("spark.driver.host", "spark.driver.bindAddress"):
             builder = builder.config(name, "127.0.0.1")
         builder = builder.config("spark.ui.enabled", "false")
-    return builder.master(master).getOrCreate()
+    session = builder.master(master).getOrCreate()
+    if is_local:
+        _say_failures_once(session)
+    return session
+
+
+def _say_failures_once(session: SparkSession) -> None:
+    """Keep the tracebacks of tasks off the terminal: what failed is raised, in one line."""
+    jvm = session.sparkContext._jvm  # noqa: SLF001 - there is no other way to a single logger
+    assert jvm is not None, "the session runs"
+    off = jvm.org.apache.logging.log4j.Level.OFF
+    for name in TASK_LOGGERS:
+        jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, off)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from lakebed.kv.errors import (
     SchemaTooNew,
     StoreClosed,
     StoreFull,
+    StoreLocked,
     StoreUnavailable,
     StoreUnreachable,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "Store",
     "StoreClosed",
     "StoreFull",
+    "StoreLocked",
     "StoreUnavailable",
     "StoreUnreachable",
     "Version",

@@ -7,6 +7,7 @@
         ├── OutcomeUnknown      a write may or may not have been applied, but will not be later
         │   └── StoreUnavailable    the store did not do its work; this call changed nothing
         │       ├── StoreUnreachable    no connection could be had, so the store was not asked
+        │       ├── StoreLocked         another process did not let go of the store in time
         │       └── StoreFull           there is no room for the write
         ├── InvalidArgument     refused before the store was asked              (also a ValueError)
         │   └── LimitExceeded   a partition, key or value is larger than the driver holds
@@ -70,7 +71,9 @@ class OutcomeUnknown(KVError):
     """
 
     kind = "outcome_unknown"
-    public_message = "the database does not answer; the change may have been made or not"
+    reason: ClassVar[str] = "the database does not answer"
+    """What everybody may know of the cause."""
+    public_message = f"{reason}; the change may have been made or not"
 
 
 class StoreUnavailable(OutcomeUnknown):
@@ -86,11 +89,20 @@ class StoreUnreachable(StoreUnavailable):
     kind = "store_unreachable"
 
 
+class StoreLocked(StoreUnavailable):
+    """Another process did not let go of the store in time; this call changed nothing."""
+
+    kind = "store_locked"
+    reason = "another process keeps the database locked"
+    public_message = f"{reason}; nothing was changed, try again"
+
+
 class StoreFull(StoreUnavailable):
     """There is no room left for the write; this call changed nothing. Free space, try again."""
 
     kind = "store_full"
-    public_message = "the database has no room left"
+    reason = "the database has no room left"
+    public_message = reason
 
 
 class InvalidArgument(KVError, ValueError):

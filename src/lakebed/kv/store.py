@@ -167,7 +167,10 @@ def step_of_many(*, applied: bool) -> Iterator[None]:
     except (StoreUnavailable, StoreClosed) as error:
         if not applied:
             raise
-        raise OutcomeUnknown(f"only the first steps were applied: {error}") from error
+        unknown = OutcomeUnknown(f"only the first steps were applied: {error}")
+        if isinstance(error, StoreUnavailable):
+            unknown.public_message = f"{error.reason}; the change may have been made or not"
+        raise unknown from error
 
 
 @contextmanager

@@ -22,8 +22,10 @@ from lakebed.runtime import ThreadRuntime
 from lakebed.server.api.dispatch import responder
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.http.admission import Admission
+from lakebed.server.http.browsers import Guard, SafeAnswers
 from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.envelope import BeginSpan, Envelope
+from lakebed.server.http.errors import answer_error
 from lakebed.server.http.paths import CheckedPaths
 from lakebed.server.http.presigned import PATH, PresignedDoor, URLSigner
 from lakebed.server.http.readiness import Readiness, ReadinessDoor
@@ -35,6 +37,12 @@ from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings, TracingSe
 from lakebed.server.ui import pages
 
 BASE_PATH: Final = "/api/v1"
+_PROBES: Final = frozenset(
+    {
+        "/_health",
+        *(base + path for base in ("", BASE_PATH) for path in ("/healthcheck", "/readiness")),
+    }
+)
 
 
 def create(settings: ServerSettings) -> WSGIApplication:
@@ -82,6 +90,7 @@ def open_services(
             processes=settings.processes.builders,
             cache=settings.cache,
             begin=partial(begin_builder, settings.logging),
+            limit_seconds=settings.engine.scan_limit_seconds,
         ).build
     keys = ServerKeys.derive(settings.auth.key())
     signer = URLSigner(keys.signing)
@@ -132,7 +141,8 @@ def _any_namespace(engine: Engine) -> Namespace | None:
 
 def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplication:
     """Return the application that serves all operations and pages."""
-    app = falcon.App()
+    guard = _guard(services)
+    app = falcon.App(middleware=[_GuardedPages(guard)])
     admission = Admission(services.settings.limits)
     by_path: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
@@ -149,13 +159,46 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
         admission,
     )
     app.add_route(PATH + "{token}", presigned)
-    pages.add_pages(app, ROUTES, base_path=BASE_PATH)
+    pages.add_pages(app, services, ROUTES, base_path=BASE_PATH)
     for path in ("/readiness", f"{BASE_PATH}/readiness"):
         app.add_route(path, ReadinessDoor(services.readiness))
     app.set_error_serializer(pages.serialize_error)
     app.add_error_handler(Exception, _raise)
     proxies = TrustedProxies(services.settings.listen.trusted_proxies)
-    return Envelope(Gateway(services, admission, CheckedPaths(app)), proxies, begin_span)
+    gateway = Gateway(services, admission, guard, CheckedPaths(app))
+    return Envelope(SafeAnswers(gateway), proxies, begin_span)
+
+
+def _guard(services: Services) -> Guard:
+    listen = services.settings.listen
+    # On other addresses the pair of keys that everyone knows is refused.
+    accepts = partial(services.auth.accepts, WELL_KNOWN_KEY_ID)
+    return Guard(
+        keys_are_known=accepts if listen.is_loopback else lambda: False,
+        host=listen.host,
+        domain=services.settings.gateways.s3.domain_name,
+        api_path=BASE_PATH,
+        objects_path=PATH,
+        objects_origin=listen.objects_origin,
+    )
+
+
+class _GuardedPages:
+    """Asks the guard before any operation or page; the S3 gateway asks it by itself."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
+        if request.path in _PROBES:  # they tell nothing, and are answered without a database
+            return
+        try:
+            self._guard.check(request.env)
+            self._guard.check_origin(request.env)
+        except Exception as error:  # noqa: BLE001 - the last place that can answer
+            answer_error(error, "guard", response)
+            response.set_header("Connection", "close")  # the body is not read
+            response.complete = True
 
 
 def _raise(_request: Any, _response: Any, error: Exception, _parameters: Any) -> None:

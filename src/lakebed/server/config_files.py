@@ -51,7 +51,7 @@ def load(
             the settings contradict each other. All problems found are named.
     """
     settings = read(file, environment=environment, flags=flags)
-    settings.check()
+    settings.check(file)
     return settings
 
 

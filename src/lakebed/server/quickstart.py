@@ -21,6 +21,8 @@ from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
 ADMIN: Final = "admin"
 SAMPLE: Final = "sample"
 _KEY_BYTES: Final = 32
+_FOR_OTHERS: Final = 0o077
+"""The permissions that group and others do not get."""
 
 
 WELL_KNOWN_PAIR: Final = KeyPair(
@@ -48,6 +50,19 @@ def flags_of(folder: Path, host: str, port: int) -> dict[str, object]:
 def log_file(folder: Path) -> Path:
     """Return the file that the server of a quickstart logs to."""
     return folder / "lakebed.log"
+
+
+def close_to_others(folder: Path) -> None:
+    """Let nobody but this user of the machine read what a quickstart keeps.
+
+    What this process and its children make from now on is for their user alone. What an earlier
+    version left in the folder is closed too.
+    """
+    os.umask(_FOR_OTHERS)
+    for name, mode in (("objects", 0o700), ("lakebed.db", 0o600), ("lakebed.log", 0o600)):
+        for path in folder.glob(f"{name}*"):
+            with suppress(OSError):  # it is another user's, who may close it
+                path.chmod(mode)
 
 
 def make_key(folder: Path) -> None:

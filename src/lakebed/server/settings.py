@@ -8,7 +8,7 @@ flags (see `config_files`); here they are checked against each other.
 import ipaddress
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from math import inf
 from pathlib import Path
@@ -30,9 +30,13 @@ from lakebed.errors import LakebedError
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
 """Of the pair that everyone knows from tutorials: it opens only servers on loopback."""
 
+SQLITE: Final = "sqlite:///"
+"""What the URL of a database in a file begins with; its path follows."""
+
 MASK: Final = "********"
 SECRET_KEY_LENGTH_MIN: Final = 16
 _PORT_MAX: Final = 65535
+_ORIGIN: Final = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
 class SettingsError(LakebedError, ValueError):
@@ -54,6 +58,10 @@ class ListenSettings:
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks of proxies in front of the server, which name their clients in
     ``X-Forwarded-For``. They must append to it or replace it, and drop ``X_Forwarded_For``."""
+    objects_origin: str | None = None
+    """A second origin of this server, as ``https://objects.example.com``, with a host name of its
+    own. URLs of objects that the server signs itself lead there, and nothing else is served there.
+    So no object, whatever is in it, can act as a page of the server."""
 
     @property
     def is_loopback(self) -> bool:
@@ -161,6 +169,16 @@ class LoggingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """Who may read ``/metrics``: those whom `networks` or `key` let in, or else everyone."""
+
+    networks: tuple[str, ...] = ()
+    """Addresses and networks of those who may."""
+    key: str | None = field(default=None, repr=False)
+    """Whoever sends it may (``Authorization: Bearer <key>``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TracingSettings:
     """OpenTelemetry traces; they need the extra ``otel``."""
 
@@ -226,6 +244,7 @@ class ServerSettings:
     blockstore: BlockstoreSettings = BlockstoreSettings()
     auth: AuthSettings = AuthSettings()
     logging: LoggingSettings = LoggingSettings()
+    metrics: MetricsSettings = MetricsSettings()
     tracing: TracingSettings = TracingSettings()
     gc: CatalogSettings = field(default_factory=CatalogSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
@@ -244,13 +263,13 @@ class ServerSettings:
         """How many workers there will be."""
         return 1 if self.in_memory else self.processes.workers
 
-    def check(self) -> None:
-        """Make sure that the settings fit each other.
+    def check(self, file: Path | None = None) -> None:
+        """Make sure that the settings, and the file that they come from, fit each other.
 
         Raises:
             SettingsError: They do not; every problem is named.
         """
-        if problems := list(_problems(self)):
+        if problems := [*_problems(self), *_layout_problems(self, file)]:
             raise SettingsError(problems)
 
 
@@ -282,7 +301,15 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _impossible_numbers(settings)
     if not 1 <= settings.listen.port <= _PORT_MAX:
         yield f"listen.port is {settings.listen.port}: use 1 to {_PORT_MAX}"
-    yield from _proxy_problems(settings.listen)
+    if not _ORIGIN.fullmatch(settings.listen.objects_origin or "https://unset"):
+        yield (
+            f"listen.objects_origin is {settings.listen.objects_origin!r}: write it as"
+            " https://objects.example.com, in lower case and without a path"
+        )
+    yield from _network_problems("listen.trusted_proxies", settings.listen.trusted_proxies)
+    yield from _network_problems("metrics.networks", settings.metrics.networks)
+    if settings.metrics.key is not None and len(settings.metrics.key) < SECRET_KEY_LENGTH_MIN:
+        yield f"metrics.key needs {SECRET_KEY_LENGTH_MIN} characters or more"
     for check in (lambda: settings.blockstore.block, settings.auth.key):
         try:
             check()
@@ -294,14 +321,34 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _time_problems(settings)
 
 
-def _proxy_problems(listen: ListenSettings) -> Iterator[str]:
-    for network in listen.trusted_proxies:
+def _network_problems(key: str, networks: Iterable[str]) -> Iterator[str]:
+    for network in networks:
         try:
             ipaddress.ip_network(network)
         except ValueError:
             yield (
-                f"listen.trusted_proxies: {network!r} is not an address or a network: write it as"
+                f"{key}: {network!r} is not an address or a network: write it as"
                 " 10.1.2.3 or 10.0.0.0/8, with no bits set behind the mask"
+            )
+
+
+def _layout_problems(settings: ServerSettings, file: Path | None) -> Iterator[str]:
+    """Find files of the server below the root of local storage, where they would be objects."""
+    if settings.blockstore.type != "local" or settings.blockstore.local is None:
+        return
+    url, root = settings.database.url, settings.blockstore.local.root.resolve()
+    own = {
+        "the file of settings": file,
+        "database.url": Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None,
+        "auth.secret_key_file": settings.auth.secret_key_file,
+        "logging.file": settings.logging.file,
+        "cache.disk_folder": settings.cache.disk_folder,
+    }
+    for key, path in own.items():
+        if path is not None and path.resolve().is_relative_to(root):
+            yield (
+                f"blockstore.local.root: {root} holds {path} ({key}), which users could read and"
+                " replace as an object: give objects a folder of their own"
             )
 
 

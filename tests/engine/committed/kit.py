@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lakebed.block import LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.engine.committed import Breaks, Cache, Committed
+from lakebed.engine.model import Home
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import (
     CHANGE_SCHEMA,
@@ -21,6 +22,7 @@ from lakebed.formats import (
     entries_of,
     entries_table,
 )
+from lakebed.ids import UniqueID
 from lakebed.runtime import ThreadRuntime
 from tests.engine.committed.reference import Changes, Entries
 
@@ -28,7 +30,8 @@ ValueT = TypeVar("ValueT")
 
 RUNTIME = ThreadRuntime()
 NAMESPACE = Namespace.parse("mem://tests/repo")
-LOCAL_NAMESPACE = Namespace.parse("local://lake/repo")
+HOME = Home(NAMESPACE, UniqueID("uid"))
+LOCAL_HOME = Home(Namespace.parse("local://lake/repo"), UniqueID("uid"))
 SMALL = Breaks(mean_rows=4, max_rows=12, max_bytes=2500)
 """Cuts a few rows into many ranges, sometimes for their size."""
 some_breaks = st.sampled_from([SMALL, Breaks(30, 5, 10**9), Breaks(30, 10**9, 1000)])
@@ -38,7 +41,7 @@ some_breaks = st.sampled_from([SMALL, Breaks(30, 5, 10**9), Breaks(30, 10**9, 10
 def committed(breaks: Breaks = SMALL, *, memory_bytes: int = 256 << 20) -> Committed:
     block = open_block(MemorySettings())
     cache = Cache(RUNTIME, CacheSettings(memory_bytes=memory_bytes))
-    return Committed(block, NAMESPACE, RUNTIME, cache=cache, breaks=breaks)
+    return Committed(block, HOME, RUNTIME, cache=cache, breaks=breaks)
 
 
 def with_disk(folder: Path, *, max_bytes: int = 10**9) -> Committed:
@@ -46,7 +49,7 @@ def with_disk(folder: Path, *, max_bytes: int = 10**9) -> Committed:
     settings = CacheSettings(memory_bytes=0, disk_folder=folder / "cache", disk_bytes=max_bytes)
     cache = Cache(RUNTIME, settings)
     block = open_block(LocalSettings(folder / "blocks"))
-    return Committed(block, LOCAL_NAMESPACE, RUNTIME, cache=cache, breaks=SMALL)
+    return Committed(block, LOCAL_HOME, RUNTIME, cache=cache, breaks=SMALL)
 
 
 # Few different keys and entries, so that they meet; bytes at the edges of what a key can be. One

@@ -10,9 +10,11 @@ from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed
 from lakebed.engine.committed.cache import DiskCache, MemoryCache
 from lakebed.engine.errors import MissingFile
+from lakebed.engine.model import Home
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import range_path
-from tests.engine.committed.kit import RUNTIME, committed, content, entry, rows, with_disk
+from lakebed.ids import UniqueID
+from tests.engine.committed.kit import RUNTIME, SMALL, committed, content, entry, rows, with_disk
 
 pytestmark = pytest.mark.slow
 
@@ -171,11 +173,15 @@ def test_a_disk_that_cannot_be_written_keeps_nothing_and_raises_nothing(tmp_path
     assert disk.get("name") is None
 
 
-def test_one_cache_serves_several_namespaces_but_each_gets_its_own_files(tmp_path: Path) -> None:
+def home(name: str, unique_id: str) -> Home:
+    return Home(Namespace.parse(f"local://lake/{name}"), UniqueID(unique_id))
+
+
+def test_one_cache_serves_several_repositories_but_each_gets_its_own_files(tmp_path: Path) -> None:
     block = open_block(LocalSettings(tmp_path))
     cache = Cache(RUNTIME)
-    one = Committed(block, Namespace.parse("local://lake/one"), RUNTIME, cache=cache)
-    two = Committed(block, Namespace.parse("local://lake/two"), RUNTIME, cache=cache)
+    one = Committed(block, home("one", "first"), RUNTIME, cache=cache)
+    two = Committed(block, home("two", "second"), RUNTIME, cache=cache)
     metarange = one.write([rows(MODEL)])
     assert content(one, metarange) == MODEL
     assert two.write([rows(MODEL)]) == metarange
@@ -183,16 +189,39 @@ def test_one_cache_serves_several_namespaces_but_each_gets_its_own_files(tmp_pat
     assert (tmp_path / "lake/two" / range_path(ref.range_id)).exists()
 
 
-def test_what_is_cached_on_disk_says_nothing_about_a_namespace(tmp_path: Path) -> None:
+OTHERS = {
+    "another place": home("two", "second"),
+    "the same place, after the first was deleted": home("one", "second"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("memory_bytes", [0, 1 << 20])
+def test_what_is_cached_of_one_repository_is_not_shown_to_another(
+    tmp_path: Path, other: str, memory_bytes: int
+) -> None:
     block = open_block(LocalSettings(tmp_path / "blocks"))
-
-    def opened(name: str) -> Committed:
-        cache = Cache(RUNTIME, CacheSettings(disk_folder=tmp_path / "cache"))
-        return Committed(block, Namespace.parse(f"local://lake/{name}"), RUNTIME, cache=cache)
-
-    metarange = opened("one").write([rows(MODEL)])
-    assert content(opened("one"), metarange) == MODEL  # now it is in the cache
-    two = opened("two")
-    (ref,) = two._files.metarange(metarange).refs
+    settings = CacheSettings(memory_bytes=memory_bytes, disk_folder=tmp_path / "cache")
+    cache = Cache(RUNTIME, settings)
+    one = Committed(block, home("one", "first"), RUNTIME, cache=cache, breaks=SMALL)
+    metarange = one.write([rows(MODEL)])
+    assert content(one, metarange) == MODEL  # now it is in the caches
+    ranges = one._files.metarange(metarange).refs
+    remove_blocks(tmp_path)
+    two = Committed(block, OTHERS[other], RUNTIME, cache=cache, breaks=SMALL)
+    with pytest.raises(MissingFile):
+        two._files.metarange(metarange)
+    with pytest.raises(MissingFile):
+        two._files.range(ranges[0].range_id)
     assert two.write([rows(MODEL)]) == metarange
-    assert (tmp_path / "blocks/lake/two" / range_path(ref.range_id)).exists()
+    assert content(two, metarange) == MODEL
+
+
+def test_what_is_cached_on_disk_is_not_taken_for_stored(tmp_path: Path) -> None:
+    metarange = with_disk(tmp_path).write([rows(MODEL)])
+    assert content(with_disk(tmp_path), metarange) == MODEL  # now it is in the cache
+    remove_blocks(tmp_path)
+    store = with_disk(tmp_path)
+    assert content(store, metarange) == MODEL
+    assert store.write([rows(MODEL)]) == metarange
+    store.check_stored(metarange)

@@ -9,12 +9,12 @@ from benchmarks.committed_data import as_puts, numbered_entries
 from lakebed.block import Address, BlockStore, ETag, MemorySettings, open_block
 from lakebed.engine.committed import Breaks, Cache, Committed, CommonPrefix, Query, Strategy
 from lakebed.formats import CHANGE_SCHEMA, MetaRangeID, metarange_path
-from tests.engine.committed.kit import NAMESPACE, RUNTIME, change_rows, committed, entry, rows
+from tests.engine.committed.kit import HOME, RUNTIME, change_rows, committed, entry, rows
 
 
 def reopened(block: BlockStore, breaks: Breaks | None = None) -> Committed:
     """Return committed metadata with an empty cache and counters at zero."""
-    return Committed(block, NAMESPACE, RUNTIME, cache=Cache(RUNTIME), breaks=breaks)
+    return Committed(block, HOME, RUNTIME, cache=Cache(RUNTIME), breaks=breaks)
 
 
 @pytest.mark.slow

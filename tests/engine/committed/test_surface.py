@@ -111,6 +111,7 @@ def test_the_errors() -> None:
         "InvalidName": ("invalid_name", "Invalid"),
         "InvalidRef": ("invalid_ref", "Invalid"),
         "MergeConflict": ("merge_conflict", "EngineError"),
+        "MetaRangeNotFound": ("metarange_not_found", "NotFound"),
         "MissingFile": ("missing_file", "EngineError"),
         "NamespaceTaken": ("namespace_taken", "NotUnique"),
         "NoChanges": ("no_changes", "EngineError"),

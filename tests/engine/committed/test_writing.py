@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from lakebed.block import LocalSettings, MemorySettings, open_block
-from lakebed.engine.committed import Committed
+from lakebed.engine.committed import Cache, Committed
 from lakebed.engine.committed.batches import entry_windows
 from lakebed.engine.errors import EntryNotFound, MissingFile, UnsortedEntries
+from lakebed.engine.settings import CacheSettings
 from lakebed.formats import (
     CHANGE_SCHEMA,
     ENTRY_SCHEMA,
@@ -21,7 +22,8 @@ from lakebed.formats import (
     range_path,
 )
 from tests.engine.committed.kit import (
-    LOCAL_NAMESPACE,
+    HOME,
+    LOCAL_HOME,
     NAMESPACE,
     RUNTIME,
     SMALL,
@@ -126,7 +128,7 @@ def test_missing_files_are_named() -> None:
     with pytest.raises(MissingFile, match=metarange):
         store.get(metarange, b"a")
     block = open_block(MemorySettings())
-    store = Committed(block, NAMESPACE, RUNTIME)
+    store = Committed(block, HOME, RUNTIME)
     metarange = store.write([A])
     (ref,) = store._files.metarange(metarange).refs
     block.delete(NAMESPACE.address(range_path(ref.range_id)))
@@ -143,21 +145,48 @@ def test_missing_files_are_named() -> None:
 
 def test_damaged_and_foreign_files_are_named() -> None:
     block = open_block(MemorySettings())
-    metarange = Committed(block, NAMESPACE, RUNTIME).write([A])
-    (ref,) = Committed(block, NAMESPACE, RUNTIME)._files.metarange(metarange).refs
+    metarange = Committed(block, HOME, RUNTIME).write([A])
+    (ref,) = Committed(block, HOME, RUNTIME)._files.metarange(metarange).refs
     address = NAMESPACE.address(range_path(ref.range_id))
     data = block.read(address)
     block.put(address, [data[:-100] + bytes(100)])
     with pytest.raises(DamagedFile, match=str(address)):
-        Committed(block, NAMESPACE, RUNTIME).get(metarange, b"a")
+        Committed(block, HOME, RUNTIME).get(metarange, b"a")
     block.put(address, [block.read(NAMESPACE.address(metarange_path(metarange)))])
     with pytest.raises(ForeignFile, match=str(address)):
-        Committed(block, NAMESPACE, RUNTIME).get(metarange, b"a")
+        Committed(block, HOME, RUNTIME).get(metarange, b"a")
     block.put(address, [data])
-    assert Committed(block, NAMESPACE, RUNTIME).get(metarange, b"a") == entry(b"a", 0)
+    assert Committed(block, HOME, RUNTIME).get(metarange, b"a") == entry(b"a", 0)
 
 
 # Interrupted
+
+
+def test_a_range_that_turns_out_to_be_missing_is_written_again() -> None:
+    block = open_block(MemorySettings())
+    cache = Cache(RUNTIME, CacheSettings(memory_bytes=0))
+    store = Committed(block, HOME, RUNTIME, cache=cache)
+    metarange = store.write([A])
+    (ref,) = store._files.metarange(metarange).refs
+    block.delete(NAMESPACE.address(range_path(ref.range_id)))
+    with pytest.raises(MissingFile):
+        store.get(metarange, b"a")
+    store._files.metarange(metarange)  # names the range, and proves nothing any more
+    assert store.write([A]) == metarange
+    assert store.get(metarange, b"a") == entry(b"a", 0)
+
+
+@pytest.mark.parametrize("missing", ["range", "metarange"])
+def test_what_is_cached_does_not_hide_that_a_file_is_missing(missing: str) -> None:
+    store = committed()
+    metarange = store.write([A])
+    store.check_stored(metarange)
+    (ref,) = store._files.metarange(metarange).refs
+    assert store.get(metarange, b"a") == entry(b"a", 0)
+    path = range_path(ref.range_id) if missing == "range" else metarange_path(metarange)
+    store._files._block.delete(NAMESPACE.address(path))
+    with pytest.raises(MissingFile, match=path):
+        store.check_stored(metarange)
 
 
 def test_a_stream_that_fails_leaves_no_metarange(tmp_path: Path) -> None:
@@ -165,7 +194,7 @@ def test_a_stream_that_fails_leaves_no_metarange(tmp_path: Path) -> None:
         yield rows({b"%03d" % n: entry(b"%03d" % n, 0) for n in range(100)})
         raise ConnectionError
 
-    store = Committed(open_block(LocalSettings(tmp_path)), LOCAL_NAMESPACE, RUNTIME, breaks=SMALL)
+    store = Committed(open_block(LocalSettings(tmp_path)), LOCAL_HOME, RUNTIME, breaks=SMALL)
     with pytest.raises(ConnectionError):
         store.write(failing())
     assert list(tmp_path.rglob("metaranges/*.parquet")) == []

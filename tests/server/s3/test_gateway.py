@@ -16,6 +16,8 @@ import lakebed
 from lakebed.auth import KeyPair
 from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.errors import LakebedError
+from lakebed.server.http import refusals
+from lakebed.server.http.refusals import RefusalLog
 from lakebed.server.s3.errors import ErrorCode
 from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.s3.operations import OPERATIONS, Handler
@@ -86,23 +88,24 @@ def test_an_unexpected_error_is_answered_without_its_details(
 
 
 def test_a_refused_signature_is_logged_without_the_signature(
-    gate: Door, caplog: pytest.LogCaptureFixture
+    gate: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    fresh = RefusalLog(clock=lambda: 0.0, later=lambda _seconds, _action: None)
+    monkeypatch.setattr(refusals, "_LOG", fresh)  # tests before this one were refused too
     wrong = KeyPair(access_key_id=ADMIN.access_key_id, secret_access_key="wrong-secret")
     unknown = KeyPair(access_key_id="AKIAUNKNOWN", secret_access_key="wrong-secret")
-    with caplog.at_level(logging.DEBUG, "lakebed.server.s3"):
-        assert gate.ask("GET", "/", pair=wrong).code == "SignatureDoesNotMatch"
-        assert gate.ask("GET", "/", pair=unknown).code == "InvalidAccessKeyId"
-        expired = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=" + "5" * 64
-        assert gate.ask("GET", f"/?{expired}", pair=None).status == 400
-    ours = [each for each in caplog.records if each.name == "lakebed.server.s3.gateway"]
+    assert gate.ask("GET", "/", pair=wrong).code == "SignatureDoesNotMatch"
+    assert gate.ask("GET", "/", pair=unknown).code == "InvalidAccessKeyId"
+    expired = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=" + "5" * 64
+    assert gate.ask("GET", f"/?{expired}", pair=None).status == 400
+    ours = [each for each in caplog.records if each.name == refusals.__name__]
     reasons = [record.getMessage() for record in ours]
     assert [reason.split(": ")[1] for reason in reasons] == [
         "SignatureDoesNotMatch",
-        "InvalidAccessKeyId",
+        "access key AKIAUNKNOWN is not known",
         "AuthorizationQueryParametersError",
     ]
-    for secret in (wrong.access_key_id, unknown.access_key_id, "wrong-secret", "5" * 64):
+    for secret in ("wrong-secret", "5" * 64):
         assert not any(secret in reason for reason in reasons)
     assert "wrong-secret" not in caplog.text
 
@@ -309,3 +312,12 @@ def test_metadata_set_by_s3_and_by_the_api_is_shown(gate: Door) -> None:
     assert headers["x-amz-meta-one"] == "plain"
     assert headers["x-amz-meta-three"] == "by the API"
     assert headers["x-amz-meta-two"].startswith("=?UTF-8?B?")
+
+
+@pytest.mark.parametrize("prefix", ["mem://", "mem://lakes", "mem://lakes/", "MEM://lakes/deep"])
+def test_a_bucket_is_made_below_any_prefix(prefix: str) -> None:
+    with door(default_namespace_prefix=prefix) as gate:
+        assert gate.ask("PUT", "/made").status == 200
+        made = gate.services.catalog.repositories.get(RepositoryID("made"))
+    place = prefix.lower() if prefix.endswith("/") else f"{prefix.lower()}/"
+    assert str(made.namespace) == f"{place}made/"

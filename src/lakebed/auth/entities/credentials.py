@@ -44,6 +44,7 @@ from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
 _LOGGER: Final = logging.getLogger(__name__)
+_DRAWN_PREFIX: Final = "AKIA"
 
 
 class Credentials:
@@ -133,13 +134,13 @@ class Credentials:
         """
         record = self._find(access_key_id)
         if record is None:
-            raise AuthenticationFailed
+            raise AuthenticationFailed(f"access key {_shown(access_key_id)} is not known")
         key, message = AccessKeyID(access_key_id), record.message
         user = self._users.live_messages([message.user]).get(message.user)
         if user is None or user.unique_id != message.user_unique_id:
             with suppress(PredicateFailed, OutcomeUnknown):
                 self._records.delete_if(record.name, record.predicate)
-            raise AuthenticationFailed
+            raise AuthenticationFailed(f"the user of access key {access_key_id} is gone")
         identity = Identity(
             user_id=UserID(message.user),
             unique_id=UniqueID(user.unique_id),
@@ -277,3 +278,9 @@ def _credential(line: Record[pb.UserCredential]) -> Credential:
 
 def _taken(access_key_id: str) -> AlreadyExists:
     return AlreadyExists(f"access key {access_key_id} exists already")
+
+
+def _shown(access_key_id: str) -> str:
+    """Return an unknown access key id for the log, unless it may be a secret in the wrong place."""
+    is_shown = is_access_key_id(access_key_id) and access_key_id.startswith(_DRAWN_PREFIX)
+    return access_key_id if is_shown else "(not shown)"

@@ -7,6 +7,7 @@
 | user_policies/…, group_policies/…                | attached policies, likewise           |
 | credentials/<access key id>                      | its user, and the encrypted secret    |
 | user_credentials/<user> NUL <access key id>      | the access keys of a user             |
+| logouts/<id of a token>                          | tokens that ended before they expired |
 | setup                                            | whether the installation is set up    |
 
 Names hold no control characters, so NUL separates two names for certain, and pairs sort in the
@@ -30,6 +31,8 @@ GROUP_POLICIES: Final = Kind(b"group_policies/", pb.Relation)
 
 CREDENTIALS: Final = Kind(b"credentials/", pb.Credential)
 USER_CREDENTIALS: Final = Kind(b"user_credentials/", pb.UserCredential)
+
+LOGOUTS: Final = Kind(b"logouts/", pb.Logout)
 
 SETUP: Final = Kind(b"", pb.Setup)
 SETUP_NAME: Final = b"setup"

@@ -10,12 +10,17 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from lakebed.auth.policy.actions import namespace_arn
+
 Matcher = Callable[[str], object]
 """Its result is true if the text matches."""
 
 USER_VARIABLE: Final = "${user}"
 """Stands for the name of the user who asks."""
 
+_NAMESPACE: Final = namespace_arn("")
+_SCHEME: Final = re.compile(r"\A([A-Za-z0-9]+)")
+_AZURE_HOST: Final = re.compile(r"\A(https://[^/$]*?)(?::443)?(?=/|\Z)", re.ASCII)
 _PART: Final = re.compile(r"\$\{user\}|.", re.DOTALL)
 
 
@@ -25,7 +30,7 @@ def compile_pattern(pattern: str, *, user: str = USER_VARIABLE) -> Matcher:
     The name of the user is taken literally: a star in it is not a wildcard.
     """
     if pattern == "*":
-        return _anything
+        return is_anything
     pieces = [""]
     for part in _PART.findall(pattern):
         if part == "*":
@@ -41,5 +46,24 @@ def compile_pattern(pattern: str, *, user: str = USER_VARIABLE) -> Matcher:
     return re.compile(f"{first}{found}.*{last}", re.DOTALL).fullmatch
 
 
-def _anything(_text: str) -> bool:
+def compile_resource(pattern: str, *, user: str) -> Matcher:
+    """Return a function that says whether a resource matches a pattern of resource names.
+
+    A place in the storage has one spelling in the resources that are asked for. A pattern may spell
+    it in another way: its scheme and the host of an Azure account in capital letters, with a port,
+    with a slash at its end.
+    """
+    if not pattern.startswith(_NAMESPACE):
+        return compile_pattern(pattern, user=user)
+    place = _SCHEME.sub(_lower, pattern.removeprefix(_NAMESPACE))
+    matches = compile_pattern(_NAMESPACE + _AZURE_HOST.sub(_lower, place), user=user)
+    return lambda resource: matches(resource) or matches(f"{resource}/")
+
+
+def _lower(found: re.Match[str]) -> str:
+    return found[1].lower()
+
+
+def is_anything(_text: str) -> bool:
+    """Match every text."""
     return True

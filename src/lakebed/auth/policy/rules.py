@@ -19,7 +19,12 @@ from functools import partial
 
 from lakebed.auth.model import Conditions, Effect, Policy, Statement
 from lakebed.auth.policy.addresses import Address, Network, is_in, parse_address, parse_network
-from lakebed.auth.policy.patterns import Matcher, compile_pattern
+from lakebed.auth.policy.patterns import (
+    Matcher,
+    compile_pattern,
+    compile_resource,
+    is_anything,
+)
 from lakebed.auth.policy.statements import (
     IP_ADDRESS,
     SOURCE_IP,
@@ -53,11 +58,9 @@ class _Rule:
     conditions_hold: Callable[[Context], bool] | None
     """None if the statement has no conditions."""
 
-    def matches(self, resource: str, context: Context) -> bool:
-        """Whether the statement matches; its actions were looked at before."""
-        return any(matches(resource) for matches in self.resources) and (
-            self.conditions_hold is None or self.conditions_hold(context)
-        )
+    def applies(self, context: Context) -> bool:
+        """Whether all conditions of the statement hold."""
+        return self.conditions_hold is None or self.conditions_hold(context)
 
 
 class Rules:
@@ -79,26 +82,43 @@ class Rules:
 
     def is_granted(self, permission: Permission, context: Context) -> bool:
         """Whether the user has a permission."""
-        rules = self._by_action.get(permission.action)
+        return self.test_of(permission.action, context)(permission.resource)
+
+    def test_of(self, action: str, context: Context) -> Callable[[str], bool]:
+        """Return a function that says whether the user may do something with a resource.
+
+        Conditions are looked at now, once for the many resources of a listing.
+        """
+        rules = self._by_action.get(action)
         if rules is None:
-            rules = _about(self._allow, permission.action), _about(self._deny, permission.action)
-            self._by_action[permission.action] = rules
-        allow, deny = rules
-        resource = permission.resource
-        return not any(rule.matches(resource, context) for rule in deny) and any(
-            rule.matches(resource, context) for rule in allow
-        )
+            rules = _about(self._allow, action), _about(self._deny, action)
+            self._by_action[action] = rules
+        allow, deny = (_resources(each, context) for each in rules)
+        if not deny and is_anything in allow:
+            return is_anything
+
+        def is_granted(resource: str) -> bool:
+            return not any(matches(resource) for matches in deny) and any(
+                matches(resource) for matches in allow
+            )
+
+        return is_granted
 
 
 def _about(rules: Sequence[_Rule], action: str) -> list[_Rule]:
     return [rule for rule in rules if any(matches(action) for matches in rule.actions)]
 
 
+def _resources(rules: Sequence[_Rule], context: Context) -> list[Matcher]:
+    """Return the resources of the rules whose conditions hold."""
+    return [matches for rule in rules if rule.applies(context) for matches in rule.resources]
+
+
 def _rule(statement: Statement, user_id: str) -> _Rule:
     return _Rule(
         tuple(compile_pattern(action) for action in statement.actions),
         tuple(
-            compile_pattern(pattern, user=user_id)
+            compile_resource(pattern, user=user_id)
             for pattern in resource_patterns(statement.resource)
         ),
         _condition(statement) if statement.condition else None,

@@ -17,10 +17,12 @@ from obstore.store import GCSStore
 from lakebed.block.address import Address, Namespace, StoreName
 from lakebed.block.drivers.cloud.errors import Place, explained
 from lakebed.block.drivers.cloud.store import CloudBlockStore, client_options
-from lakebed.block.errors import InvalidAddress, NotSupported, ObjectNotFound
+from lakebed.block.errors import InvalidAddress, NotSupported, ObjectNotFound, PreconditionFailed
+from lakebed.block.ranges import ByteRange
 from lakebed.block.settings import GCSSettings
 from lakebed.block.store import (
     LIST_SCHEMA,
+    ByteStream,
     ETag,
     ObjectInfo,
     Part,
@@ -31,7 +33,7 @@ from lakebed.block.store import (
 from lakebed.runtime import Runtime
 
 if TYPE_CHECKING:  # these exist for type checkers only
-    from obstore import ObjectMeta, UpdateVersion
+    from obstore import GetOptions, ObjectMeta, UpdateVersion
     from obstore import PutResult as Written
     from obstore.store import GCSConfig, RetryConfig
 
@@ -54,11 +56,27 @@ class GCSBlockStore(CloudBlockStore):
         super().__init__(runtime)
         self._settings = settings
 
-    def copy(self, source: Address, destination: Address) -> None:
+    def get(
+        self,
+        address: Address,
+        *,
+        byte_range: ByteRange | None = None,
+        etag: ETag | None = None,
+    ) -> ByteStream:
+        try:
+            return super().get(address, byte_range=byte_range, etag=etag)
+        except ObjectNotFound as error:
+            # Google does not find a generation that was replaced.
+            if etag is not None and self.exists(address):
+                raise PreconditionFailed(address) from error
+            raise
+
+    def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         client = self._client(source)
         self._check(destination)
-        if source.store != destination.store:
-            with self.get(source) as stream:
+        if etag is not None or source.store != destination.store:
+            # Google copies between buckets and on a condition, but obstore has no call for it.
+            with self.get(source, etag=etag) as stream:
                 self.put(destination, stream)
             return
         try:
@@ -134,6 +152,9 @@ class GCSBlockStore(CloudBlockStore):
         return ETag(result["version"] or "")
 
     def _version(self, etag: ETag) -> "UpdateVersion":
+        return {"version": etag}
+
+    def _only(self, etag: ETag) -> "GetOptions":
         return {"version": etag}
 
     def _connect(self, store: StoreName, retries: "RetryConfig") -> GCSStore:

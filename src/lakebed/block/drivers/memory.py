@@ -88,6 +88,7 @@ class MemoryBlockStore(BlockStore):
     scheme = "mem"
     shared_between_processes = False
     supports_presign = False
+    presigned_put_creates_only = True
     part_bytes_min = 0
 
     def __init__(self, runtime: Runtime) -> None:
@@ -107,15 +108,26 @@ class MemoryBlockStore(BlockStore):
             self._objects[_key(address)] = new
         return PutResult(meter.size, meter.md5, new.etag)
 
-    def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
-        data = self._find(address).data
+    def put_new(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        meter = Meter()
+        etag = self.create(address, b"".join(meter.through(chunks)))
+        return PutResult(meter.size, meter.md5, etag)
+
+    def get(
+        self,
+        address: Address,
+        *,
+        byte_range: ByteRange | None = None,
+        etag: ETag | None = None,
+    ) -> ByteStream:
+        data = self._find(address, etag).data
         start, length = resolve(byte_range, len(data))
         end = start + length
         chunks = (
             data[offset : min(offset + CHUNK_BYTES, end)]
             for offset in range(start, end, CHUNK_BYTES)
         )
-        return ByteStream(chunks, lambda: None)
+        return ByteStream(chunks, lambda: None, object_size=len(data))
 
     def head(self, address: Address) -> ObjectInfo:
         return self._find(address).info(address)
@@ -125,9 +137,9 @@ class MemoryBlockStore(BlockStore):
         with self._lock:
             self._objects.pop(_key(address), None)
 
-    def copy(self, source: Address, destination: Address) -> None:
+    def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         self._check(destination)
-        new = self._new_object(self._find(source).data)
+        new = self._new_object(self._find(source, etag).data)
         with self._lock:
             self._objects[_key(destination)] = new
 
@@ -245,12 +257,14 @@ class MemoryBlockStore(BlockStore):
         if place.parts.scheme != self.scheme:
             raise InvalidAddress(f"{place} is not an address of memory storage")
 
-    def _find(self, address: Address) -> _Object:
+    def _find(self, address: Address, etag: ETag | None = None) -> _Object:
         self._check(address)
         with self._lock:
             found = self._objects.get(_key(address))
         if found is None:
             raise ObjectNotFound(address)
+        if etag not in {None, found.etag}:
+            raise PreconditionFailed(address)
         return found
 
     def _find_upload(self, address: Address, upload_id: UploadId) -> _Upload:

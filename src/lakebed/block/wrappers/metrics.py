@@ -53,9 +53,9 @@ _BYTES: Final = Counter(
     ["driver", "direction"],
 )
 _OPERATIONS: Final = (
-    "put", "get", "read", "head", "delete", "delete_many", "copy", "list_objects", "list_folders",
-    "create", "replace", "create_upload", "put_part", "complete_upload", "abort_upload",
-    "list_parts", "list_uploads", "presign_get", "presign_put",
+    "put", "put_new", "get", "read", "head", "delete", "delete_many", "copy", "list_objects",
+    "list_folders", "create", "replace", "create_upload", "put_part", "complete_upload",
+    "abort_upload", "list_parts", "list_uploads", "presign_get", "presign_put",
 )  # fmt: skip
 
 
@@ -84,16 +84,26 @@ class MeteredBlockStore(BlockStore):
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         return self._send("put", chunks, partial(self._inner.put, address))
 
+    @traced("block.put_new")
+    def put_new(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        return self._send("put_new", chunks, partial(self._inner.put_new, address))
+
     @traced("block.get")
-    def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
+    def get(
+        self,
+        address: Address,
+        *,
+        byte_range: ByteRange | None = None,
+        etag: ETag | None = None,
+    ) -> ByteStream:
         begun = self._clock()
         try:
-            stream = self._inner.get(address, byte_range=byte_range)
+            stream = self._inner.get(address, byte_range=byte_range, etag=etag)
         except BlockError as error:
             self._end("get", self._clock() - begun, error)
             raise
         outgoing = _Outgoing(stream, self._clock, self._end_get, self._clock() - begun)
-        return ByteStream(outgoing, outgoing.close)
+        return ByteStream(outgoing, outgoing.close, object_size=stream.object_size)
 
     @traced("block.read")
     def read(self, address: Address) -> bytes:
@@ -118,8 +128,8 @@ class MeteredBlockStore(BlockStore):
         return results
 
     @traced("block.copy")
-    def copy(self, source: Address, destination: Address) -> None:
-        self._timed("copy", lambda: self._inner.copy(source, destination))
+    def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
+        self._timed("copy", lambda: self._inner.copy(source, destination, etag=etag))
 
     @traced("block.list_objects")
     def list_objects(

@@ -30,11 +30,12 @@ from typing import Final
 from prometheus_client import Gauge
 
 from lakebed.block import BlockStore
-from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import InvalidRun
 from lakebed.catalog.gc.files import RunFiles, TableWriter
 from lakebed.catalog.gc.walk import DEFAULT_LIMITS, PageLimits, Position, StagedWalk
 from lakebed.catalog.keys import LINKS, MULTIPARTS
+from lakebed.catalog.links import is_unfinished as is_unfinished_link
+from lakebed.catalog.multipart.records import is_unfinished as is_unfinished_multipart
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
@@ -233,12 +234,12 @@ class GCPreparation:
         multiparts = Records(self._store, MULTIPARTS, repository.partition).scan()
         while page := [record.message for record in islice(multiparts, _RECORDS)]:
             texts = [str(address(each.address)) for each in page]
-            is_open = [not each.staged for each in page]
+            is_open = [is_unfinished_multipart(each) for each in page]
             writer.add(texts, ["multipart"] * len(page), is_open)
         links = Records(self._store, LINKS, repository.partition).scan()
         while found := [record.message for record in islice(links, _RECORDS)]:
             texts = [str(address(each.address)) for each in found]
-            is_open = [each.state != pb.LINK_STATE_STAGED for each in found]
+            is_open = [is_unfinished_link(each) for each in found]
             writer.add(texts, ["link"] * len(found), is_open)
         writer.flush()
         return writer.written

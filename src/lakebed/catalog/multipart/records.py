@@ -20,8 +20,9 @@ from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.codec import decode, encode
 from lakebed.formats import Entry
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
+from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
+from lakebed.kv.store import step_of_many
 from lakebed.times import to_datetime
 
 _TRIES: Final = 10
@@ -80,9 +81,9 @@ class MultipartRecords:
         self._uploads = Records(store, MULTIPARTS, repository.partition)
         self._parts = Records(store, MULTIPART_PARTS, repository.partition)
 
-    def scan(self) -> Iterator[UploadRecord]:
-        """Iterate over all uploads, completed ones too, by their ids."""
-        return self._uploads.scan()
+    def scan(self, start: bytes = b"") -> Iterator[UploadRecord]:
+        """Iterate over all uploads, completed ones too, by their ids, from `start` on."""
+        return self._uploads.scan(start=start)
 
     def add(self, upload_id: MultipartID, upload: pb.MultipartUpload) -> None:
         """Write the record of a new upload."""
@@ -117,11 +118,16 @@ class MultipartRecords:
         """Note what an upload is completed to, if it is still as it was read.
 
         None: it is not, or nobody knows whether it was noted.
+
+        Raises:
+            StoreUnavailable: It was certainly not.
         """
         decided = copy_of(record.message)
         decided.entry.ParseFromString(encode(entry))
         try:
             version = self._uploads.set_if(record.name, decided, record.predicate)
+        except StoreUnavailable:
+            raise
         except (PredicateFailed, OutcomeUnknown):
             return None
         return Record(record.name, decided, version)
@@ -155,9 +161,14 @@ class MultipartRecords:
                 return True
             staged = copy_of(record.message)
             staged.staged = True
-            with suppress(PredicateFailed, OutcomeUnknown):
-                self._uploads.set_if(record.name, staged, record.predicate)
-                self.drop_parts(id_of(decided))
+            with step_of_many(applied=True):  # the entry is staged
+                try:
+                    self._uploads.set_if(record.name, staged, record.predicate)
+                    self.drop_parts(id_of(decided))
+                except StoreUnavailable:
+                    raise
+                except (PredicateFailed, OutcomeUnknown):
+                    continue
                 return True
         raise TooManyTries(f"noting that the upload {id_of(decided)} is completed", _TRIES)
 
@@ -196,6 +207,11 @@ class MultipartRecords:
 def id_of(record: UploadRecord) -> MultipartID:
     """Return the id by which a client names an upload."""
     return MultipartID(record.name.decode())
+
+
+def is_unfinished(upload: pb.MultipartUpload) -> bool:
+    """Whether an upload may still become an object, or is just becoming one."""
+    return not upload.staged
 
 
 def entry_of(upload: pb.MultipartUpload) -> Entry | None:

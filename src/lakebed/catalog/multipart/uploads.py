@@ -16,13 +16,14 @@ from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, fed
 from lakebed.catalog.errors import InvalidParts, MultipartNotFound
-from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, check_path
+from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, check_metadata, check_path
 from lakebed.catalog.multipart.records import (
     MultipartID,
     MultipartRecords,
     StoredPart,
     Target,
     UploadRecord,
+    is_unfinished,
     scheme_of,
 )
 from lakebed.catalog.settings import CatalogSettings
@@ -91,11 +92,12 @@ class MultipartUploads:
         """Begin an upload; `scheme`: how the checksum of its object is to be made, if it has one.
 
         Raises:
-            InvalidPath: No object can have this path.
+            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             OutcomeUnknown, BlockError: Nothing was begun that a client could go on with.
         """
         check_path(path)
+        check_metadata(metadata or {})
         repository = self._engine.check_writable(repository_id, branch)
         issued = self._addresses.issue(repository, branch)
         address = repository.namespace.address(str(issued))
@@ -199,6 +201,29 @@ class MultipartUploads:
         """
         repository = self._engine.repositories.get(target.repository_id)
         self._drop(repository, self._records(repository).find_open(target))
+
+    def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[UploadRecord]:
+        """Iterate over the uploads that may still become objects, by id, from `start` on.
+
+        Unlike `list_open`, this shows also what a request is completing, or was when it died.
+        """
+        found = self._records(repository).scan(start)
+        return (record for record in found if is_unfinished(record.message))
+
+    def end(self, repository: Repository, name: bytes) -> bool:
+        """Drop an upload that is not finished; return whether there was one.
+
+        Raises:
+            OutcomeUnknown, BlockError: It may still be there.
+        """
+        record = next(self.unfinished(repository, name), None)
+        if record is None or record.name != name:
+            return False
+        try:
+            self._drop(repository, record)
+        except MultipartNotFound:
+            return False  # it was finished just now, or another has ended it
+        return True
 
     def clean(self, repository: Repository) -> int:
         """Remove the uploads that are too old to be completed or asked for; return how many."""

@@ -1,6 +1,6 @@
 """`lakebed branch` and `lakebed branch-protect`: branches, and the rules that protect them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Annotated, Any, Final
 
 import typer
@@ -160,13 +160,29 @@ def delete(session: Session, branch: BranchArgument, *, yes: YesOption = False) 
 def list_rules(session: Session, repository: RepositoryArgument) -> None:
     """List the patterns of protected branches."""
     rules, _ = _read_rules(session, repository)
-    session.output.table(rules, [("Pattern", lambda item: item["pattern"])])
+    session.output.table(
+        rules,
+        [
+            ("Pattern", lambda item: item["pattern"]),
+            ("Only merges", lambda item: "yes" if item.get("strict") else ""),
+        ],
+    )
 
 
 @client_command(protect_app, "add")
-def protect(session: Session, repository: RepositoryArgument, pattern: PatternArgument) -> None:
+def protect(
+    session: Session,
+    repository: RepositoryArgument,
+    pattern: PatternArgument,
+    *,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse reverts and cherry-picks too.")
+    ] = False,
+) -> None:
     """Protect the branches that match a pattern."""
-    rules = _change_rules(session, repository, lambda patterns: [*patterns, pattern])
+    rules = _change_rules(
+        session, repository, lambda patterns: [*patterns, pattern], strict=[pattern] * strict
+    )
     session.output.done(f"Protected {pattern} in {repository}", rules)
 
 
@@ -191,7 +207,11 @@ def _read_rules(
 
 
 def _change_rules(
-    session: Session, repository: RepositoryUri, change: Callable[[list[str]], list[str]]
+    session: Session,
+    repository: RepositoryUri,
+    change: Callable[[list[str]], list[str]],
+    *,
+    strict: Collection[str] = (),
 ) -> dict[str, list[str]]:
     """Replace the rules by changed ones, over those that were read and no others."""
     for tries_left in reversed(range(_TRIES_MAX)):
@@ -201,7 +221,11 @@ def _change_rules(
             session.client.exchange(
                 "PUT",
                 *_rules_path(repository),
-                body=[{"pattern": pattern} for pattern in patterns],
+                # A rule that does not say whether it is strict stays as it is.
+                body=[
+                    {"pattern": pattern} | ({"strict": True} if pattern in strict else {})
+                    for pattern in patterns
+                ],
                 headers={"If-Match": etag} if etag else {},
             )
         except Refused as error:

@@ -12,9 +12,11 @@ import typer
 
 from lakebed.cli.errors import CommandError, Incomplete, Misuse
 from lakebed.cli.groups import new_group
+from lakebed.cli.options import YesOption
 from lakebed.cli.output import size, warn
 from lakebed.cli.session import Session, client_command
-from lakebed.cli.uris import RepositoryArgument
+from lakebed.cli.uris import RepositoryArgument, RepositoryUri
+from lakebed.client.paging import list_items
 
 if TYPE_CHECKING:
     from lakebed.block import BlockSettings
@@ -172,6 +174,58 @@ def show(
             ("Bytes", lambda item: size(item["bytes"])),
         ],
     )
+
+
+@client_command(app, "uploads")
+def uploads(session: Session, repository: RepositoryArgument) -> None:
+    """List the uploads that were not finished: `gc run --assume-quiet` waits for them."""
+    session.output.table(
+        _unfinished(session, repository),
+        [
+            ("Upload", lambda item: item["id"]),
+            ("Kind", lambda item: item["kind"]),
+            ("Branch", lambda item: item["branch"]),
+            ("Path", lambda item: item["path"]),
+            ("Begun", lambda item: item["begun"]),
+        ],
+    )
+
+
+@client_command(app, "end-uploads")
+def end_uploads(
+    session: Session,
+    repository: RepositoryArgument,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[UPLOAD]...", help="As `lakebed gc uploads` lists them."),
+    ] = None,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All that `lakebed gc uploads` lists.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """End unfinished uploads: nobody can finish them any more, and their bytes are garbage.
+
+    lakebed gc end-uploads lakefs://my-repo --all
+    """
+    if everything == bool(ids):
+        raise Misuse("name the uploads to end, or pass --all")
+    chosen = ids or [item["id"] for item in _unfinished(session, repository)]
+    session.confirm(f"End {len(chosen)} unfinished upload(s) of {repository}?", yes=yes)
+    for upload_id in chosen:
+        session.client.call("DELETE", *_uploads(repository), upload_id)
+    session.output.done(
+        f"Ended {len(chosen)} unfinished upload(s) of {repository}", {"ended": chosen}
+    )
+
+
+def _unfinished(session: Session, repository: RepositoryUri) -> Iterator[dict[str, Any]]:
+    return list_items(session.client, *_uploads(repository))
+
+
+def _uploads(repository: RepositoryUri) -> tuple[str, ...]:
+    return "repositories", repository.repository, "gc", "uploads"
 
 
 def _block_settings(local_root: Path | None) -> "BlockSettings | None":

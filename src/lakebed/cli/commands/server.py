@@ -68,6 +68,7 @@ def quickstart(
     from lakebed.server.processes.supervisor import serve  # noqa: PLC0415 - see above
 
     variables = {"LAKEBED_SERVER__LOGGING__FORMAT": "text"} | dict(os.environ)
+    steps.close_to_others(data_dir)
     steps.make_key(data_dir)
     flags = steps.flags_of(data_dir, host, port)
     settings = load(environment=variables, flags=flags)

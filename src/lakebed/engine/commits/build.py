@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from lakebed.block import Namespace
 from lakebed.engine.committed import CommittedFor, Summary
 from lakebed.engine.metrics import BUILD_SECONDS
-from lakebed.engine.model import StagingToken
+from lakebed.engine.model import Home, StagingToken
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
@@ -26,7 +25,7 @@ from lakebed.runtime import Runtime
 class BuildRequest:
     """What to build."""
 
-    namespace: Namespace
+    home: Home
     base: MetaRangeID
     tokens: tuple[StagingToken, ...]
     """Newest first."""
@@ -51,7 +50,7 @@ def build_here(store: Store, committed_in: CommittedFor) -> Build:
 
     def build(request: BuildRequest) -> Built:
         changes = StagedChanges(store, request.tokens)
-        applied = committed_in(request.namespace).apply(request.base, changes.tables())
+        applied = committed_in(request.home).apply(request.base, changes.tables())
         return Built(applied.metarange_id, applied.summary, frozenset(changes.held))
 
     return build

@@ -44,6 +44,7 @@ from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
+from lakebed.kv import StoreUnavailable
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -150,7 +151,7 @@ class Committer:
         """Publish what others left sealed."""
         try:
             self._publish(repository, branch, HELP)
-        except BranchNotFound:
+        except (BranchNotFound, StoreUnavailable):
             raise
         except LakebedError as error:
             # Refused by a hook, no changes, others were faster. The list may grow beyond its bound
@@ -201,7 +202,7 @@ class Committer:
     ) -> _Build:
         head = self._commits.get(repository, branch.commit_id)
         scanned_at = self._runtime.monotonic()
-        request = BuildRequest(repository.namespace, head.metarange_id, tokens)
+        request = BuildRequest(repository.home, head.metarange_id, tokens)
         return _Build(head, tokens, self._make(request), scanned_at)
 
     def _trim_or_raise(

@@ -86,7 +86,7 @@ class DirtyCheck:
             if (staged and staged.identity) != (committed and committed.identity):
                 return True
         head = self._commits.get(repository, branch.commit_id)
-        committed_entries = self._committed_in(repository.namespace)
+        committed_entries = self._committed_in(repository.home)
         again = StagedChanges(self._store, branch.sealed_tokens)
         applied = committed_entries.apply(head.metarange_id, again.tables())
         return bool(applied.summary)

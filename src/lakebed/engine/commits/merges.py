@@ -15,7 +15,13 @@ from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.committed import CommittedFor, Strategy
-from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing, TooManyTries
+from lakebed.engine.errors import (
+    Invalid,
+    MetaRangeNotFound,
+    NoChanges,
+    ParentNumberMissing,
+    TooManyTries,
+)
 from lakebed.engine.hooks import Hooks, Offer
 from lakebed.engine.metrics import MERGE_SECONDS, measure_outcome
 from lakebed.engine.model import Branch, BranchID, Commit, Repository
@@ -152,7 +158,19 @@ class Merger:
         metarange_id: MetaRangeID,
         request: CommitRequest,
     ) -> Commit:
-        """Commit a metarange that is stored already; raises as `merge` does."""
+        """Commit a metarange that a commit of this repository holds; raises as `merge` does.
+
+        Ids are not secret, and files are not proof: a file may lie in the namespace of a repository
+        that never made it. The repository's own commit records say what it made.
+
+        Raises:
+            MetaRangeNotFound: No commit of this repository has it.
+            MissingFile: Its file, or one of its ranges, is not in the storage.
+        """
+        commits = self._commits.list(repository)
+        if not any(commit.metarange_id == metarange_id for commit in commits):
+            raise MetaRangeNotFound(repository.id, metarange_id)
+        self._committed_in(repository.home).check_stored(metarange_id)
 
         def plan(head: Commit) -> _Plan:
             if head.metarange_id == metarange_id and not request.allow_empty:
@@ -239,7 +257,7 @@ class Merger:
         strategy: Strategy | None,
     ) -> MetaRangeID:
         ids = [commit.metarange_id for commit in (base, source, head)]
-        return self._committed_in(repository.namespace).merge(*ids, strategy=strategy)
+        return self._committed_in(repository.home).merge(*ids, strategy=strategy)
 
     def _parent(self, repository: Repository, commit: Commit, number: int | None) -> Commit:
         if number is None and len(commit.parents) == 1:

@@ -1,4 +1,8 @@
-"""The swaps of a branch record that seal, publish and trim, and what to do after a lost reply."""
+"""The swaps of a branch record that seal, publish and trim, and what to do after a lost reply.
+
+A store that is full, locked or away says that nothing was changed. It was asked often enough by
+then (`lakebed.kv.wrappers.retries`): to start over would only keep the caller waiting.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +18,7 @@ from lakebed.engine.model import (
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
-from lakebed.kv import OutcomeUnknown, PredicateFailed
+from lakebed.kv import OutcomeUnknown, PredicateFailed, StoreUnavailable
 from lakebed.kv.store import settling
 from lakebed.runtime import Runtime
 
@@ -44,6 +48,8 @@ class Publisher:
                 return self._branches.change(
                     repository, current, staging_token=token, sealed_tokens=current.tokens
                 )
+            except StoreUnavailable:
+                raise
             except (PredicateFailed, OutcomeUnknown):
                 # If our swap was applied after all, sealing once more does no harm.
                 current = self.look_again(repository, branch)
@@ -70,6 +76,8 @@ class Publisher:
             self._branches.change(repository, branch, commit_id=commit.id, sealed_tokens=rest)
         except PredicateFailed:
             return self.look_again(repository, branch)
+        except StoreUnavailable:
+            raise
         except OutcomeUnknown as unknown:
             with settling(unknown):
                 current = self.look_again(repository, branch)
@@ -91,6 +99,8 @@ class Publisher:
         self._branches.announce_drop(repository, branch.id, tokens)
         try:
             self._branches.change(repository, branch, sealed_tokens=rest)
+        except StoreUnavailable:
+            raise
         except (PredicateFailed, OutcomeUnknown):
             return self.look_again(repository, branch)
         return None

@@ -25,8 +25,16 @@ from lakebed.engine.staging.codec import TOMBSTONE, encode, newest, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.errors import quoted
-from lakebed.kv import ABSENT, Item, OutcomeUnknown, Predicate, PredicateFailed, Store
-from lakebed.kv.store import settling
+from lakebed.kv import (
+    ABSENT,
+    Item,
+    OutcomeUnknown,
+    Predicate,
+    PredicateFailed,
+    Store,
+    StoreUnavailable,
+)
+from lakebed.kv.store import settling, step_of_many
 from lakebed.runtime import Runtime
 
 _PAGE: Final = 100
@@ -62,30 +70,38 @@ class Resetter:
         """
         first = current = self._branches.get(repository, branch)
         token = new_staging_token(self._runtime, repository.id, branch)
+        is_uncertain = False
         for _ in range(self._tries):
-            self._branches.announce_drop(repository, branch, current.tokens)
-            try:
-                self._branches.change(repository, current, staging_token=token, sealed_tokens=())
-            except PredicateFailed:
-                current = self._publisher.look_again(repository, first)
-            except OutcomeUnknown as unknown:
-                with settling(unknown):
+            with step_of_many(applied=is_uncertain):
+                self._branches.announce_drop(repository, branch, current.tokens)
+                try:
+                    self._branches.change(
+                        repository, current, staging_token=token, sealed_tokens=()
+                    )
+                except PredicateFailed:
                     current = self._publisher.look_again(repository, first)
-                if token in current.tokens:
+                except StoreUnavailable:
+                    raise
+                except OutcomeUnknown as unknown:
+                    with settling(unknown):
+                        current = self._publisher.look_again(repository, first)
+                    if token in current.tokens:
+                        return
+                    # Our swap may have been applied, and the token committed since: use another.
+                    token = new_staging_token(self._runtime, repository.id, branch)
+                    is_uncertain = True
+                else:
                     return
-                # Our swap may have been applied, and the token committed since: use another one.
-                token = new_staging_token(self._runtime, repository.id, branch)
-            else:
-                return
         raise TooManyTries(f"the reset of branch {branch}", self._tries)
 
     def reset_key(self, repository: Repository, branch: BranchID, key: bytes) -> None:
         """Discard what is staged for one key; raises as `reset` does."""
-        for _ in range(self._tries):
-            before = self._branches.get(repository, branch)
-            staged = self._reader.staged(before, key)
-            decides = newest(staged)
-            done = decides is None or self._restore(repository, before, key, decides, staged[0])
+        for number in range(self._tries):
+            with step_of_many(applied=number > 0):
+                before = self._branches.get(repository, branch)
+                staged = self._reader.staged(before, key)
+                decides = newest(staged)
+                done = decides is None or self._restore(repository, before, key, decides, staged[0])
             if done and self._unchanged(repository, before, [key]):
                 return
         raise TooManyTries(f"the reset of {quoted(key)} on branch {branch}", self._tries)
@@ -94,12 +110,16 @@ class Resetter:
         """Discard what is staged for the keys with a prefix; raises as `reset` does."""
         start = b""
         tries = self._tries
+        has_begun = False
         while tries:
-            before = self._branches.get(repository, branch)
-            changes = StagedChanges(self._store, before.tokens, start=start, prefix=prefix)
-            page = list(islice(changes.items(), _PAGE))
+            with step_of_many(applied=has_begun):
+                before = self._branches.get(repository, branch)
+                changes = StagedChanges(self._store, before.tokens, start=start, prefix=prefix)
+                page = list(islice(changes.items(), _PAGE))
             keys = [path_of(item) for item in page]
-            done = self._restore_page(repository, before, page)
+            has_begun = True
+            with step_of_many(applied=True):
+                done = self._restore_page(repository, before, page)
             if done and self._unchanged(repository, before, keys):
                 if len(page) < _PAGE:
                     return
@@ -119,6 +139,8 @@ class Resetter:
                 self._branches.change(repository, current, commit_id=target.id, sealed_tokens=())
             except PredicateFailed:
                 current = self._publisher.look_again(repository, first)
+            except StoreUnavailable:
+                raise
             except OutcomeUnknown as unknown:
                 with settling(unknown):
                     current = self._publisher.look_again(repository, first)
@@ -134,8 +156,9 @@ class Resetter:
         Keys that became visible are taken out of the notes of listings (`empty_runs`).
         """
         token = before.staging_token
-        after, note = self._branches.get_after_put(repository, before.id, token)
-        empty_runs.fill(self._store, token, keys, note)
+        with step_of_many(applied=True):
+            after, note = self._branches.get_after_put(repository, before.id, token)
+            empty_runs.fill(self._store, token, keys, note)
         if after.unique_id != before.unique_id:
             raise BranchNotFound(before.id)
         return after.version == before.version
@@ -174,6 +197,8 @@ class Resetter:
         token = branch.staging_token.encode()
         try:
             self._store.set_if(token, STAGED_PREFIX + key, value, predicate)
+        except StoreUnavailable:
+            raise
         except (PredicateFailed, OutcomeUnknown):
             return False
         return True

@@ -2,7 +2,8 @@
 
 A file's name is the hash of its content, so what is cached never changes. There is nothing to
 invalidate: one cache in memory serves all repositories of a process, and one folder serves all
-processes of a machine.
+processes of a machine. What is cached of one repository is never shown to another: names begin with
+the unique id of the repository, and who knows the id of a file gets it only where it belongs.
 """
 
 import logging

@@ -7,10 +7,11 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from lakebed.block import AlreadyExists, BlockStore, Namespace, ObjectNotFound
+from lakebed.block import Address, AlreadyExists, BlockStore, ObjectNotFound
 from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import Range
 from lakebed.engine.errors import MissingFile
+from lakebed.engine.model import Home
 from lakebed.formats import (
     DamagedFile,
     ForeignFile,
@@ -49,19 +50,21 @@ class Counters:
 
 
 class Files:
-    """The ranges and metaranges in one storage namespace."""
+    """The ranges and metaranges of one repository."""
 
-    def __init__(
-        self, block: BlockStore, namespace: Namespace, runtime: Runtime, cache: Cache
-    ) -> None:
+    def __init__(self, block: BlockStore, home: Home, runtime: Runtime, cache: Cache) -> None:
         self.counters = Counters()
         self._block = block
-        self._namespace = namespace
+        self._runtime = runtime
+        self._namespace = home.namespace
+        self._owner = home.unique_id
         self._cache = cache
         self._lock = runtime.lock()
-        # Ranges that are certainly in this namespace: a metarange that names them was read or
+        # Ranges that are stored, as far as is known: a metarange that names them was read or
         # written. Ids are short, and a process meets a few million of them at most.
         self._known: set[RangeID] = set()
+        # Ranges that were looked for and not found: no metarange that names them proves otherwise.
+        self._missing: set[RangeID] = set()
 
     def range(self, range_id: RangeID) -> Range:
         """Return a range.
@@ -71,11 +74,13 @@ class Files:
             DamagedFile: The file does not hold it.
             ForeignFile: The file is not one of ours, or (`FormatTooNew`) is one of a newer Lakebed.
         """
-        return self._cache.ranges.get(range_id, lambda: self._load_range(range_id))
+        name = self._cached_as(range_path(range_id))
+        return self._cache.ranges.get(name, lambda: self._load_range(range_id))
 
     def metarange(self, metarange_id: MetaRangeID) -> MetaRange:
         """Return a metarange; raises as `range` does."""
-        return self._cache.metaranges.get(metarange_id, lambda: self._load_metarange(metarange_id))
+        name = self._cached_as(metarange_path(metarange_id))
+        return self._cache.metaranges.get(name, lambda: self._load_metarange(metarange_id))
 
     def save_range(self, entries: pa.Table) -> RangeRef:
         """Store a range of these entries, unless it is there already."""
@@ -86,6 +91,8 @@ class Files:
             self._count("ranges_reused")
         else:
             self._count("ranges_written")
+        with self._lock:
+            self._missing.discard(saved)
         return RangeRef(saved, keys[0], keys[-1], len(keys), int(row_bytes(entries).sum()))
 
     def save_metarange(self, refs: Sequence[RangeRef]) -> MetaRangeID:
@@ -97,10 +104,34 @@ class Files:
         self._remember(refs)
         return saved
 
+    def check_stored(self, metarange_id: MetaRangeID) -> None:
+        """Make sure that a metarange and all its ranges are in the storage, whatever is cached.
+
+        Raises:
+            MissingFile: One of them is not.
+            DamagedFile, ForeignFile: The file of the metarange does not hold it.
+        """
+        address = self._namespace.address(metarange_path(metarange_id))
+        data = self._read(address)
+        refs = decode_metarange(data, metarange_id, file=str(address)).refs
+        self._runtime.map_parallel(self._check_range, [ref.range_id for ref in refs])
+
+    def _check_range(self, range_id: RangeID) -> None:
+        address = self._namespace.address(range_path(range_id))
+        try:
+            self._block.head(address)
+        except ObjectNotFound as error:
+            self._forget(range_id)
+            raise MissingFile(str(address)) from error
+
     def _load_range(self, range_id: RangeID) -> tuple[Range, int]:
-        table, _ = self._load(
-            range_path(range_id), lambda data, file: decode_range(data, range_id, file=file)
-        )
+        try:
+            table, _ = self._load(
+                range_path(range_id), lambda data, file: decode_range(data, range_id, file=file)
+            )
+        except MissingFile:
+            self._forget(range_id)
+            raise
         self._count("ranges_read")
         return Range(table), table.nbytes
 
@@ -119,10 +150,10 @@ class Files:
     def _load(self, path: str, decode: Callable[[bytes, str], DecodedT]) -> tuple[DecodedT, bool]:
         """Return a file, and whether it was read from the storage.
 
-        The cache on disk is shared by all namespaces: what is there says nothing about this one.
+        What is in the cache on disk was in the storage once. Whether it still is, nobody looked.
         """
         disk = self._cache.disk
-        name = path.replace("/", "_")
+        name = self._cached_as(path)
         if disk is not None and (data := disk.get(name)) is not None:
             try:
                 return decode(data, name), False
@@ -130,14 +161,22 @@ class Files:
                 _LOGGER.warning("a file in the cache is damaged, it is fetched again: %s", error)
                 disk.discard(name)
         address = self._namespace.address(path)
-        try:
-            data = self._block.read(address)
-        except ObjectNotFound as error:
-            raise MissingFile(str(address)) from error
+        data = self._read(address)
         decoded = decode(data, str(address))
         if disk is not None:
             disk.put(name, data)
         return decoded, True
+
+    def _cached_as(self, path: str) -> str:
+        """Return what a file of this repository is called in the caches."""
+        return f"{self._owner}_{path.replace('/', '_')}"
+
+    def _read(self, address: Address) -> bytes:
+        try:
+            return self._block.read(address)
+        except ObjectNotFound as error:
+            self._forget()
+            raise MissingFile(str(address)) from error
 
     def _create(self, path: str, data: bytes) -> bool:
         """Store a file; return whether it was not there before."""
@@ -150,6 +189,13 @@ class Files:
     def _remember(self, refs: Sequence[RangeRef]) -> None:
         with self._lock:
             self._known.update(ref.range_id for ref in refs)
+            self._known -= self._missing
+
+    def _forget(self, *missing: RangeID) -> None:
+        """Take no range for stored any more: where one file is missing, others may be too."""
+        with self._lock:
+            self._known.clear()
+            self._missing.update(missing)
 
     def _count(self, counter: str) -> None:
         with self._lock:

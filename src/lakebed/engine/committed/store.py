@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakebed.block import BlockStore, Namespace
+from lakebed.block import BlockStore
 from lakebed.engine.committed.apply import Applied, apply
 from lakebed.engine.committed.batches import Batch, entry_windows
 from lakebed.engine.committed.builder import Builder
@@ -27,15 +27,16 @@ from lakebed.engine.committed.listing import (
 from lakebed.engine.committed.merge import Strategy, merge
 from lakebed.engine.committed.walk import map_ahead, window
 from lakebed.engine.errors import EntryNotFound
+from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRange, MetaRangeID
 from lakebed.formats.boundaries import Breaks
 from lakebed.runtime import Runtime
 
-NAMESPACES_OPEN: Final = 1024
+HOMES_OPEN: Final = 1024
 
 
 class Committed:
-    """The committed entries in one storage namespace.
+    """The committed entries of one repository.
 
     A *metarange* is what a commit holds: entries, sorted by key. It is made of *ranges*, which
     metaranges share. Both are files that are named by their content and never change. So every call
@@ -49,24 +50,24 @@ class Committed:
     def __init__(
         self,
         block: BlockStore,
-        namespace: Namespace,
+        home: Home,
         runtime: Runtime,
         *,
         cache: Cache | None = None,
         breaks: Breaks | None = None,
     ) -> None:
-        """Open the committed entries of a namespace; nothing is read or written yet.
+        """Open the committed entries of a repository; nothing is read or written yet.
 
         Args:
             block: The storage.
-            namespace: Ranges and metaranges are kept below ``_lakebed/`` in it.
+            home: Ranges and metaranges are kept below ``_lakebed/`` in its namespace.
             runtime: Locks and parallel work.
-            cache: Shared by all namespaces of a process; by default a new one in memory.
-            breaks: Where ranges end; always the same for one namespace.
+            cache: Shared by all repositories of a process; by default a new one in memory.
+            breaks: Where ranges end; always the same for one repository.
         """
         self._runtime = runtime
         self._breaks = breaks or Breaks()
-        self._files = Files(block, namespace, runtime, cache or Cache(runtime))
+        self._files = Files(block, home, runtime, cache or Cache(runtime))
 
     @property
     def counters(self) -> Counters:
@@ -142,6 +143,14 @@ class Committed:
         )
 
     # Reading
+
+    def check_stored(self, metarange_id: MetaRangeID) -> None:
+        """Make sure that a metarange and all its ranges are in the storage, whatever is cached.
+
+        Raises:
+            MissingFile: One of them is not; the error names it.
+        """
+        self._files.check_stored(metarange_id)
 
     def get(self, metarange_id: MetaRangeID, key: bytes) -> Entry:
         """Return the entry of a key.
@@ -259,18 +268,18 @@ class Committed:
         return Builder(self._files, self._breaks, self._runtime, inputs=inputs)
 
 
-CommittedFor = Callable[[Namespace], Committed]
-"""Opens the committed entries of a namespace."""
+CommittedFor = Callable[[Home], Committed]
+"""Opens the committed entries of a repository."""
 
 
 def committed_for(block: BlockStore, runtime: Runtime, cache: Cache) -> CommittedFor:
-    """Return a function that opens a namespace, with one cache for all of them.
+    """Return a function that opens the committed entries of repositories, with one cache for all.
 
-    An open namespace knows which ranges are stored in it, so the latest ones are kept open.
+    Open ones know which of their ranges are stored, so the latest are kept open.
     """
 
-    @lru_cache(maxsize=NAMESPACES_OPEN)
-    def open_namespace(namespace: Namespace) -> Committed:
-        return Committed(block, namespace, runtime, cache=cache)
+    @lru_cache(maxsize=HOMES_OPEN)
+    def open_home(home: Home) -> Committed:
+        return Committed(block, home, runtime, cache=cache)
 
-    return open_namespace
+    return open_home

@@ -16,7 +16,7 @@ from lakebed.engine.model import (
 )
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.ids import UniqueID, new_unique_id
-from lakebed.kv import ABSENT, Item, OutcomeUnknown, PredicateFailed, Store
+from lakebed.kv import ABSENT, Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 from lakebed.kv.store import settling
 from lakebed.lru import LRU
@@ -170,6 +170,8 @@ class Branches:
                 return records.delete_if(branch.encode(), current.version)
             except PredicateFailed:
                 pass
+            except StoreUnavailable:
+                raise
             except OutcomeUnknown as unknown:
                 with settling(unknown):
                     found = records.find(branch.encode())

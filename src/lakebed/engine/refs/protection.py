@@ -1,4 +1,7 @@
-"""Rules that protect branches from staged writes and commits, so that they change by merges only.
+"""Rules that protect branches from staged writes, commits, resets and deletion.
+
+A protected branch changes by merges, and by reverts and cherry-picks, as in lakeFS. With a *strict*
+rule it changes by merges only.
 
 Rules are read for every write, never from a cache: once `set` has returned, a new rule holds for
 every write that begins after that. This costs one read of a small record for each write; writers
@@ -6,7 +9,7 @@ that ask at the same time share it.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -30,6 +33,8 @@ class Protection:
     """The rules of a repository as they were read."""
 
     patterns: tuple[str, ...]
+    strict: frozenset[str]
+    """Those of the patterns that refuse reverts and cherry-picks too."""
     predicate: Predicate
     """The write that left them; `ABSENT` if there never were any."""
 
@@ -50,6 +55,7 @@ class BranchProtection:
         repository: Repository,
         patterns: Sequence[str],
         *,
+        strict: Collection[str] = (),
         predicate: Predicate | None = None,
     ) -> Protection:
         """Replace all rules; return them as they are then.
@@ -58,6 +64,7 @@ class BranchProtection:
             repository: Whose branches.
             patterns: Glob patterns of branch names: ``*`` any characters, ``?`` one, ``[a-z]`` one
                 of these, ``[!a-z]`` one other than these.
+            strict: Those of the patterns that are to refuse reverts and cherry-picks too.
             predicate: Only if the rules are still those that were read with it.
 
         Raises:
@@ -72,31 +79,53 @@ class BranchProtection:
                     " underscores, and * ? [a-z] [!a-z]"
                 )
         unique = tuple(dict.fromkeys(patterns))
-        rules = [pb.BranchProtectionRule(pattern=pattern) for pattern in unique]
+        rules = [
+            pb.BranchProtectionRule(pattern=pattern, strict=pattern in strict) for pattern in unique
+        ]
         message = pb.BranchProtection(rules=rules)
         records = self._records(repository.partition)
         if predicate is None:
-            return Protection(unique, records.set(PROTECTION_NAME, message))
+            return _protection(message, records.set(PROTECTION_NAME, message))
         try:
-            return Protection(unique, records.set_if(PROTECTION_NAME, message, predicate))
+            return _protection(message, records.set_if(PROTECTION_NAME, message, predicate))
         except PredicateFailed as error:
             raise PreconditionFailed(error.key, "the rules have been changed") from None
 
     def check(self, repository: Repository, branch: BranchID) -> None:
-        """Refuse a staged write to a branch, or a commit on it, if a rule protects it.
+        """Refuse to write to a branch, to commit on it or to delete it, if a rule protects it.
 
         Raises:
             Protected: One does.
         """
-        for pattern in self.get(repository).patterns:
-            if fnmatchcase(branch, pattern):
-                raise Protected(branch, pattern)
+        _refuse(branch, self.get(repository).patterns)
+
+    def check_strict(self, repository: Repository, branch: BranchID) -> None:
+        """Refuse a revert or a cherry-pick onto a branch, if a strict rule protects it.
+
+        Raises:
+            Protected: One does.
+        """
+        _refuse(branch, self.get(repository).strict)
 
     def _read(self, partition: bytes) -> Protection:
         record = self._records(partition).find(PROTECTION_NAME)
         if record is None:
-            return Protection((), ABSENT)
-        return Protection(tuple(rule.pattern for rule in record.message.rules), record.predicate)
+            return _protection(pb.BranchProtection(), ABSENT)
+        return _protection(record.message, record.predicate)
 
     def _records(self, partition: bytes) -> Records[pb.BranchProtection]:
         return Records(self._store, PROTECTION, partition)
+
+
+def _protection(message: pb.BranchProtection, predicate: Predicate) -> Protection:
+    return Protection(
+        tuple(rule.pattern for rule in message.rules),
+        frozenset(rule.pattern for rule in message.rules if rule.strict),
+        predicate,
+    )
+
+
+def _refuse(branch: BranchID, patterns: Iterable[str]) -> None:
+    for pattern in patterns:
+        if fnmatchcase(branch, pattern):
+            raise Protected(branch, pattern)

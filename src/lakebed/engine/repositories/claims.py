@@ -23,7 +23,7 @@ from typing import Final
 from lakebed.block import Address, Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NamespaceTaken, TooManyTries
-from lakebed.engine.keys import CLAIMS, GRAVELER
+from lakebed.engine.keys import CLAIMS, CLOSED, GRAVELER
 from lakebed.engine.model import RepositoryID
 from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
@@ -50,6 +50,7 @@ class Claims:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._records = Records(store, CLAIMS, GRAVELER)
+        self._closed = Records(store, CLOSED, GRAVELER)
 
     def check_size(self, namespace: Namespace) -> None:
         """Refuse a namespace whose claim the store could not hold.
@@ -93,12 +94,24 @@ class Claims:
 
     def covering(self, address: Address) -> Iterator[Claimant]:
         """Iterate over the claims, dead or alive, on namespaces that hold an address."""
-        folder = address.path[: address.path.rfind("/", 0, -1) + 1]
-        innermost = Namespace(address.store, folder)
-        for namespace in (innermost, *_ancestors(innermost)):
-            record = self._records.find(_name(namespace))
-            if record is not None:
-                yield _claimant(record)
+        yield from _covering(self._records, address)
+
+    def close(self, namespace: Namespace, claimant: Claimant) -> None:
+        """Note that the objects of a repository stay when it is deleted: see `closed_by`.
+
+        Raises:
+            OutcomeUnknown: It may have been noted, which does no harm.
+        """
+        message = pb.NamespaceClaim(repository=claimant.repository, unique_id=claimant.unique_id)
+        self._closed.set(_name(namespace), message)
+
+    def closed_by(self, address: Address) -> Claimant | None:
+        """Return the deleted repository that left the objects around an address, if there is one.
+
+        It is remembered for good: a deletion takes away the rules of who may read the objects, and
+        the objects stay.
+        """
+        return next(_covering(self._closed, address), None)
 
     def _claim(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
         message = pb.NamespaceClaim(repository=claimant.repository, unique_id=claimant.unique_id)
@@ -124,6 +137,16 @@ class Claims:
         for record in self._records.scan(prefix=_name(namespace)):
             if record.name != _name(namespace):
                 yield record
+
+
+def _covering(records: Records[pb.NamespaceClaim], address: Address) -> Iterator[Claimant]:
+    """Iterate over whom records name for namespaces that hold an address."""
+    folder = address.path[: address.path.rfind("/", 0, -1) + 1]
+    innermost = Namespace(address.store, folder)
+    for namespace in (innermost, *_ancestors(innermost)):
+        record = records.find(_name(namespace))
+        if record is not None:
+            yield _claimant(record)
 
 
 def _refuse_if_alive(namespace: Namespace, record: Record[pb.NamespaceClaim], lives: Lives) -> None:

@@ -1,5 +1,6 @@
 """How a repository ends: in steps that anyone may take, and repeat, from any of them on.
 
+    0. its namespace is noted as closed     nobody stages what it leaves (see `Claims.closed_by`)
     1. its record becomes `deleting`        from now on it will end, whoever dies
     2. an entry in `graveler_deleted`       so that its partition can be found later
     3. its record is removed                the name is free
@@ -7,6 +8,7 @@
 
 What a process that dies leaves behind:
 
+- after 0: a note that its living repository makes true anyway.
 - after 1 or 2: a `deleting` record. Whoever meets it (create, delete, the Cleaner) goes on.
 - after 3: a dead claim. It is in nobody's way, and the Cleaner removes it.
 
@@ -90,6 +92,8 @@ class Removal:
         """
         if record.message.state == INITIAL:
             _LOGGER.warning("the creation of repository %s is undone", record.name.decode())
+        if record.message.state == ACTIVE:
+            self._close(record)
         if record.message.state != DELETING:
             marked = self._mark(record)
             if marked is None:
@@ -120,6 +124,11 @@ class Removal:
                 raise
             return found
         return Record(record.name, message, version)
+
+    def _close(self, record: RepositoryRecord) -> None:
+        """Before step 1, since later nobody can tell a repository from an unfinished creation."""
+        namespace = Namespace.parse(record.message.storage_namespace)
+        self._claims.close(namespace, claimant_of(record))
 
     def _note(self, record: RepositoryRecord) -> None:
         """Step 2."""

@@ -141,6 +141,11 @@ class Repositories:
                 return claimant.repository
         return None
 
+    def left_by(self, address: Address) -> RepositoryID | None:
+        """Return a deleted repository that left its objects around an address, if there is one."""
+        claimant = self._claims.closed_by(address)
+        return None if claimant is None else claimant.repository
+
     # Creating
 
     def create(
@@ -166,7 +171,7 @@ class Repositories:
         """
 
         def populate(created: Repository) -> None:
-            metarange_id = self._committed_in(created.namespace).write([])
+            metarange_id = self._committed_in(created.home).write([])
             commit = self._commits.add(
                 created,
                 committer=committer,

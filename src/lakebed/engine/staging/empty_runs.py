@@ -27,7 +27,6 @@ note, because others are always faster, deletes it.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,7 +36,16 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.keys import EMPTIED
 from lakebed.engine.model import StagingToken
 from lakebed.formats import MetaRangeID
-from lakebed.kv import ABSENT, Item, OutcomeUnknown, Predicate, PredicateFailed, Store, Version
+from lakebed.kv import (
+    ABSENT,
+    Item,
+    OutcomeUnknown,
+    Predicate,
+    PredicateFailed,
+    Store,
+    StoreUnavailable,
+    Version,
+)
 
 _TRIES: Final = 8
 _STRETCHES_MAX: Final = 64
@@ -160,13 +168,17 @@ def fill(store: Store, token: StagingToken, keys: Iterable[bytes], found: Item |
         left = pb.Emptied() if note is None else _without(note, filled)
         if left == note:
             return
-        with suppress(PredicateFailed, OutcomeUnknown):
+        try:
             if left.stretches or left.HasField("sought"):
                 store.set_if(partition, EMPTIED, left.SerializeToString(), found.predicate)
             else:
                 store.delete_if(partition, EMPTIED, found.predicate)
+        except StoreUnavailable:
+            raise
+        except (PredicateFailed, OutcomeUnknown):
+            (found,) = store.get_many([(partition, EMPTIED)])
+        else:
             return
-        (found,) = store.get_many([(partition, EMPTIED)])
     store.delete(partition, EMPTIED)
 
 

@@ -107,7 +107,7 @@ class Reader:
     ) -> Page[ResultT]:
         def read(current: Branch) -> Page[ResultT]:
             commit = self._commits.get(repository, current.commit_id)
-            committed = self._committed_in(repository.namespace)
+            committed = self._committed_in(repository.home)
             metarange_id = commit.metarange_id
             return list_page(self._store, current.tokens, committed, metarange_id, query)
 
@@ -180,7 +180,7 @@ class Reader:
         """Return the entry of a key in a commit, or None."""
         commit = self._commits.get(repository, commit_id)
         try:
-            committed = self._committed_in(repository.namespace)
+            committed = self._committed_in(repository.home)
             return committed.get(commit.metarange_id, key)
         except EntryNotFound:
             return None

@@ -39,7 +39,16 @@ from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.undo import UndoLog
 from lakebed.errors import quoted
 from lakebed.formats import Entry
-from lakebed.kv import ABSENT, Item, OutcomeUnknown, Predicate, PredicateFailed, Store, Version
+from lakebed.kv import (
+    ABSENT,
+    Item,
+    OutcomeUnknown,
+    Predicate,
+    PredicateFailed,
+    Store,
+    StoreUnavailable,
+    Version,
+)
 from lakebed.kv.store import step_of_many
 from lakebed.runtime import Runtime
 
@@ -128,11 +137,12 @@ class Writer:
         undo_log = UndoLog(self._store, self._runtime, entry)
         _check_fresh(undo_log, is_fresh)
         current = self._branches.get_cached(repository, branch)
-        for _ in range(self._tries):
-            found = undo_log.find(current.staging_token)
-            predicate: Predicate = ABSENT if found is None else found.predicate
-            value, version = undo_log.prepare(current.staging_token, found)
-            written = self._swap(current, entry.key, value, predicate, version)
+        for number in range(self._tries):
+            with step_of_many(applied=number > 0):
+                found = undo_log.find(current.staging_token)
+                predicate: Predicate = ABSENT if found is None else found.predicate
+                value, version = undo_log.prepare(current.staging_token, found)
+                written = self._swap(current, entry.key, value, predicate, version)
             after = self._look_again(repository, current, entry.key)
             _check_fresh(undo_log, is_fresh)
             if written and after.staging_token == current.staging_token:
@@ -162,12 +172,13 @@ class Writer:
         """
         undo_log = UndoLog(self._store, self._runtime, entry)
         _check_fresh(undo_log, is_fresh)
-        for _ in range(self._tries):
-            before = self._branches.get(repository, branch)
-            seen = self._look(repository, before, entry)
-            check_condition(condition, entry.key, seen.entry)
-            value, version = undo_log.prepare(before.staging_token, seen.staged)
-            written = self._swap(before, entry.key, value, seen.predicate, version)
+        for number in range(self._tries):
+            with step_of_many(applied=number > 0):
+                before = self._branches.get(repository, branch)
+                seen = self._look(repository, before, entry)
+                check_condition(condition, entry.key, seen.entry)
+                value, version = undo_log.prepare(before.staging_token, seen.staged)
+                written = self._swap(before, entry.key, value, seen.predicate, version)
             after = self._look_again(repository, before, entry.key)
             _check_fresh(undo_log, is_fresh)
             if written and after.version == before.version:
@@ -177,13 +188,10 @@ class Writer:
     def _write(self, repository: Repository, branch: BranchID, key: bytes, value: bytes) -> None:
         current = self._branches.get_cached(repository, branch)
         unknown: OutcomeUnknown | None = None
-        for _ in range(self._tries):
-            try:
-                self._store.set(current.staging_token.encode(), STAGED_PREFIX + key, value)
-                unknown = None
-            except OutcomeUnknown as error:
-                # Writing the same again does no harm: the write was not acknowledged yet.
-                unknown = error
+        for number in range(self._tries):
+            token = current.staging_token.encode()
+            with step_of_many(applied=number > 0):
+                unknown = self._set(token, STAGED_PREFIX + key, value)
             if value == TOMBSTONE:
                 with step_of_many(applied=True):
                     after = self._branches.get(repository, branch)
@@ -193,6 +201,22 @@ class Writer:
                 return
             current = after
         raise unknown or TooManyTries(f"the write of {quoted(key)}", self._tries)
+
+    def _set(self, token: bytes, key: bytes, value: bytes) -> OutcomeUnknown | None:
+        """Write a staged key; return the error if nobody knows whether that has worked.
+
+        Writing the same again does no harm then: the write was not acknowledged yet.
+
+        Raises:
+            StoreUnavailable: It has certainly not.
+        """
+        try:
+            self._store.set(token, key, value)
+        except StoreUnavailable:
+            raise
+        except OutcomeUnknown as error:
+            return error
+        return None
 
     def _look_again(self, repository: Repository, before: Branch, key: bytes) -> Branch:
         """Read a branch after a put, and take the key out of the notes of listings.
@@ -214,10 +238,16 @@ class Writer:
         predicate: Predicate,
         version: Version | None = None,
     ) -> bool:
-        """Write a staged key if it is as it was seen; return whether that has certainly worked."""
+        """Write a staged key if it is as it was seen; return whether that has certainly worked.
+
+        Raises:
+            StoreUnavailable: It has certainly not, and trying again does not help.
+        """
         token = branch.staging_token.encode()
         try:
             self._store.set_if(token, STAGED_PREFIX + key, value, predicate, version=version)
+        except StoreUnavailable:
+            raise
         except (PredicateFailed, OutcomeUnknown):
             return False
         return True

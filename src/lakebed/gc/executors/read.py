@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.block import Namespace
+from lakebed.block import Namespace, ObjectNotFound
 from lakebed.formats import (
     AddressType,
     MetaRangeID,
@@ -23,6 +23,7 @@ from lakebed.formats import (
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID, decode_gc_table
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind, decode_result
 from lakebed.formats.object_paths import REPOSITORIES
+from lakebed.gc.errors import MissingHistory, MissingRange
 from lakebed.gc.rules import canonical_path
 from lakebed.gc.storage import Storage
 
@@ -80,18 +81,37 @@ def read_results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Trans
     return read
 
 
-def read_ranges_of(storage: Storage) -> Transform:
-    """From ids of metaranges to the ids of their ranges."""
+def read_ranges_of(storage: Storage, repository: str) -> Transform:
+    """From ids of metaranges, with a commit of each, to the ids of their ranges."""
 
     def read(batches: Batches) -> Batches:
         for row in rows(batches):
-            found = MetaRangeID(row["metarange_id"])
-            address = storage.namespace.address(metarange_path(found))
-            data = storage.block.read(address)
-            refs = decode_metarange(data, found, file=str(address)).refs
-            yield texts("range_id", [ref.range_id for ref in refs])
+            yield texts("range_id", _ranges_of(storage, repository, row))
 
     return read
+
+
+def find_range(storage: Storage, repository: str, range_id: str) -> Transform:
+    """From ids of metaranges, with a commit of each, to those that name a range."""
+
+    def read(batches: Batches) -> Batches:
+        for batch in batches:
+            names_it = [
+                range_id in _ranges_of(storage, repository, row) for row in batch.to_pylist()
+            ]
+            yield batch.filter(pa.array(names_it, pa.bool_()))
+
+    return read
+
+
+def _ranges_of(storage: Storage, repository: str, row: dict[str, Any]) -> list[RangeID]:
+    found = MetaRangeID(row["metarange_id"])
+    address = storage.namespace.address(metarange_path(found))
+    try:
+        data = storage.block.read(address)
+    except ObjectNotFound as error:
+        raise MissingHistory(repository, row["commit_id"], found, str(address)) from error
+    return [ref.range_id for ref in decode_metarange(data, found, file=str(address)).refs]
 
 
 def read_paths_of(storage: Storage, count: Callable[[int], None]) -> Transform:
@@ -101,7 +121,11 @@ def read_paths_of(storage: Storage, count: Callable[[int], None]) -> Transform:
         for row in rows(batches):
             found = RangeID(row["range_id"])
             address = storage.namespace.address(range_path(found))
-            table = decode_range(storage.block.read(address), found, file=str(address))
+            try:
+                data = storage.block.read(address)
+            except ObjectNotFound as error:
+                raise MissingRange(found, str(address)) from error
+            table = decode_range(data, found, file=str(address))
             count(table.num_rows)
             yield from _as_batches(entry_paths(table, storage.namespace))
 

@@ -14,7 +14,8 @@ raised `OutcomeUnknown` is never repeated blindly: the wrapper reads the key bac
 Pauses between tries grow, with jitter. Bounds keep an outage from turning into a storm: the time
 one call may take, and a budget of retries that all callers of the store share. A store that cannot
 be reached at all gets less time, since whoever waits for the answer had better know soon; but not
-when a lost reply is to be settled, for then an answer is worth waiting for.
+when a lost reply is to be settled, for then an answer is worth waiting for. A store that is
+full, or locked by another process, is not asked again at all.
 
 ``lakebed_kv_retries_total`` counts repeated calls, by operation and by the kind of the error that
 came before. The log has what was given up and what was found out about lost replies.
@@ -34,6 +35,7 @@ from lakebed.kv.errors import (
     OutcomeUnknown,
     StoreClosed,
     StoreFull,
+    StoreLocked,
     StoreUnavailable,
     StoreUnreachable,
 )
@@ -121,8 +123,8 @@ class _Tries:
 
     def _seconds_left(self, error: OutcomeUnknown) -> float:
         now = self._runtime.monotonic()
-        if isinstance(error, StoreFull):
-            return 0.0  # waiting does not make room
+        if isinstance(error, StoreFull | StoreLocked):
+            return 0.0  # waiting does not make room, and for the lock the driver has waited
         if isinstance(error, StoreUnreachable) and not self._patient:
             return self._begun + UNREACHABLE_SECONDS - now
         return self._give_up_at - now

@@ -13,7 +13,7 @@ from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.authentication import authenticate
 from lakebed.server.http.bodies import Body, pass_over
-from lakebed.server.http.errors import JSON_TYPE, BadRequest, answer_error
+from lakebed.server.http.errors import JSON_TYPE, BadRequest, NotJSON, answer_error
 from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
 
@@ -38,11 +38,11 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             admit(record)
             identity = None
             if route.needs is not Access.ANYONE:
-                identity = authenticate(services, request)
+                identity = authenticate(services, request, client=record.client)
                 record.user = identity.user_id
-            given = bind(ApiRequest(services, request, identity), parts)
+            context = Context(source_ip=record.client)
+            given = bind(ApiRequest(services, request, identity, context), parts)
             if identity is not None and isinstance(route.needs, tuple):
-                context = Context(source_ip=record.client)
                 services.auth.authorize(identity, context, *permissions(route, parts, given))
             _answer(route, response, route.handler(**given))
         except Exception as error:  # noqa: BLE001 - the last place that can answer
@@ -94,8 +94,26 @@ def _binder(route: Route) -> Callable[[ApiRequest, dict[str, str]], dict[str, An
 
 
 def _read_small_body(request: ApiRequest) -> bytes:
+    _check_type(request.http)
     limits = request.services.settings.limits
     return Body(request.http.env, seconds_max=limits.request_seconds).read(limits.json_bytes_max)
+
+
+def _check_type(request: falcon.Request) -> None:
+    """Make sure that a body says it is JSON.
+
+    A page of another origin can make a browser send bodies of other types without asking first.
+
+    Raises:
+        NotJSON: There is a body, and it does not.
+    """
+    environ = request.env
+    if environ.get("CONTENT_LENGTH") in {None, "", "0"} and "HTTP_TRANSFER_ENCODING" not in environ:
+        return
+    said: str = environ.get("CONTENT_TYPE") or ""
+    kind = said.partition(";")[0].strip().lower()
+    if "," in said or not (kind == JSON_TYPE or kind.endswith("+json")):
+        raise NotJSON(said)
 
 
 def _list_fields(query: type[msgspec.Struct] | None) -> frozenset[str]:
@@ -129,7 +147,7 @@ def _decode(decode: Callable[[bytes], Any], text: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"in the body: {error}") from None
     except RecursionError:
-        raise BadRequest("in the body: the JSON is nested too deep") from None
+        raise BadRequest("in the body: lists and objects are nested too deeply") from None
 
 
 # The answer

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 from msgspec import Meta, Struct, field
 
 from lakebed.catalog.nouns import Query
+from lakebed.catalog.places import parse_address, parse_namespace, spelling_of
 
 ItemT = TypeVar("ItemT")
 WireT = TypeVar("WireT")
@@ -118,6 +119,11 @@ class RepositoryCreation(Wire):
     sample_data: bool = False
     read_only: bool = False
 
+    @property
+    def place(self) -> str:
+        """The one spelling of the storage namespace, which permissions are asked for."""
+        return spelling_of(parse_namespace(self.storage_namespace))
+
 
 class Repository(Struct, kw_only=True):
     id: str
@@ -138,6 +144,8 @@ class RepositoryMetadataKeys(Wire):
 
 class BranchProtectionRule(Wire):
     pattern: str
+    strict: bool | None = None
+    """Whether only merges change the branch; None: as it was."""
 
 
 class RefsDump(Wire):
@@ -308,6 +316,11 @@ class ObjectStageCreation(Wire):
     mtime: Seconds | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     content_type: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The one spelling of the address, which permissions are asked for."""
+        return spelling_of(parse_address(self.physical_address))
 
 
 class UpdateObjectUserMetadata(Wire):

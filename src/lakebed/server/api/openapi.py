@@ -11,7 +11,7 @@ from lakebed.server.api.models import Error
 from lakebed.server.api.routes import Access, Route
 
 # What every operation may answer, whatever it does.
-_ALWAYS: Final = (400, 429, 503)
+_ALWAYS: Final = (400, 403, 429, 503)
 _SIGNED_IN: Final = (401,)
 _ON_SOMETHING: Final = (404, 410)
 _REF_TEMPLATE: Final = "#/components/schemas/{name}"
@@ -114,6 +114,8 @@ def _responses(route: Route, by_type: dict[str, Any]) -> dict[str, Any]:
         statuses |= {*_ON_SOMETHING}
     if route.body is not None or route.uploads:
         statuses |= {408, 411, 413}
+    if route.body is not None:
+        statuses |= {415}
     content: dict[str, Any] = {}
     if route.media is not None:
         content = {route.media: {"schema": {"type": "string"}}}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import falcon
 
-from lakebed.auth import Identity
+from lakebed.auth import Context, Identity
 from lakebed.catalog.catalog import Catalog
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.services import Services
@@ -20,6 +20,8 @@ class ApiRequest:
     """As it came."""
     signed_in: Identity | None
     """None where anyone may ask."""
+    context: Context
+    """What conditions of policies ask about."""
 
     @property
     def catalog(self) -> Catalog:
@@ -38,9 +40,12 @@ class ApiRequest:
         return value
 
     def absolute(self, url: str) -> str:
-        """Return a URL of this server, given as a path, as the client can use it."""
+        """Return the URL of an object, which the server may give as a path, for the client."""
         if not url.startswith("/"):
             return url
+        objects_origin = self.services.settings.listen.objects_origin
+        if objects_origin is not None:
+            return objects_origin + url
         return f"{self.http.forwarded_scheme}://{self.http.forwarded_host}{url}"
 
 

@@ -2,37 +2,66 @@
 
 import base64
 import binascii
+from contextlib import suppress
 from typing import Final
 
 import falcon
 
 from lakebed.auth import AuthenticationFailed, Identity
+from lakebed.server.http.browsers import check_cookie, check_password
 from lakebed.server.services import Services
 
 COOKIE: Final = "internal_auth_session"
 """The cookie in which a login leaves its token; clients know this name."""
 
 
-def authenticate(services: Services, request: falcon.Request) -> Identity:
+def authenticate(services: Services, request: falcon.Request, *, client: str) -> Identity:
     """Return who makes a request, by a bearer token, a key pair or the cookie of a login.
 
     Raises:
         AuthenticationFailed: The request proves no user.
+        ForeignPage: A page of others may have made a browser send it.
+        TooManyLogins: There were too many wrong secrets from the address of the client.
     """
-    header = request.get_header("Authorization")
-    if header is None:
-        token = request.cookies.get(COOKIE)
-        if token is None:
-            raise AuthenticationFailed
+    token = token_of(request)
+    if token is not None:
         return services.auth.authenticate_token(token)
-    scheme, _, value = header.partition(" ")
-    if scheme.lower() == "bearer":
-        return services.auth.authenticate_token(value.strip())
+    scheme, _, value = (request.get_header("Authorization") or "").partition(" ")
     if scheme.lower() != "basic":
         raise AuthenticationFailed
+    check_password(request.env)
     try:
         pair = base64.b64decode(value.strip(), validate=True).decode()
     except (binascii.Error, ValueError):
         raise AuthenticationFailed from None
     access_key_id, _, secret = pair.partition(":")
-    return services.auth.authenticate(access_key_id, secret)
+    return services.auth.authenticate(access_key_id, secret, client=client)
+
+
+def token_of(request: falcon.Request) -> str | None:
+    """Return the token that comes with a request; a cookie counts if no other proof is there.
+
+    Raises:
+        ForeignPage: A page of others may have made a browser send the cookie.
+    """
+    header = request.get_header("Authorization")
+    if header is None:
+        token: str | None = request.cookies.get(COOKIE)
+        if token is not None:
+            check_cookie(request.env)
+        return token
+    scheme, _, value = header.partition(" ")
+    return value.strip() if scheme.lower() == "bearer" else None
+
+
+def log_out(services: Services, request: falcon.Request) -> None:
+    """End the token that comes with a request, if there is one that is good.
+
+    Raises:
+        ForeignPage: A page of others may have made a browser send it.
+        OutcomeUnknown: It may still be good.
+    """
+    token = token_of(request)
+    if token is not None:
+        with suppress(AuthenticationFailed):
+            services.auth.logout(token)

@@ -5,7 +5,10 @@ an answer that is streamed, when the server closes the iterator, be it that the 
 that the client went away.
 
 A streamed answer must have a Content-Length. Without one, the server would end an answer whose
-iterator raised as if it were whole, and nobody could tell that half of an object is missing.
+iterator raised as if it were whole, and nobody could tell that half of an object is missing. With
+one, the server sends whatever comes. On a connection that is kept, the client would read what is
+too much as its next answer, and what is missing it would wait for. So an answer that is longer or
+shorter than announced breaks off, and the connection ends with it.
 """
 
 import logging
@@ -72,7 +75,9 @@ class Envelope:
         try:
             answer = self._app(environ, start)
             if not isinstance(answer, list):
-                return _Answer(answer, record, has_length=start.has_length)
+                return _Answer(answer, record, start.length)
+            if environ["REQUEST_METHOD"] != "HEAD":
+                _check_length(start.length, answer)
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             note_error(error, UNEXPECTED, "internal")
             headers = [("Content-Type", JSON_TYPE), ("Content-Length", str(len(_FAILED)))]
@@ -90,11 +95,13 @@ class _Start:
     def __init__(self, inner: StartResponse, record: RequestRecord) -> None:
         self._inner = inner
         self._record = record
-        self.has_length = False
+        self.length: int | None = None
 
     def __call__(self, status: str, headers: Headers, exc_info: Any = None, /) -> Any:
         self._record.status = int(status[:3])
-        self.has_length = any(name.lower() == "content-length" for name, _ in headers)
+        self.length = next(
+            (int(value) for name, value in headers if name.lower() == "content-length"), None
+        )
         with_id = [*headers, (REQUEST_ID_HEADER, self._record.request_id)]
         return self._inner(status, with_id, exc_info)
 
@@ -102,9 +109,10 @@ class _Start:
 class _Answer:
     """An answer on its way out."""
 
-    def __init__(self, inner: Iterable[bytes], record: RequestRecord, *, has_length: bool) -> None:
-        if not has_length:
+    def __init__(self, inner: Iterable[bytes], record: RequestRecord, length: int | None) -> None:
+        if length is None:
             raise RuntimeError("a streamed answer needs a Content-Length")
+        self._length = length
         self._inner = inner
         self._record = record
         self._iterator = iter(inner)
@@ -115,16 +123,23 @@ class _Answer:
 
     def __next__(self) -> bytes:
         try:
-            chunk = next(self._iterator)
-        except StopIteration:
-            raise
+            chunk = next(self._iterator, None)
+            self._check_length(chunk)
         except Exception as error:
             # The status is out: all that can be done is to break off, which the server does.
             self._record.kind, self._record.cause = kind_of(error), cause_of(error)
             _LOGGER.exception("an answer broke off: %s", self._record.kind)
             raise
+        if chunk is None:
+            raise StopIteration
         self._record.bytes_sent += len(chunk)
         return chunk
+
+    def _check_length(self, chunk: bytes | None) -> None:
+        """Refuse a chunk too many, and an end (None) that comes too early."""
+        sent = self._record.bytes_sent + len(chunk or b"")
+        if sent > self._length or (chunk is None and sent < self._length):
+            raise RuntimeError(f"an answer of {self._length} bytes has {sent}")
 
     def close(self) -> None:
         """Close the application's iterator and end the request; the server calls this, once."""
@@ -137,6 +152,12 @@ class _Answer:
                 close()
         finally:
             _finish(self._record)
+
+
+def _check_length(length: int | None, answer: list[bytes]) -> None:
+    size = sum(map(len, answer))
+    if length not in {None, size}:
+        raise RuntimeError(f"an answer of {length} bytes has {size}")
 
 
 def _finish(record: RequestRecord) -> None:

@@ -12,12 +12,14 @@ import falcon
 import msgspec
 
 from lakebed import auth, block, kv
-from lakebed.builders import BuilderDied
+from lakebed.builders import BuilderFailed
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
-from lakebed.server.http import admission, bodies
+from lakebed.server.http import admission, bodies, browsers, refusals
 from lakebed.server.http.logs import cause_of
+from lakebed.server.http.metrics_access import MetricsRefused
+from lakebed.server.http.refusals import Refusal
 from lakebed.server.http.request import current_record
 
 JSON_TYPE: Final = "application/json"
@@ -31,6 +33,16 @@ class BadRequest(LakebedError, ValueError):  # noqa: N818 - it says what happene
     """The request cannot be read as one of the operation."""
 
     kind = "bad_request"
+
+
+class NotJSON(LakebedError, ValueError):  # noqa: N818 - it says what happened
+    """The body is of another type than JSON, as a form of any page can send it."""
+
+    kind = "not_json"
+
+    def __init__(self, content_type: str) -> None:
+        said = content_type or "no Content-Type"
+        super().__init__(f"the body must be JSON (Content-Type: application/json), not {said!r}")
 
 
 class NotImplementedHere(LakebedError):  # noqa: N818 - it says what happened
@@ -54,16 +66,20 @@ class FileMissing(LakebedError, KeyError):  # noqa: N818 - it says what happened
 # The first line that an error is an instance of counts: special cases come before their families.
 _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (BadRequest, 400),
+    (NotJSON, 415),
     (NotImplementedHere, 501),
     (FileMissing, 404),
     # who is asking
     (auth.AuthenticationFailed, 401),
     (auth.Denied, 401),
+    (MetricsRefused, 403),
+    (auth.TooManyLogins, 429),
     (auth.AuthNotFound, 404),
     (auth.AlreadyExists, 409),
     (auth.AlreadySetUp, 409),
     (auth.AuthInvalid, 400),
     (auth.AuthTooManyTries, 429),
+    (browsers.BrowserRefused, 403),
     # the body and the load
     (bodies.LengthRequired, 411),
     (bodies.BodyTooLarge, 413),
@@ -72,7 +88,9 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (admission.Overloaded, 503),
     # objects
     (catalog.TaskNotFound, 404),
+    (catalog.UploadNotUnfinished, 404),
     (catalog.MissingBytes, 410),
+    (catalog.ChangedBytes, 410),
     (catalog.CatalogError, 400),
     # the engine
     (engine.NotFound, 404),
@@ -91,7 +109,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (engine.Stale, 408),
     (engine.TooManyTries, 429),
     (engine.GivenUp, 503),
-    (BuilderDied, 503),
+    (BuilderFailed, 503),
     # stores and storages
     (kv.InvalidArgument, 400),
     (kv.OutcomeUnknown, 503),
@@ -104,16 +122,22 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (block.NotSupported, 400),
 )
 
+# Errors that are counted and logged as refusals; of others the access line has the kind.
+_REFUSALS: Final[tuple[tuple[type[Exception], Refusal], ...]] = (
+    (auth.AuthenticationFailed, Refusal.UNAUTHENTICATED),
+    (auth.Denied, Refusal.DENIED),
+    (browsers.ForeignHost, Refusal.FORGED_HOST),
+    (browsers.BrowserRefused, Refusal.FORGED_ORIGIN),
+    (auth.TooManyLogins, Refusal.THROTTLED),
+    (MetricsRefused, Refusal.DENIED),
+    (bodies.BodyTooLarge, Refusal.BODY_TOO_LARGE),
+    (bodies.BodyTooSlow, Refusal.BODY_TOO_SLOW),
+    (admission.Overloaded, Refusal.OVERLOADED),
+)
+
 _INTERNAL: Final = "internal error: the log of the server has the details under this request's id"
 
-# Errors without a `public_message` whose own texts may name hosts, paths and drivers.
-_PRIVATE: Final[tuple[tuple[type[LakebedError], str], ...]] = (
-    (kv.StoreClosed, _INTERNAL),
-    (kv.CorruptRecord, _INTERNAL),
-    (kv.ForeignStore, _INTERNAL),
-    (block.StorageClosed, _INTERNAL),
-    (block.Forbidden, "the storage refuses this to the server"),
-)
+_FORBIDDEN: Final = "the storage refuses this to the server"
 
 # What clients look for in messages.
 _PHRASES: Final[dict[tuple[str, type[Exception]], str]] = {
@@ -131,11 +155,12 @@ def status_of(error: Exception) -> int:
 
 def public_message(error: Exception) -> str | None:
     """Return what strangers may read of an error whose own text is for the log; else None."""
-    if not isinstance(error, LakebedError):
-        return _INTERNAL
-    if error.public_message is not None:
+    if isinstance(error, LakebedError) and error.public_message is not None:
         return error.public_message
-    return next((text for family, text in _PRIVATE if isinstance(error, family)), None)
+    # What nobody expected may name anything: folders, hosts, drivers, the words of libraries.
+    if status_of(error) == UNEXPECTED:
+        return _INTERNAL
+    return _FORBIDDEN if isinstance(error, block.Forbidden) else None
 
 
 def message_of(error: Exception, operation: str) -> str:
@@ -157,12 +182,16 @@ def kind_of(error: Exception) -> str:
 
 
 def note_error(error: Exception, status: int, kind: str) -> None:
-    """Note an error in the record of the request, and log what is not the client's mistake.
+    """Note an error in the record of the request, count it if it is a refusal, and log it.
 
-    Every 5xx and 410 is logged with its cause; of other refusals the access line has the kind.
+    Every 5xx and 410 is logged with its cause, but for refusals, of which a few are.
     """
     cause = ""
-    if status >= UNEXPECTED or status == HTTPStatus.GONE:
+    refusal = next((each for family, each in _REFUSALS if isinstance(error, family)), None)
+    if refusal is not None:
+        reason = error.reason if isinstance(error, auth.AuthenticationFailed) else ""
+        refusals.count(refusal, reason or str(error))
+    elif status >= UNEXPECTED or status == HTTPStatus.GONE:
         cause = cause_of(error)
         if status == UNEXPECTED:
             _LOGGER.error("a request failed: %s: %s", kind, cause, exc_info=error)
@@ -180,7 +209,8 @@ def answer_error(error: Exception, operation: str, response: falcon.Response) ->
     note_error(error, status, kind)
     response.status = status
     if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
-        response.set_header("Retry-After", str(RETRY_SECONDS))
+        seconds = error.retry_seconds if isinstance(error, auth.TooManyLogins) else RETRY_SECONDS
+        response.set_header("Retry-After", str(seconds))
     if status == HTTPStatus.UNAUTHORIZED:
         response.set_header("WWW-Authenticate", "Basic realm=lakebed")
     response.data = msgspec.json.encode({"message": message_of(error, operation), "kind": kind})

@@ -1,24 +1,26 @@
 """Presigned URLs of a server whose storage does not sign any, and the door that serves them.
 
-A URL holds what it opens: a method, an address and the time it ends, with a signature over them.
-Whoever has such a URL needs nothing else. An object can be written by it once: one that is there
-stays as it is.
+A URL holds what it opens: a method, an address, the time it ends and, to read, the size of the
+object, with a signature over them. Whoever has such a URL needs nothing else. An object can be
+written by it once: one that is there stays as it is. One of another size is not read.
 """
 
 import hashlib
 import hmac
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Final
+from typing import Final, NamedTuple
 
 import falcon
 
 from lakebed.auth import AuthenticationFailed
-from lakebed.block import Address, AlreadyExists, BlockStore, PutResult
+from lakebed.block import Address, AlreadyExists, BlockStore, ByteRange, ByteStream, PutResult
+from lakebed.catalog.errors import ChangedBytes
 from lakebed.runtime import Runtime
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.bodies import Body
 from lakebed.server.http.conditions import etag, requested_range, select_bytes
+from lakebed.server.http.dispositions import ATTACHMENT
 from lakebed.server.http.errors import answer_error
 from lakebed.server.http.request import current_record
 from lakebed.server.settings import LimitSettings
@@ -28,6 +30,14 @@ _OPERATION: Final = "presigned"
 _PURPOSE: Final = b"presigned URLs"
 
 
+class Opened(NamedTuple):
+    """What a token opens."""
+
+    address: Address
+    size: int | None
+    """How many bytes the object has to have; None: that is not known."""
+
+
 class URLSigner:
     """Signs addresses, and reads what it signed."""
 
@@ -35,13 +45,13 @@ class URLSigner:
         # A key of their own: what is signed for one purpose means nothing for another.
         self._key = hmac.digest(server_key, _PURPOSE, hashlib.sha256)
 
-    def sign(self, method: str, address: Address, expires: int) -> str:
+    def sign(self, method: str, address: Address, expires: int, size: int | None = None) -> str:
         """Return the path of a URL that opens an address until some time."""
-        content = json.dumps([method, str(address), expires]).encode()
+        content = json.dumps([method, str(address), expires, size]).encode()
         return PATH + _text(content) + "." + _text(self._mac(content))
 
-    def open(self, method: str, token: str, now: float) -> Address:
-        """Return the address that a token opens.
+    def open(self, method: str, token: str, now: float) -> Opened:
+        """Return what a token opens.
 
         Raises:
             AuthenticationFailed: It opens nothing: not by this method, not any more, never did.
@@ -53,10 +63,10 @@ class URLSigner:
             raise AuthenticationFailed from None
         if not hmac.compare_digest(mac, self._mac(content)):
             raise AuthenticationFailed
-        allowed, address, expires = json.loads(content)
+        allowed, address, expires, *size = json.loads(content)
         if method != allowed or now >= expires:
             raise AuthenticationFailed
-        return Address.parse(address)
+        return Opened(Address.parse(address), size[0] if size else None)
 
     def _mac(self, content: bytes) -> bytes:
         return hmac.digest(self._key, content, hashlib.sha256)
@@ -82,34 +92,44 @@ class PresignedDoor:
     def on_get(self, request: falcon.Request, response: falcon.Response, token: str) -> None:
         """Return an object, or a part of it."""
         try:
-            address = self._open(request, token)
-            found = self._block.head(address)
-            selection = select_bytes(requested_range(request.get_header("Range")), found.size)
-            stream = self._block.get(address, byte_range=selection.byte_range)
+            wanted = requested_range(request.get_header("Range"))
+            stream = self._read(self._open(request, token), wanted)
+            selection = select_bytes(wanted, stream.object_size)
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
             answer_error(error, _OPERATION, response)
             return
         response.status = selection.status
-        response.set_headers({"Accept-Ranges": "bytes", **selection.headers})
+        headers = {"Accept-Ranges": "bytes", "Content-Disposition": ATTACHMENT}
+        response.set_headers(headers | selection.headers)
         response.content_type = "application/octet-stream"
         response.set_stream(stream, selection.length)
 
     def on_put(self, request: falcon.Request, response: falcon.Response, token: str) -> None:
         """Take an object in."""
         try:
-            stored = self._store(request, self._open(request, token))
+            stored = self._store(request, self._open(request, token).address)
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
             answer_error(error, _OPERATION, response)
             return
         response.set_header("ETag", etag(stored.md5))
 
+    def _read(self, opened: Opened, wanted: ByteRange | None) -> ByteStream:
+        address, size = opened
+        stream = self._block.get(address, byte_range=wanted)
+        if size in {None, stream.object_size}:
+            return stream
+        stream.close()
+        found = f"has {stream.object_size} bytes and not {size}"
+        raise ChangedBytes(address.path.encode(), address, found)
+
     def _store(self, request: falcon.Request, address: Address) -> PutResult:
         if self._block.exists(address):
             raise AlreadyExists(address)
         body = Body(request.env, seconds_max=self._limits.transfer_seconds)
-        return self._block.put(address, body.chunks())
+        # What came meanwhile stays too: it may be linked by now, and committed.
+        return self._block.put_new(address, body.chunks())
 
-    def _open(self, request: falcon.Request, token: str) -> Address:
+    def _open(self, request: falcon.Request, token: str) -> Opened:
         record = current_record()
         assert record is not None, "requests come in the envelope"
         record.operation = _OPERATION

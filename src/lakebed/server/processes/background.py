@@ -55,6 +55,7 @@ def jobs_of(settings: ServerSettings) -> list[Job]:
     cleaner = Cleaner(services.foundation.store, runtime, grace_seconds=grace_seconds)
     return [
         Job("cleaner", cleaner.run_once),
+        Job("logouts", services.auth.clean_logouts),
         Job("expired", lambda: clean_expired(services.catalog, runtime)),
     ]
 

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lakebed.errors import LakebedError
-from lakebed.server.settings import ServerSettings
-
-_SQLITE = "sqlite:///"
+from lakebed.server.settings import SQLITE, ServerSettings
 
 
 class CannotStart(LakebedError):  # noqa: N818 - it says what happened
@@ -65,8 +63,8 @@ def _port_message(host: str, port: int, error: OSError) -> str:
 
 def _folders(settings: ServerSettings) -> Iterator[Path]:
     url = settings.database.url
-    if url.startswith(_SQLITE):
-        yield Path(url.removeprefix(_SQLITE)).absolute().parent
+    if url.startswith(SQLITE):
+        yield Path(url.removeprefix(SQLITE)).absolute().parent
     if settings.blockstore.type == "local" and settings.blockstore.local is not None:
         yield settings.blockstore.local.root
     if settings.cache.disk_folder is not None:

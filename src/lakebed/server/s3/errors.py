@@ -152,6 +152,11 @@ class ErrorCode(Enum):
     )
     NO_SUCH_KEY = "NoSuchKey", HTTPStatus.NOT_FOUND, "the object does not exist"
     NO_SUCH_UPLOAD = "NoSuchUpload", HTTPStatus.NOT_FOUND, "the multipart upload does not exist"
+    OBJECT_CHANGED = (
+        "ObjectChanged",
+        HTTPStatus.GONE,
+        "the bytes in the storage are not those of the object",
+    )
     NO_SUCH_VERSION = (
         "NoSuchVersion",
         HTTPStatus.NOT_FOUND,

@@ -7,9 +7,12 @@ from typing import Final
 from urllib.parse import quote
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from lakebed.auth import AuthenticationFailed, Identity
+from lakebed.auth import Identity
+from lakebed.server.http import refusals
 from lakebed.server.http.admission import Admission
+from lakebed.server.http.browsers import Guard
 from lakebed.server.http.errors import RETRY_SECONDS, kind_of, note_error
+from lakebed.server.http.refusals import Refusal
 from lakebed.server.http.request import RequestRecord, current_record
 from lakebed.server.s3 import sigv2, sigv4
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
@@ -37,8 +40,11 @@ _BODY_CODES: Final = frozenset(
 class Gateway:
     """Answers the requests of S3 clients, and hands all others to the next application."""
 
-    def __init__(self, services: Services, admission: Admission, others: WSGIApplication) -> None:
+    def __init__(
+        self, services: Services, admission: Admission, guard: Guard, others: WSGIApplication
+    ) -> None:
         self._services = services
+        self._guard = guard
         self._admission = admission
         self._others = others
         self._domain = services.settings.gateways.s3.domain_name.lower()
@@ -56,6 +62,7 @@ class Gateway:
         return _send(reply, environ, record, start_response)
 
     def _reply(self, environ: WSGIEnvironment, record: RequestRecord) -> S3Reply:
+        self._guard.check(environ)
         asked = route(environ, domain=self._domain)
         operation = OPERATIONS[asked.operation]
         record.operation = f"s3:{asked.operation.value}"
@@ -74,9 +81,8 @@ class Gateway:
             if sigv2.has_signature(asked):
                 return sigv2.verify(environ, asked, secret_for, now=now)
             return sigv4.verify(environ, secret_for, now=now)
-        except (AuthenticationFailed, S3Error) as error:
-            refusal = as_s3_error(error)
-            _LOGGER.debug("a signature was refused: %s: %s", refusal.code.code, refusal)
+        except S3Error as error:
+            refusals.count(Refusal.BAD_SIGNATURE, f"{error.code.code}: {error}")
             raise
 
 

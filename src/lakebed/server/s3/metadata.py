@@ -17,10 +17,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from lakebed.catalog.entry_metadata import HEADERS, for_headers
+from lakebed.catalog.model import METADATA_BYTES_MAX, METADATA_NAMES_MAX
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Request
 
-METADATA_BYTES_MAX: Final = 2048
+BYTES_MAX: Final = 2048
+"""As with S3."""
 _HEADER_PREFIX: Final = "x-amz-meta-"
 _KEPT_PREFIX: Final = "X-Amz-Meta-"
 _CHUNKED: Final = "aws-chunked"
@@ -54,21 +56,25 @@ def _kept_headers(request: S3Request) -> dict[str, str]:
 
 
 def _check_size(size: int) -> None:
-    if size > METADATA_BYTES_MAX:
+    if size > BYTES_MAX:
         raise S3Error(
             ErrorCode.METADATA_TOO_LARGE,
-            f"the metadata has {size} bytes; at most {METADATA_BYTES_MAX} are allowed",
+            f"the metadata has {size} bytes; at most {BYTES_MAX} are allowed",
         )
 
 
 def metadata_headers(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that show an object's metadata."""
+    """Return the headers that show an object's metadata.
+
+    What does not fit is only counted: objects may be older than the bound on metadata.
+    """
     headers: dict[str, str] = {}
-    missing = 0
+    missing, room = 0, METADATA_BYTES_MAX
     # Names that S3 clients set come last, and so win over plain ones.
     for name, value in sorted(metadata.items(), key=lambda item: item[0].startswith(_KEPT_PREFIX)):
         plain = name.removeprefix(_KEPT_PREFIX)
-        if _NAME.fullmatch(plain):
+        room -= len(plain) + len(value.encode())
+        if _NAME.fullmatch(plain) and room >= 0 and len(headers) < METADATA_NAMES_MAX:
             headers[_HEADER_PREFIX + plain.lower()] = _header(value)
         elif "::" not in name:  # names with :: are internal, not the user's
             missing += 1

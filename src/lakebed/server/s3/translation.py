@@ -5,7 +5,7 @@ from typing import Final
 from lakebed import auth, block, kv
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
-from lakebed.server.http import admission, bodies
+from lakebed.server.http import admission, bodies, browsers
 from lakebed.server.http.errors import public_message
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
@@ -13,6 +13,7 @@ from lakebed.server.s3.errors import ErrorCode, S3Error
 _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     # who sends the request
     (auth.Denied, ErrorCode.ACCESS_DENIED),
+    (browsers.BrowserRefused, ErrorCode.ACCESS_DENIED),
     # the body and the load
     (bodies.LengthRequired, ErrorCode.MISSING_CONTENT_LENGTH),
     (bodies.BodyTooLarge, ErrorCode.ENTITY_TOO_LARGE),
@@ -21,12 +22,14 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (admission.Overloaded, ErrorCode.SLOW_DOWN),
     # objects
     (catalog.MissingBytes, ErrorCode.NO_SUCH_VERSION),
+    (catalog.ChangedBytes, ErrorCode.OBJECT_CHANGED),
     (catalog.BadDigest, ErrorCode.BAD_DIGEST),
     (catalog.MultipartNotFound, ErrorCode.NO_SUCH_UPLOAD),
     (catalog.PartsOutOfOrder, ErrorCode.INVALID_PART_ORDER),
     (catalog.PartMissing, ErrorCode.INVALID_PART),
     (catalog.PartTooSmall, ErrorCode.ENTITY_TOO_SMALL),
     (catalog.ChecksumUnknown, ErrorCode.INVALID_REQUEST),
+    (catalog.InvalidMetadata, ErrorCode.METADATA_TOO_LARGE),
     (catalog.CatalogError, ErrorCode.INVALID_ARGUMENT),
     # the engine
     (engine.EntryNotFound, ErrorCode.NO_SUCH_KEY),

@@ -8,8 +8,12 @@ from typing import Final
 from lakebed import __version__
 
 CONTENT_TYPE: Final = "text/html; charset=utf-8"
-SECURITY_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""For the header ``Content-Security-Policy``: the page needs nothing from anywhere."""
+SECURITY_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""For the header ``Content-Security-Policy``: the page needs nothing from anywhere, and no other
+page may show it in a frame."""
 
 
 def page(endpoint: str) -> bytes:

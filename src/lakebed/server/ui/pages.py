@@ -11,19 +11,24 @@ from lakebed.server.api.models import Error
 from lakebed.server.api.openapi import describe
 from lakebed.server.api.routes import Route
 from lakebed.server.http import metrics
-from lakebed.server.http.errors import JSON_TYPE
+from lakebed.server.http.authentication import COOKIE, log_out
+from lakebed.server.http.browsers import check_page
+from lakebed.server.http.errors import JSON_TYPE, answer_error
+from lakebed.server.http.metrics_access import MetricsReaders, MetricsRefused
 from lakebed.server.http.request import current_record
+from lakebed.server.services import Services
+from lakebed.server.settings import MetricsSettings
 
 
-def add_pages(app: Any, routes: Iterable[Route], *, base_path: str) -> None:
+def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_path: str) -> None:
     """Add the pages to an application."""
     description = msgspec.json.encode(describe(routes, base_path=base_path))
     app.add_route("/", _Home())
     app.add_route("/openapi.json", _Fixed(description, JSON_TYPE))
     app.add_route("/healthcheck", _Healthy())
     app.add_route("/_health", _Healthy())
-    app.add_route("/metrics", _Metrics())
-    app.add_route("/logout", _Logout())
+    app.add_route("/metrics", _Metrics(services.settings.metrics))
+    app.add_route("/logout", _Logout(services))
 
 
 class _Home:
@@ -49,14 +54,31 @@ class _Healthy:
 
 
 class _Metrics:
-    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+    def __init__(self, settings: MetricsSettings) -> None:
+        self._readers = MetricsReaders(settings)
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        record = current_record()
+        client = "" if record is None else record.client
+        if not self._readers.may_read(client, request.get_header("Authorization")):
+            answer_error(MetricsRefused(), "metrics", response)
+            return
         response.data = metrics.render()
         response.content_type = metrics.CONTENT_TYPE
 
 
 class _Logout:
-    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
-        response.unset_cookie("internal_auth_session", path="/")
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        try:
+            check_page(request.env)  # it changes something, although it is a GET
+            log_out(self._services, request)
+        except Exception as error:  # noqa: BLE001 - the last place that can answer
+            answer_error(error, "logout", response)
+            return
+        response.unset_cookie(COOKIE, path="/")
         response.status = falcon.HTTP_SEE_OTHER
         response.set_header("Location", "/")
 

@@ -12,11 +12,15 @@ import pytest
 from lakebed.block import (
     Address,
     AlreadyExists,
+    Between,
     BlockSettings,
     BlockStore,
     ETag,
     Namespace,
+    NotSupported,
+    ObjectNotFound,
     PreconditionFailed,
+    Suffix,
     open_block,
 )
 
@@ -72,6 +76,50 @@ class ConditionalConformance:
         store.delete(address)
         store.create(address, b"")
         assert store.read(address) == b""
+
+    def test_a_stream_is_written_only_if_absent_when_it_ends(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
+        address = namespace.address("folder/object")
+        if store.supports_presign:  # then nobody needs it
+            with pytest.raises(NotSupported):
+                store.put_new(address, [b"data"])
+            return
+
+        def slow() -> Iterator[bytes]:
+            yield b"slow, "
+            store.put_new(address, [b"first"])
+            yield b"and late"
+
+        with pytest.raises(AlreadyExists, match=str(address)):
+            store.put_new(address, slow())
+        assert store.read(address) == b"first"
+        store.delete(address)
+        again = store.put_new(address, [b"a", b"gain"])
+        assert (again.size, again.etag) == (5, store.head(address).etag)
+        assert store.read(address) == b"again"
+
+    def test_only_the_content_that_is_named_is_read_and_copied(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
+        address, copy = namespace.address("folder/object"), namespace.address("copy")
+        store.put(address, [b"first"])
+        first = store.head(address).etag
+        for byte_range, expected in ((None, b"first"), (Between(1, 3), b"ir"), (Suffix(2), b"st")):
+            with store.get(address, byte_range=byte_range, etag=first) as stream:
+                assert (b"".join(stream), stream.object_size) == (expected, 5)
+        store.copy(address, copy, etag=first)
+        assert store.read(copy) == b"first"
+        store.put(address, [b"other"])
+        for byte_range in (None, Between(1, 3), Suffix(2)):
+            with pytest.raises(PreconditionFailed, match=str(address)):
+                store.get(address, byte_range=byte_range, etag=first)
+        with pytest.raises(PreconditionFailed, match=str(address)):
+            store.copy(address, copy, etag=first)
+        assert store.read(copy) == b"first"
+        store.delete(address)
+        with pytest.raises((ObjectNotFound, PreconditionFailed)):
+            store.get(address, etag=first)
 
     def test_replace_only_if_unchanged(self, store: BlockStore, namespace: Namespace) -> None:
         address = namespace.address("folder/object")

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from lakebed.block import AlreadyExists, BlockStore, Namespace
+from lakebed.block import AlreadyExists, BlockStore
 from lakebed.engine.committed import (
     CONFLICT_SCHEMA,
     Applied,
@@ -25,6 +25,7 @@ from lakebed.engine.committed import (
     Summary,
 )
 from lakebed.engine.errors import EntryNotFound, MergeConflict
+from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table, metarange_path
 
 Contents = dict[bytes, Entry]
@@ -36,9 +37,9 @@ class ModelCommitted(Committed):
     So every read is a call to the storage, which under the simulator may be delayed and fail.
     """
 
-    def __init__(self, block: BlockStore, namespace: Namespace) -> None:
+    def __init__(self, block: BlockStore, home: Home) -> None:
         self._block = block
-        self._namespace = namespace
+        self._namespace = home.namespace
 
     def write(self, batches: Iterable[pa.Table | pa.RecordBatch]) -> MetaRangeID:
         return self._save({entry.key: entry for batch in batches for entry in entries_of(batch)})
@@ -88,6 +89,9 @@ class ModelCommitted(Committed):
             ]
             raise MergeConflict(pa.table(arrays, schema=CONFLICT_SCHEMA))
         return self._save(merged)
+
+    def check_stored(self, metarange_id: MetaRangeID) -> None:
+        self.contents(metarange_id)
 
     def get(self, metarange_id: MetaRangeID, key: bytes) -> Entry:
         try:

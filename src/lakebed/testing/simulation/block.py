@@ -53,6 +53,7 @@ class _Handle(BlockStore):
         self.scheme = inner.scheme
         self.shared_between_processes = inner.shared_between_processes
         self.supports_presign = False
+        self.presigned_put_creates_only = inner.presigned_put_creates_only
         self.part_bytes_min = inner.part_bytes_min
         self._simulation = simulation
         self._actor = actor
@@ -62,12 +63,19 @@ class _Handle(BlockStore):
         body = list(chunks)
         return self._call("put", address, lambda: self._inner.put(address, body))
 
-    def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
-        def apply() -> list[bytes]:
-            with self._inner.get(address, byte_range=byte_range) as stream:
-                return list(stream)
+    def get(
+        self,
+        address: Address,
+        *,
+        byte_range: ByteRange | None = None,
+        etag: ETag | None = None,
+    ) -> ByteStream:
+        def apply() -> tuple[list[bytes], int]:
+            with self._inner.get(address, byte_range=byte_range, etag=etag) as stream:
+                return list(stream), stream.object_size
 
-        return ByteStream(iter(self._call("get", address, apply)), lambda: None)
+        chunks, size = self._call("get", address, apply)
+        return ByteStream(iter(chunks), lambda: None, object_size=size)
 
     def head(self, address: Address) -> ObjectInfo:
         return self._call("head", address, lambda: self._inner.head(address))
@@ -75,8 +83,9 @@ class _Handle(BlockStore):
     def delete(self, address: Address) -> None:
         self._call("delete", address, lambda: self._inner.delete(address))
 
-    def copy(self, source: Address, destination: Address) -> None:
-        self._call("copy", destination, lambda: self._inner.copy(source, destination))
+    def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
+        copy = partial(self._inner.copy, source, destination, etag=etag)
+        self._call("copy", destination, copy)
 
     def list_objects(
         self, namespace: Namespace, *, start_after: Address | None = None

@@ -51,6 +51,7 @@ from lakebed.block.errors import (
     InvalidArgument,
     InvalidPart,
     ObjectNotFound,
+    PreconditionFailed,
     StorageUnavailable,
     UploadNotFound,
 )
@@ -102,8 +103,10 @@ class AzureBlockStore(CloudBlockStore):
         except ObjectNotFound:
             pass
 
-    def copy(self, source: Address, destination: Address) -> None:
+    def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         info = self.head(source)
+        if etag not in {None, info.etag}:
+            raise PreconditionFailed(source)
         self._check(destination)
         try:
             with explained(destination):

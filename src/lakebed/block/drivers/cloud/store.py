@@ -91,6 +91,10 @@ class CloudBlockStore(BlockStore):
         """Return what obstore calls the content that a mark stands for; undoes `_etag`."""
         return {"e_tag": f'"{etag}"'}
 
+    def _only(self, etag: ETag) -> "GetOptions":
+        """Return the options to read that content and no other."""
+        return {"if_match": f'"{etag}"'}
+
     # Objects
 
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
@@ -125,14 +129,24 @@ class CloudBlockStore(BlockStore):
             )
         return self._etag(result)
 
-    def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
+    def get(
+        self,
+        address: Address,
+        *,
+        byte_range: ByteRange | None = None,
+        etag: ETag | None = None,
+    ) -> ByteStream:
         client = self._client(address)
+        conditional = etag is not None
         if isinstance(byte_range, Suffix) and not self.reads_suffixes:
-            options = self._resolve(address, byte_range)
-        else:
-            options = _range_options(byte_range)
+            info = self.head(address)
+            start, length = resolve(byte_range, info.size)
+            byte_range, etag = Between(start, start + length), etag or info.etag
+        options = _range_options(byte_range)
+        if etag is not None:
+            options |= self._only(etag)
         try:
-            with explained(address):
+            with explained(address, conditional=conditional):
                 result = obstore.get(client, address.path, options=options)
         except (InvalidArgument, StorageUnavailable):
             # Servers have several ways to say that a range lies outside; the size is certain.
@@ -140,7 +154,7 @@ class CloudBlockStore(BlockStore):
                 resolve(byte_range, self.head(address).size)
             raise
         chunks = body(result, address)
-        return ByteStream(chunks, chunks.close)
+        return ByteStream(chunks, chunks.close, object_size=result.meta["size"])
 
     def head(self, address: Address) -> ObjectInfo:
         client = self._client(address)
@@ -259,13 +273,6 @@ class CloudBlockStore(BlockStore):
                 self._clients[place.store, once] = client
                 _LOGGER.debug("made a client for %s", place.store)
         return client
-
-    def _resolve(self, address: Address, byte_range: ByteRange) -> "GetOptions":
-        """Return the options to read a range of the content that is there now."""
-        info = self.head(address)
-        start, length = resolve(byte_range, info.size)
-        version = self._version(info.etag)
-        return {"range": (start, start + length), "if_match": version["e_tag"]}
 
 
 def _check_spelling(path: str, *, length_max: int) -> None:

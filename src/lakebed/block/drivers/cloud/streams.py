@@ -120,6 +120,8 @@ def body(result: "GetResult", address: Address) -> Generator[bytes]:
     try:
         for chunk in result.stream(min_chunk_size=CHUNK_BYTES):
             left -= len(chunk)
+            if left < 0:
+                raise StorageUnavailable(f"reading {address} gave more bytes than were announced")
             yield chunk
     except (BaseError, OSError) as error:
         raise StorageUnavailable(f"reading {address} broke off, {left} bytes short") from error

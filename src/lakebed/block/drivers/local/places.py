@@ -13,7 +13,6 @@ from typing import Final
 
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import InvalidAddress
-from lakebed.errors import quoted
 
 SCHEME: Final = "local"
 RESERVED_FOLDER: Final = ".lakebed"
@@ -72,7 +71,7 @@ def _names(root: bytes, place: Address | Namespace, path: str) -> Names:
             )
     if len(root) + sum(map(len, names)) + len(names) > _PATH_BYTES_MAX:
         raise InvalidAddress(
-            f"local storage cannot spell {place}: below {quoted(root)} its path is longer than the"
+            f"local storage cannot spell {place}: below the root its path is longer than the"
             f" {_PATH_BYTES_MAX} bytes that a path may have"
         )
     return names

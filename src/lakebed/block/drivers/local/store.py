@@ -98,6 +98,17 @@ def _anything(_folder: Folder, _old: os.stat_result | None) -> None:
     """Replace whatever is there."""
 
 
+def _must_be_absent(address: Address) -> _Condition:
+    """Return the condition that there is no object yet."""
+
+    def check(folder: Folder, old: os.stat_result | None) -> None:
+        if old is not None:
+            folder.sync()  # whoever wrote it may not have come so far yet
+            raise AlreadyExists(address)
+
+    return check
+
+
 class LocalBlockStore(BlockStore):
     """Files below a root folder.
 
@@ -109,6 +120,7 @@ class LocalBlockStore(BlockStore):
     scheme = SCHEME
     shared_between_processes = True
     supports_presign = False
+    presigned_put_creates_only = True
     part_bytes_min = 0
 
     def __init__(self, root: Path, runtime: Runtime) -> None:
@@ -135,6 +147,12 @@ class LocalBlockStore(BlockStore):
     # Objects
 
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        return self._put(address, chunks, _anything)
+
+    def put_new(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        return self._put(address, chunks, _must_be_absent(address))
+
+    def _put(self, address: Address, chunks: Iterable[bytes], condition: _Condition) -> PutResult:
         place = self._place(address)
         meter = Meter()
         with self._draft(address) as draft:
@@ -142,17 +160,24 @@ class LocalBlockStore(BlockStore):
                 # Not around the loop: an OSError of the caller's iterable goes through unchanged.
                 with explained(address):
                     draft.write(chunk)
-            status = self._publish(draft, place)
+            status = self._publish(draft, place, condition)
         return PutResult(meter.size, meter.md5, etag_of(status))
 
-    def get(self, address: Address, *, byte_range: ByteRange | None = None) -> ByteStream:
-        file = self._open(address)
+    def get(
+        self,
+        address: Address,
+        *,
+        byte_range: ByteRange | None = None,
+        etag: ETag | None = None,
+    ) -> ByteStream:
+        file = self._open(address, etag)
         try:
-            start, length = resolve(byte_range, os.fstat(file.fileno()).st_size)
+            size = os.fstat(file.fileno()).st_size
+            start, length = resolve(byte_range, size)
         except BaseException:
             file.close()
             raise
-        return ByteStream(_chunks(address, file, start, length), file.close)
+        return ByteStream(_chunks(address, file, start, length), file.close, object_size=size)
 
     def head(self, address: Address) -> ObjectInfo:
         place = self._place(address)
@@ -183,9 +208,9 @@ class LocalBlockStore(BlockStore):
         # Side by side, because then the disk is asked to flush once for many.
         return self._runtime.map_parallel(self._delete_result, addresses)
 
-    def copy(self, source: Address, destination: Address) -> None:
+    def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         place = self._place(destination)
-        with self._open(source) as file, self._draft(destination) as draft:
+        with self._open(source, etag) as file, self._draft(destination) as draft:
             with explained(destination):
                 copy_bytes(file.fileno(), draft.fileno(), os.fstat(file.fileno()).st_size)
             self._publish(draft, place)
@@ -237,14 +262,9 @@ class LocalBlockStore(BlockStore):
     # Small metadata files
 
     def create(self, address: Address, data: bytes) -> ETag:
-        def must_be_absent(folder: Folder, old: os.stat_result | None) -> None:
-            if old is not None:
-                folder.sync()  # whoever wrote it may not have come so far yet
-                raise AlreadyExists(address)
-
         place = self._place(address)
         with self._draft(address, data) as draft:
-            return etag_of(self._publish(draft, place, must_be_absent))
+            return etag_of(self._publish(draft, place, _must_be_absent(address)))
 
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
         def must_be_the_same(_folder: Folder, old: os.stat_result | None) -> None:
@@ -327,7 +347,7 @@ class LocalBlockStore(BlockStore):
     def _lock(self, place: Place) -> AbstractContextManager[None]:
         return self._locks.hold(str(place.address).encode())
 
-    def _open(self, address: Address) -> FileIO:
+    def _open(self, address: Address, etag: ETag | None) -> FileIO:
         place = self._place(address)
 
         def open_file(folder: Folder, name: bytes) -> FileIO:
@@ -336,9 +356,13 @@ class LocalBlockStore(BlockStore):
 
         with explained(address):
             try:
-                return self._tree.within(place, open_file)
+                file = self._tree.within(place, open_file)
             except FileNotFoundError as error:
                 raise ObjectNotFound(address) from error
+        if etag not in {None, etag_of(os.fstat(file.fileno()))}:
+            file.close()
+            raise PreconditionFailed(address)
+        return file
 
     def _publish(
         self,

@@ -23,6 +23,7 @@ from lakebed.block.errors import (
     Forbidden,
     InvalidArgument,
     ObjectNotFound,
+    PreconditionFailed,
     StorageUnavailable,
     UploadNotFound,
 )
@@ -59,8 +60,10 @@ class S3BlockStore(CloudBlockStore):
         self._sdk_clients: dict[int, S3Client] = {}
         self._wire = Wire(lambda: self._sdk)
 
-    def copy(self, source: Address, destination: Address) -> None:
+    def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         info = self.head(source)
+        if etag not in {None, info.etag}:
+            raise PreconditionFailed(source)
         self._check(destination)
         try:
             with explained(destination):

@@ -17,6 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from lakebed.kv.drivers.sqlite.mounts import DOUBTFUL, NETWORK, file_system_of
 from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreFull, StoreUnavailable
 
 PATIENCE_SECONDS: Final = 10.0
@@ -72,9 +73,11 @@ class DatabaseFile:
         """Find or create the file.
 
         Raises:
+            InvalidArgument: It lies on a network file system.
             ForeignStore: What is there is not a Lakebed database.
             StoreUnavailable: It cannot be created or opened.
         """
+        _check_file_system(path)
         self.path = path
         self.log_path = path.with_name(f"{path.name}-wal")
         try:
@@ -192,6 +195,22 @@ class DatabaseFile:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         _sync_folder(self.path.parent)
+
+
+def _check_file_system(path: Path) -> None:
+    file_system = file_system_of(path)
+    if file_system in NETWORK:
+        raise InvalidArgument(
+            f"{path} lies on a network file system ({file_system}), where SQLite cannot keep a"
+            " database whole: put it on a local disk, or use PostgreSQL"
+        )
+    if file_system in DOUBTFUL:
+        _LOGGER.warning(
+            "%s lies on a file system (%s) that may be another machine's: SQLite keeps a database"
+            " whole only on a disk of its own machine",
+            path,
+            file_system,
+        )
 
 
 def error_code(error: Exception) -> int:

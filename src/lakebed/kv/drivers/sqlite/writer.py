@@ -21,10 +21,14 @@ from itertools import pairwise
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from lakebed.kv.drivers.sqlite.file import PATIENCE_SECONDS, DatabaseFile, error_code, is_busy
-from lakebed.kv.errors import OutcomeUnknown, StoreClosed, StoreUnavailable
+from lakebed.kv.drivers.sqlite.file import DatabaseFile, error_code, is_busy
+from lakebed.kv.errors import OutcomeUnknown, StoreClosed, StoreLocked, StoreUnavailable
 
 Row = tuple[bytes, ...]
+
+# How long to wait for the lock. Other servers give it back after each batch; a program that keeps
+# it for longer may keep it for hours, and whoever waits for an answer had better know soon.
+LOCK_SECONDS: Final = 5.0
 
 # A batch ends when it has reached either; other processes wait for the lock meanwhile.
 BATCH_OPERATIONS: Final = 1000
@@ -226,7 +230,7 @@ class Writer:
 
     def _begin(self) -> StoreUnavailable | None:
         """Take the lock on the file, which other processes write to as well."""
-        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        give_up_at = time.monotonic() + LOCK_SECONDS
         pause = _SHORTEST_PAUSE_SECONDS
         while True:
             try:
@@ -236,9 +240,9 @@ class Writer:
                     self._replace_connection()
                     return self._file.failure(error)
                 if time.monotonic() > give_up_at:
-                    return StoreUnavailable(
-                        f"another process kept {self._file.path} locked for"
-                        f" {PATIENCE_SECONDS:g} seconds"
+                    return StoreLocked(
+                        f"another process kept {self._file.path} locked for {LOCK_SECONDS:g}"
+                        " seconds: end it, or let it finish its transaction"
                     )
             else:
                 return None

@@ -1,4 +1,4 @@
-"""What garbage collection asks of a server: to prepare its runs.
+"""What garbage collection asks of a server: to prepare its runs, and to end unfinished uploads.
 
 A run asks for uncommitted data page by page, then, with the id of that run, for the commits. It may
 name the repository it means by its `unique_id`: another of the same name is not touched.
@@ -11,10 +11,11 @@ from typing import Final
 from lakebed.catalog.gc.prepare import Prepared
 from lakebed.catalog.nouns import GCRunID, RepositoryID
 from lakebed.catalog.tasks import TaskID
+from lakebed.catalog.unfinished import UnfinishedUpload as Unfinished
 from lakebed.ids import UniqueID
-from lakebed.server.api.models import Error, TaskInfo, Wire
-from lakebed.server.api.request import ApiRequest
-from lakebed.server.api.routes import Need, Routes
+from lakebed.server.api.models import Error, Page, PageQuery, TaskInfo, Wire, first_page
+from lakebed.server.api.request import ApiRequest, as_text
+from lakebed.server.api.routes import Need, Routes, fs
 
 routes = Routes("gc")
 
@@ -22,6 +23,7 @@ _GC: Final = "/repositories/{repository}/gc"
 _ARN: Final = "arn:lakefs:fs:::repository/{repository}"
 _COMMITS: Final = Need("retention:PrepareGarbageCollectionCommits", _ARN)
 _UNCOMMITTED: Final = Need("retention:PrepareGarbageCollectionUncommitted", _ARN)
+_DELETE: Final = fs("DeleteObject", "repository/{repository}/object/*")
 _TASK: Final = "prepare_gc_commits"
 
 
@@ -66,6 +68,15 @@ class PrepareGarbageCollectionCommitsStatus(Wire):
     update_time: datetime
     result: GarbageCollectionPrepareResponse | None = None
     error: Error | None = None
+
+
+class UnfinishedUpload(Wire):
+    id: str
+    kind: str
+    branch: str
+    path: str
+    physical_address: str
+    begun: datetime
 
 
 _FIRST_PAGE: Final = PrepareGCUncommittedRequest()
@@ -164,6 +175,39 @@ def prepare_commits_status(
         update_time=task.updated,
         result=None if task.result is None else _wire(Prepared(*json.loads(task.result))),
         error=Error(message=task.error or "", kind=task.error_kind or "") if failed else None,
+    )
+
+
+@routes.add("listUnfinishedUploads", "GET", f"{_GC}/uploads", _UNCOMMITTED)
+def list_unfinished(
+    request: ApiRequest, repository: RepositoryID, query: PageQuery
+) -> Page[UnfinishedUpload]:
+    """List the uploads in parts, and the addresses given out, that were not finished."""
+    uploads = request.catalog.unfinished.list(repository, after=query.after)
+    found = (upload for upload in uploads if upload.id.startswith(query.prefix))
+    return first_page(found, query, wire=_wire_upload, name=lambda upload: upload.id)
+
+
+@routes.add(
+    "endUnfinishedUpload",
+    "DELETE",
+    f"{_GC}/uploads/{{upload}}",
+    (_UNCOMMITTED, _DELETE),
+    status=204,
+)
+def end_unfinished(request: ApiRequest, repository: RepositoryID, upload: str) -> None:
+    """End an unfinished upload: it cannot be finished any more, and its bytes are garbage."""
+    request.catalog.unfinished.end(repository, upload)
+
+
+def _wire_upload(found: Unfinished) -> UnfinishedUpload:
+    return UnfinishedUpload(
+        id=found.id,
+        kind=found.kind,
+        branch=found.branch,
+        path=as_text(found.path),
+        physical_address=str(found.address),
+        begun=found.begun,
     )
 
 

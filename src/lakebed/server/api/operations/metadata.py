@@ -7,6 +7,7 @@ from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.server.api.models import StorageURI, Wire
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Reply, Routes, fs
+from lakebed.server.http.dispositions import ATTACHMENT
 from lakebed.server.http.errors import FileMissing
 
 routes = Routes("metadata")
@@ -70,10 +71,15 @@ def get_metadata_object(
     one_of(kind, _KINDS, "the type of a metadata object")
     found = _find(request, repository, _KINDS[kind], object_id)
     if query.presign:
-        url = request.catalog.presigning.to_read(found.address).url
+        url = request.catalog.presigning.to_read(found.address, found.size).url
         return Reply(status=302, headers={"Location": request.absolute(url)})
     stream = request.catalog.metadata_files.read(found)
-    return Reply(body=stream, content_type=_PARQUET, content_length=found.size)
+    return Reply(
+        body=stream,
+        content_type=_PARQUET,
+        content_length=stream.object_size,
+        headers={"Content-Disposition": ATTACHMENT},
+    )
 
 
 @routes.add(

@@ -1,8 +1,11 @@
 """Objects: upload, download, stat, list, delete, copy."""
 
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
+from lakebed.auth import Action
+from lakebed.auth.policy.actions import object_arn
 from lakebed.catalog.errors import RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.model import ObjectStats as Found
@@ -32,6 +35,7 @@ from lakebed.server.http.conditions import (
     select_bytes,
     write_condition,
 )
+from lakebed.server.http.dispositions import ATTACHMENT
 from lakebed.server.http.errors import BadRequest, message_of, status_of
 from lakebed.server.http.forms import form_file
 
@@ -101,8 +105,7 @@ def _headers(found: Found) -> dict[str, str]:
         "ETag": etag(found.checksum),
         "Last-Modified": http_date(found.mtime),
         "Accept-Ranges": "bytes",
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
-        "X-Content-Type-Options": "nosniff",
+        "Content-Disposition": f"{ATTACHMENT}; filename*=UTF-8''{quote(name, safe='')}",
     }
 
 
@@ -121,6 +124,7 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
     objects = request.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
     if query.presign:
+        objects.check_bytes(found)
         return Reply(status=302, headers={"Location": request.absolute(objects.presign(found).url)})
     headers = _headers(found)
     known = request.header("If-None-Match")
@@ -172,6 +176,8 @@ def stat_object(
     """Return what is known about an object."""
     objects = request.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
+    if query.presign:
+        objects.check_bytes(found)
     return wire(request, found, user_metadata=query.user_metadata, presign=query.presign)
 
 
@@ -195,13 +201,30 @@ def list_objects(
 ) -> Page[ObjectStats]:
     """List the objects of a ref; paths that are alike up to a delimiter can be shown as one."""
     page = request.catalog.objects.list_objects(repository, ref, query.listing())
+    may_read = _reading_test(request, repository) if query.presign else _never
     results = [
         _prefix(item)
         if isinstance(item, CommonPrefix)
-        else wire(request, item, user_metadata=query.user_metadata, presign=query.presign)
+        else wire(request, item, user_metadata=query.user_metadata, presign=may_read(item))
         for item in page.items
     ]
     return page_of(results, has_more=page.has_more, last=results[-1].path if results else "")
+
+
+def _reading_test(request: ApiRequest, repository: RepositoryID) -> Callable[[Found], bool]:
+    """Return a function that says whether the caller may read an object of a listing.
+
+    A presigned URL reads for whoever holds it: to list objects is not enough to get one.
+    """
+    is_granted = request.services.auth.test_of(
+        request.identity, request.context, Action.READ_OBJECT
+    )
+    prefix = object_arn(repository, "")
+    return lambda found: is_granted(prefix + as_text(found.path))
+
+
+def _never(_found: Found) -> bool:
+    return False
 
 
 def _prefix(item: CommonPrefix) -> ObjectStats:

@@ -63,7 +63,7 @@ def list_repositories(request: ApiRequest, query: RepositoriesQuery) -> Page[Rep
     "/repositories",
     (
         fs("CreateRepository", "repository/{body.name}"),
-        fs("AttachStorageNamespace", "namespace/{body.storage_namespace}"),
+        fs("AttachStorageNamespace", "namespace/{body.place}"),
     ),
     status=201,
     statuses=(409,),
@@ -146,7 +146,10 @@ _SET_RULES: Final = Need("branches:SetBranchProtectionRules", f"arn:lakefs:fs:::
 
 def _get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
     found = request.catalog.refs.get_protection(repository)
-    rules = [BranchProtectionRule(pattern=pattern) for pattern in found.patterns]
+    rules = [
+        BranchProtectionRule(pattern=pattern, strict=pattern in found.strict or None)
+        for pattern in found.patterns
+    ]
     return Reply(body=rules, headers={"ETag": f'"{found.version}"'})
 
 
@@ -179,6 +182,7 @@ def set_protection(
     request.catalog.refs.set_protection(
         repository,
         [rule.pattern for rule in body],
+        strict={rule.pattern: rule.strict for rule in body if rule.strict is not None},
         version=None if expected is None else expected.strip('"'),
     )
 
@@ -222,7 +226,7 @@ def add_protection(
     request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
 ) -> None:
     """Add a pattern of protected branches."""
-    request.catalog.refs.add_protection(repository, body.pattern)
+    request.catalog.refs.add_protection(repository, body.pattern, strict=body.strict)
 
 
 @routes.add(

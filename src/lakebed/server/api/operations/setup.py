@@ -15,7 +15,8 @@ from lakebed.server.api.models import (
 from lakebed.server.api.operations.auth import wire_new_credential
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Routes
-from lakebed.server.http.authentication import COOKIE
+from lakebed.server.http.authentication import COOKIE, log_out
+from lakebed.server.http.browsers import is_https
 
 routes = Routes("setup")
 
@@ -53,15 +54,25 @@ def set_up_communication(request: ApiRequest, body: dict[str, Any]) -> Reply:  #
 
 
 @routes.add(
-    "login", "POST", "/auth/login", Access.ANYONE, statuses=(401,), answer=AuthenticationToken
+    "login", "POST", "/auth/login", Access.ANYONE, statuses=(401, 429), answer=AuthenticationToken
 )
 def login(request: ApiRequest, body: LoginInformation) -> Reply:
     """Exchange a key pair for a token, which is set as a cookie too."""
-    token, expires_at = request.services.auth.login(body.access_key_id, body.secret_access_key)
+    token, expires_at = request.services.auth.login(
+        body.access_key_id, body.secret_access_key, client=request.context.source_ip
+    )
     expires = datetime.fromtimestamp(expires_at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict; Expires={expires}"
+    if is_https(request.http.env):
+        cookie += "; Secure"
     return Reply(
         body=AuthenticationToken(token=token, token_expiration=int(expires_at)),
-        headers={
-            "Set-Cookie": f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict; Expires={expires}"
-        },
+        headers={"Set-Cookie": cookie},
     )
+
+
+@routes.add("logout", "POST", "/auth/logout", Access.ANYONE, status=204)
+def logout(request: ApiRequest) -> Reply:
+    """End the token that comes with the request, and remove the cookie of a login."""
+    log_out(request.services, request.http)
+    return Reply(headers={"Set-Cookie": f"{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"})

@@ -5,6 +5,7 @@ from typing import Final
 
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.nouns import Address, BranchID, RepositoryID
+from lakebed.catalog.places import parse_address
 from lakebed.server.api.models import (
     ObjectStageCreation,
     ObjectStats,
@@ -79,7 +80,8 @@ def link_physical_address(
     "stageObject",
     "PUT",
     "/repositories/{repository}/branches/{branch}/objects",
-    _WRITE,
+    # Whoever stages an address can read what is there.
+    (_WRITE, fs("ImportFromStorage", "namespace/{body.place}")),
     status=201,
     statuses=(403,),
 )
@@ -96,7 +98,7 @@ def stage_object(
         repository,
         branch,
         as_key(query.path),
-        Address.parse(body.physical_address),
+        parse_address(body.physical_address),
         checksum=body.checksum,
         size=body.size_bytes,
         mtime=moment,

@@ -3,6 +3,7 @@
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import namespace_arn
 from lakebed.catalog.errors import Deleting, RepositoryNotFound
+from lakebed.catalog.places import parse_namespace, spelling_of
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_create_bucket
@@ -17,10 +18,11 @@ def handle(request: S3Request) -> S3Reply:
     prefix = request.services.settings.blockstore.default_namespace_prefix
     if prefix is None:
         raise _no_default_namespace(request)
-    name = f"{prefix.rstrip('/')}/{request.repository}"
-    request.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(name))
+    namespace = f"{prefix}{'' if prefix.endswith('/') else '/'}{request.repository}"
+    place = spelling_of(parse_namespace(namespace))
+    request.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(place))
     request.services.catalog.repositories.create(
-        request.repository, name, committer=request.identity.committer
+        request.repository, place, committer=request.identity.committer
     )
     return S3Reply(headers={"Location": f"/{request.repository}"})
 

@@ -16,7 +16,6 @@ from lakebed.server.s3.xml_writer import Markup, document, element
 def handle(request: S3Request) -> S3Reply:
     """Carry the operation out."""
     asked = read_delete(request.body().read(XML_BYTES_MAX))
-    request.services.catalog.repositories.get(request.repository)
     failed = _delete(request, asked.keys)
     return xml(document("DeleteResult", *_results(asked.keys, failed, quiet=asked.quiet)))
 
@@ -33,6 +32,9 @@ def _delete(request: S3Request, keys: list[str]) -> dict[str, S3Error]:
             failed[key] = as_s3_error(error)
         else:
             by_branch[branch].append(path)
+    if by_branch:
+        # Only now: whether there is such a repository is not for everyone to know.
+        request.services.catalog.repositories.get(request.repository)
     for branch, paths in by_branch.items():
         for path, reason in _delete_on_branch(request, branch, paths):
             failed[f"{branch}/{path.decode()}"] = as_s3_error(reason)

@@ -1,5 +1,6 @@
 """GetObject and HeadObject."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -16,6 +17,7 @@ from lakebed.server.http.conditions import (
     requested_range,
     select_bytes,
 )
+from lakebed.server.http.dispositions import safe_disposition
 from lakebed.server.s3.checksum_fields import object_headers
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
@@ -41,13 +43,21 @@ def handle(request: S3Request) -> S3Reply:
     """Carry GetObject out."""
     stats = find(request)
     reply, selection = _head(request, stats)
+    headers = _for_browsers(reply.headers)
     if selection is None:
-        return reply
+        return S3Reply(reply.status, headers)
     stream = request.services.catalog.objects.read(stats, byte_range=selection.byte_range)
     if selection.length > AT_ONCE_BYTES_MAX:
-        return S3Reply(reply.status, reply.headers, stream)
+        return S3Reply(reply.status, headers, stream)
     with stream:
-        return S3Reply(reply.status, reply.headers, b"".join(stream))
+        return S3Reply(reply.status, headers, b"".join(stream))
+
+
+def _for_browsers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the headers of an answer that has bytes: a browser saves what it must not show."""
+    name = "Content-Disposition"
+    disposition = safe_disposition(headers["Content-Type"], headers.get(name))
+    return headers if disposition is None else {**headers, name: disposition}
 
 
 def handle_head(request: S3Request) -> S3Reply:

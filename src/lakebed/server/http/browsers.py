@@ -1,0 +1,311 @@
+"""What browsers may be made to do: by the pages of others, and by objects that are opened as pages.
+
+A browser sends requests on behalf of any page, with the cookies and the passwords that it keeps for
+the server. It tells which page that was in headers that no page can change: ``Sec-Fetch-Site``
+(to https and to loopback), ``Origin`` (with all that changes something) and ``Referer``.
+`sender_of` reads them. See design/0011-browsers.md for the rules.
+
+    LakebedError
+    └── BrowserRefused     answered by 403
+        ├── ForeignPage    a page of another origin sent the request, or may have
+        ├── KeysInURL      an address with a key in it was opened in a browser
+        ├── ForeignHost    the request names a host that this server is not known by
+        └── WrongOrigin    objects, or all but objects, are served by another origin
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+from lakebed.errors import LakebedError
+
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_SHOWN_MAX: Final = 100
+
+_SAFE_HEADERS: Final = {
+    # A document gets an origin of its own, runs nothing and loads nothing.
+    "content-security-policy": ("Content-Security-Policy", "sandbox; default-src 'none'"),
+    # What is no script, style or document by its type is not taken for one.
+    "x-content-type-options": ("X-Content-Type-Options", "nosniff"),
+    # Pages of other origins cannot embed it.
+    "cross-origin-resource-policy": ("Cross-Origin-Resource-Policy", "same-origin"),
+}
+
+# The names say what happened, not that they are errors.
+# ruff: noqa: N818
+
+
+class BrowserRefused(LakebedError):
+    """A request that a browser may have been made to send; nothing was done."""
+
+    kind: ClassVar[str] = "browser_refused"
+
+
+class ForeignPage(BrowserRefused):
+    """A page of another origin sent the request, or nothing shows that none did."""
+
+    kind = "foreign_page"
+
+
+class KeysInURL(BrowserRefused):
+    """A URL with an access key in it was opened in a browser."""
+
+    kind = "keys_in_url"
+
+
+class ForeignHost(BrowserRefused):
+    """The request names a host that this server is not known by."""
+
+    kind = "foreign_host"
+
+
+class WrongOrigin(BrowserRefused):
+    """What is asked for is served by another origin."""
+
+    kind = "wrong_origin"
+
+
+class Sender(Enum):
+    """On whose behalf a request was sent."""
+
+    PROGRAM = "a program"
+    """Nothing says that it came from a browser."""
+    PERSON = "a person"
+    """Who typed the address into a browser, or took a bookmark."""
+    OWN_PAGE = "a page of this server"
+    OTHER_PAGE = "a page of another origin"
+
+
+def sender_of(environ: WSGIEnvironment) -> Sender:
+    """Return on whose behalf a request was sent."""
+    site = environ.get("HTTP_SEC_FETCH_SITE")
+    if site is not None:
+        senders = {"same-origin": Sender.OWN_PAGE, "none": Sender.PERSON}
+        return senders.get(site, Sender.OTHER_PAGE)
+    page = environ.get("HTTP_ORIGIN", environ.get("HTTP_REFERER"))
+    if page is None:
+        return Sender.PROGRAM
+    return Sender.OWN_PAGE if _is_own(page, environ) else Sender.OTHER_PAGE
+
+
+def check_cookie(environ: WSGIEnvironment) -> None:
+    """Make sure that a request with the cookie of a login comes from a page of this server.
+
+    Raises:
+        ForeignPage: It changes something, and nothing shows that it does.
+    """
+    if environ["REQUEST_METHOD"] in _SAFE_METHODS or sender_of(environ) is Sender.OWN_PAGE:
+        return
+    raise ForeignPage(
+        "a request with the cookie of a login must come from a page of this server, and"
+        f" {_seen(environ)}; programs send their keys or a token in the header Authorization"
+    )
+
+
+def check_password(environ: WSGIEnvironment) -> None:
+    """Make sure that no page of others uses the password that a browser keeps for the server.
+
+    Raises:
+        ForeignPage: It does, to change something.
+    """
+    if environ["REQUEST_METHOD"] not in _SAFE_METHODS:
+        check_page(environ)
+
+
+def check_page(environ: WSGIEnvironment) -> None:
+    """Make sure that a request which changes something was not sent for a page of others.
+
+    Raises:
+        ForeignPage: It was.
+    """
+    if sender_of(environ) is Sender.OTHER_PAGE:
+        raise ForeignPage(
+            f"a browser sent this request for a page of another origin: {_seen(environ)};"
+            " a page that shall use the API from elsewhere needs a token (Authorization: Bearer)"
+        )
+
+
+class Guard:
+    """What a server refuses to browsers before it looks any further.
+
+    A server that accepts the pair of keys that everyone knows belongs to whoever can send it a
+    request, and every page that its user opens makes the browser send some. So it takes requests
+    only from programs and from its own pages, and under names that lead to this machine alone.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys_are_known: Callable[[], bool],
+        host: str,
+        domain: str,
+        api_path: str,
+        objects_path: str,
+        objects_origin: str | None,
+    ) -> None:
+        """Make the guard of a server.
+
+        Args:
+            keys_are_known: Whether the server accepts keys that everyone knows, at this moment.
+            host: The name that it listens at.
+            domain: The domain of the S3 gateway, whose subdomains are buckets.
+            api_path: What the paths of the API begin with.
+            objects_path: What the paths begin with that objects are served at.
+            objects_origin: The origin that serves objects and nothing else, if there is one.
+        """
+        self._keys_are_known = keys_are_known
+        self._names = frozenset({"localhost", host.lower(), domain.lower()})
+        self._subdomains = (".localhost", f".{domain.lower()}")
+        self._api_path = api_path
+        self._objects_path = objects_path
+        self._objects_origin = objects_origin
+
+    def check(self, environ: WSGIEnvironment) -> None:
+        """Make sure that a request is not one that a page of others made a browser send.
+
+        Raises:
+            BrowserRefused: It may be.
+        """
+        refusal = self._suspicion(environ)
+        # Asked last, because the answer is in the store.
+        if refusal is not None and self._keys_are_known():
+            raise refusal
+
+    def check_origin(self, environ: WSGIEnvironment) -> None:
+        """Make sure that objects and all the rest are asked for where they are served.
+
+        Raises:
+            WrongOrigin: They are not.
+        """
+        if self._objects_origin is None:
+            return
+        is_object = environ["PATH_INFO"].startswith(self._objects_path)
+        if is_object and not _is_own(self._objects_origin, environ):
+            raise WrongOrigin(f"objects are served at {self._objects_origin}")
+        if not is_object and _is_own(self._objects_origin, environ):
+            raise WrongOrigin(f"{self._objects_origin} serves objects and nothing else")
+
+    def _suspicion(self, environ: WSGIEnvironment) -> BrowserRefused | None:
+        """Return why a server whose keys are known refuses a request; None: it does not."""
+        host = environ.get("HTTP_HOST")
+        if host is not None and not self._is_known(host):
+            return ForeignHost(
+                f"this server has keys that everyone knows, so it answers to names of this machine"
+                f" only, as http://localhost, and not to {_shown(host)}"
+            )
+        if sender_of(environ) is Sender.OTHER_PAGE and not self._is_link(environ):
+            return ForeignPage(
+                "this server has keys that everyone knows, so it takes no requests from pages of"
+                f" other origins: {_seen(environ)}"
+            )
+        if _is_navigation(environ) and _has_password(environ):
+            return KeysInURL(
+                "this server has keys that everyone knows, so it takes none from the address line"
+                " of a browser: open the address without them"
+            )
+        return None
+
+    def _is_known(self, host: str) -> bool:
+        name, _ = _place(host, 0) or ("", 0)
+        if name in self._names or name.endswith(self._subdomains):
+            return True
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+    def _is_link(self, environ: WSGIEnvironment) -> bool:
+        """Whether a person followed a link to something that may be looked at."""
+        return (
+            environ["REQUEST_METHOD"] == "GET"
+            and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
+            and environ.get("HTTP_SEC_FETCH_DEST") == "document"
+            and not environ["PATH_INFO"].startswith(self._api_path)
+        )
+
+
+def is_https(environ: WSGIEnvironment) -> bool:
+    """Whether the client reaches the server by TLS, as far as anybody says so.
+
+    Who lies about it harms nobody else: it decides what the client's own cookie is kept for.
+    """
+    scheme: str = environ.get("HTTP_X_FORWARDED_PROTO") or environ["wsgi.url_scheme"]
+    origin: str = environ.get("HTTP_ORIGIN", "")
+    return scheme.lower().startswith("https") or origin.lower().startswith("https://")
+
+
+class SafeAnswers:
+    """An application whose answers, whatever is in them, are no documents of its origin.
+
+    Every answer gets the headers, on every door; pages set their own policy.
+    """
+
+    def __init__(self, app: WSGIApplication) -> None:
+        self._app = app
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request."""
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Any:
+            given = {name.lower() for name, _ in headers}
+            added = [header for name, header in _SAFE_HEADERS.items() if name not in given]
+            return start_response(status, headers + added, exc_info)
+
+        return self._app(environ, start)
+
+
+def _is_navigation(environ: WSGIEnvironment) -> bool:
+    """Whether a browser wants to show the answer as a page."""
+    mode = environ.get("HTTP_SEC_FETCH_MODE")
+    return mode == "navigate" or (mode is None and "HTTP_UPGRADE_INSECURE_REQUESTS" in environ)
+
+
+def _has_password(environ: WSGIEnvironment) -> bool:
+    scheme: str = environ.get("HTTP_AUTHORIZATION", "").partition(" ")[0]
+    return scheme.lower() == "basic"
+
+
+def _is_own(url: str, environ: WSGIEnvironment) -> bool:
+    """Whether a URL, or an origin, is of this server under the name by which it was called.
+
+    A page can set neither of the two headers that say so. The scheme is not compared: nobody may
+    have told the server that a proxy in front of it speaks TLS.
+    """
+    default = _DEFAULT_PORTS.get(url.partition("://")[0].lower())
+    if default is None:
+        return False
+    place = _place(url.partition("://")[2], default)
+    hosts = [environ.get("HTTP_HOST"), environ.get("HTTP_X_FORWARDED_HOST")]
+    return place is not None and place in [_place(host, default) for host in hosts if host]
+
+
+def _place(text: str, default_port: int) -> tuple[str, int] | None:
+    """Return the name and the port that a host, or the rest of a URL, names; None: none."""
+    try:
+        parts = urlsplit(f"//{text}")
+        name, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return None if name is None else (name, port or default_port)
+
+
+def _seen(environ: WSGIEnvironment) -> str:
+    """Return what a request says about where it comes from."""
+    for key, name in (
+        ("HTTP_ORIGIN", "Origin"),
+        ("HTTP_REFERER", "Referer"),
+        ("HTTP_SEC_FETCH_SITE", "Sec-Fetch-Site"),
+    ):
+        if key in environ:
+            return f"this one has {name}: {_shown(environ[key])}"
+    return "this one does not say (Origin, Sec-Fetch-Site)"
+
+
+def _shown(value: str) -> str:
+    """Return what a client sent, as messages may show it."""
+    text = "".join(each if each.isprintable() else "?" for each in value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

@@ -1,0 +1,37 @@
+"""Who may read ``/metrics``."""
+
+from lakebed.auth.policy.addresses import is_in, parse_address, parse_network
+from lakebed.auth.secrets import same_secret
+from lakebed.errors import LakebedError
+from lakebed.server.settings import MetricsSettings
+
+
+class MetricsRefused(LakebedError):  # noqa: N818 - it says what happened
+    """The settings do not let this client read the metrics."""
+
+    kind = "metrics_refused"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the metrics are not for everyone: ask from a network in metrics.networks, or send"
+            " metrics.key as a bearer token"
+        )
+
+
+class MetricsReaders:
+    """Those whom the settings name; everyone, if they name nobody."""
+
+    def __init__(self, settings: MetricsSettings) -> None:
+        self._networks = tuple(parse_network(network) for network in settings.networks)
+        self._key = settings.key
+
+    def may_read(self, client: str, authorization: str | None) -> bool:
+        """Whether a client may, by its address or by its ``Authorization`` header."""
+        if not self._networks and self._key is None:
+            return True
+        address = parse_address(client)
+        if address is not None and is_in(address, self._networks):
+            return True
+        scheme, _, token = (authorization or "").partition(" ")
+        is_bearer = scheme.lower() == "bearer" and self._key is not None
+        return is_bearer and same_secret(token.strip(), self._key or "")

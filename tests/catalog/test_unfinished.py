@@ -1,0 +1,124 @@
+"""Every upload that keeps a collection from assuming a quiet repository can be seen and ended."""
+
+from collections.abc import Callable
+
+import pytest
+
+from lakebed.catalog.errors import InvalidLink, MultipartNotFound, UploadNotUnfinished
+from lakebed.catalog.multipart.records import NamedPart, Target
+from lakebed.engine.errors import PreconditionFailed, RepositoryNotFound
+from lakebed.engine.model import RepositoryID
+from lakebed.engine.staging.writer import Condition, if_absent
+from lakebed.formats import Entry
+from lakebed.formats.gc_files import GCFileKind
+from tests.catalog.test_gc_prepare import end, prepare_pages, table
+from tests.kit.lake import MAIN, REPOSITORY, Lake
+
+
+def open_link(lake: Lake) -> None:
+    lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"never linked")
+
+
+def linked_half(lake: Lake) -> None:
+    """A link that was decided, and not staged."""
+    given = lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"there")
+    lake.block.put(given.address, [b"data"])
+    with pytest.raises(PreconditionFailed):
+        lake.catalog.links.link(
+            REPOSITORY, MAIN, b"there", given.address, checksum="c", condition=if_absent
+        )
+
+
+def begin(lake: Lake, path: bytes) -> tuple[Target, NamedPart]:
+    upload_id = lake.catalog.multiparts.create(REPOSITORY, MAIN, path)
+    target = Target(REPOSITORY, MAIN, path, upload_id)
+    part = lake.catalog.multiparts.put_part(target, 1, [b"data"], size=4)
+    return target, NamedPart(1, part.md5)
+
+
+def open_multipart(lake: Lake) -> None:
+    begin(lake, b"never completed")
+
+
+def completed_half(lake: Lake) -> None:
+    """A multipart upload that was decided, and not staged."""
+    target, part = begin(lake, b"there")
+    with pytest.raises(PreconditionFailed):
+        lake.catalog.completions.complete(target, [part], condition=first_only())
+    with pytest.raises(MultipartNotFound):
+        lake.catalog.multiparts.abort(target)
+
+
+def first_only() -> Condition:
+    """A condition that holds before the decision, and not after it."""
+    answers = iter([True])
+
+    def holds(_found: Entry | None) -> bool:
+        return next(answers, False)
+
+    return holds
+
+
+KINDS: list[Callable[[Lake], None]] = [open_link, linked_half, open_multipart, completed_half]
+
+
+def finish_one_of_each(lake: Lake) -> None:
+    given = lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
+    lake.block.put(given.address, [b"linked"])
+    lake.catalog.links.link(REPOSITORY, MAIN, b"linked", given.address, checksum="c")
+    target, part = begin(lake, b"completed")
+    lake.catalog.completions.complete(target, [part])
+
+
+def blocking(lake: Lake) -> list[str]:
+    """The addresses of the uploads that a preparation shows as open."""
+    prepared, _ = prepare_pages(lake)
+    rows = table(lake, end(lake, prepared), GCFileKind.UPLOADS).to_pylist()
+    return sorted(row["address"] for row in rows if row["open"])
+
+
+def test_what_blocks_a_quiet_run_is_listed_and_can_be_ended(lake: Lake) -> None:
+    lake.upload(b"there", "before")
+    finish_one_of_each(lake)
+    for make in KINDS * 2:
+        make(lake)
+    unfinished = lake.catalog.unfinished
+    listed = list(unfinished.list(REPOSITORY))
+    assert sorted(str(upload.address) for upload in listed) == blocking(lake)
+    assert [upload.kind for upload in listed] == ["link", "link", "multipart", "multipart"] * 2
+    assert [upload.begun for upload in listed] == sorted(upload.begun for upload in listed)
+    assert list(unfinished.list(REPOSITORY, after=listed[2].id)) == listed[3:]
+    for upload in listed:
+        unfinished.end(REPOSITORY, upload.id)
+        with pytest.raises(UploadNotUnfinished, match=upload.id):
+            unfinished.end(REPOSITORY, upload.id)
+    assert blocking(lake) == []
+    assert list(unfinished.list(REPOSITORY)) == []
+    assert list(lake.block.list_uploads(lake.repository.namespace)) == []
+    assert lake.text("main", b"linked") == "linked"
+    assert lake.text("main", b"completed") == "data"
+    assert lake.text("main", b"there") == "before"
+
+
+def test_what_was_ended_cannot_be_finished(lake: Lake) -> None:
+    given = lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"a")
+    lake.block.put(given.address, [b"data"])
+    target, part = begin(lake, b"b")
+    for upload in list(lake.catalog.unfinished.list(REPOSITORY)):
+        lake.catalog.unfinished.end(REPOSITORY, upload.id)
+    with pytest.raises(InvalidLink):
+        lake.catalog.links.link(REPOSITORY, MAIN, b"a", given.address, checksum="c")
+    with pytest.raises(MultipartNotFound):
+        lake.catalog.completions.complete(target, [part])
+    assert not lake.exists(b"a")
+    assert not lake.exists(b"b")
+
+
+def test_what_is_not_there_is_not_ended(lake: Lake) -> None:
+    open_multipart(lake)
+    for upload_id in ("0", "f" * 36, "../links", "\0"):
+        with pytest.raises(UploadNotUnfinished):
+            lake.catalog.unfinished.end(REPOSITORY, upload_id)
+    with pytest.raises(RepositoryNotFound):
+        lake.catalog.unfinished.list(RepositoryID("other"))
+    assert len(list(lake.catalog.unfinished.list(REPOSITORY))) == 1

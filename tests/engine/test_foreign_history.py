@@ -1,0 +1,130 @@
+"""What a repository did not make itself is not its history, and is shown to nobody as such."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakebed.block import LocalSettings, Namespace, open_block
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import CommitNotFound, MetaRangeNotFound, MissingFile
+from lakebed.engine.model import BranchID, Commit, RepositoryID
+from lakebed.formats import MetaRangeID, metarange_path
+from lakebed.kv import Store, open_store
+from tests.simulation.world import entry
+
+MINE = RepositoryID("mine")
+THEIRS = RepositoryID("theirs")
+MAIN = BranchID("main")
+REQUEST = CommitRequest(committer="tester", message="some")
+
+
+class Lake:
+    """Two repositories on a real database and a real disk, and engines that share them."""
+
+    def __init__(self, folder: Path, store: Store) -> None:
+        self.folder = folder
+        self._store = store
+        self.engine = self.another_engine()
+        for name in (MINE, THEIRS):
+            self.create(name)
+
+    def another_engine(self) -> Engine:
+        """What another process would have: caches of its own."""
+        return Engine(self._store, open_block(LocalSettings(self.folder)))
+
+    def create(self, name: RepositoryID) -> None:
+        self.engine.repositories.create(name, Namespace.parse(f"local://{name}/x"), committer="")
+
+    def path(self, name: RepositoryID, path: str) -> Path:
+        return self.folder / name / "x" / path
+
+    def commit(self, engine: Engine, name: RepositoryID, key: str = "key") -> Commit:
+        engine.put(name, MAIN, entry(key.encode(), "object"))
+        return engine.commit(name, MAIN, REQUEST).commit
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with open_store(f"sqlite:///{tmp_path}/kv.db") as store:
+        yield Lake(tmp_path / "blocks", store)
+
+
+def commit_metarange(lake: Lake, metarange_id: MetaRangeID) -> Commit:
+    return lake.engine.commit(MINE, MAIN, REQUEST, source_metarange=metarange_id).commit
+
+
+# Committing a metarange
+
+
+@pytest.mark.parametrize("metarange_id", ["0" * 64, "", "../../theirs/x/_lakebed/metaranges/0"])
+def test_a_metarange_that_nobody_made_is_refused(lake: Lake, metarange_id: str) -> None:
+    head = lake.commit(lake.engine, MINE)
+    with pytest.raises(
+        MetaRangeNotFound, match=f"repository mine has the metarange '{metarange_id}"
+    ):
+        commit_metarange(lake, MetaRangeID(metarange_id))
+    assert lake.engine.branches.get(lake.engine.repositories.get(MINE), MAIN).commit_id == head.id
+    assert len(list(lake.engine.commits.list(lake.engine.repositories.get(MINE)))) == 2
+
+
+def test_the_metarange_of_another_repository_is_refused(lake: Lake) -> None:
+    lake.commit(lake.engine, MINE, "mine")
+    theirs = lake.commit(lake.engine, THEIRS, "secret")
+    lake.engine.list_entries(THEIRS, MAIN, Query())  # now it is in the cache
+    with pytest.raises(MetaRangeNotFound, match=theirs.metarange_id):
+        commit_metarange(lake, theirs.metarange_id)
+    # A file that somebody has put there does not make it ours.
+    path = metarange_path(theirs.metarange_id)
+    shutil.copy(lake.path(THEIRS, path), lake.path(MINE, path))
+    with pytest.raises(MetaRangeNotFound, match=theirs.metarange_id):
+        commit_metarange(lake, theirs.metarange_id)
+
+
+def test_a_metarange_of_an_earlier_commit_is_committed_again(lake: Lake) -> None:
+    first = lake.commit(lake.engine, MINE, "a")
+    lake.commit(lake.engine, MINE, "b")
+    again = commit_metarange(lake, first.metarange_id)
+    assert again.metarange_id == first.metarange_id
+    page = lake.engine.list_entries(MINE, MAIN, Query())
+    assert [item.key for item in page.items] == [b"a"]
+
+
+@pytest.mark.parametrize("folder", ["metaranges", "ranges"])
+def test_a_metarange_whose_files_are_gone_is_refused(lake: Lake, folder: str) -> None:
+    first = lake.commit(lake.engine, MINE, "a")
+    head = lake.commit(lake.engine, MINE, "b")
+    lake.engine.list_entries(MINE, first.id, Query())  # what is cached does not hide it
+    shutil.rmtree(lake.path(MINE, f"_lakebed/{folder}"))
+    with pytest.raises(MissingFile, match=f"local://mine/x/_lakebed/{folder}/.*parquet"):
+        commit_metarange(lake, first.metarange_id)
+    assert lake.engine.branches.get(lake.engine.repositories.get(MINE), MAIN).commit_id == head.id
+
+
+# What one repository knows says nothing of another
+
+
+def test_a_commit_of_another_repository_is_not_found(lake: Lake) -> None:
+    theirs = lake.commit(lake.engine, THEIRS)
+    repository = lake.engine.repositories.get(THEIRS)
+    assert lake.engine.commits.get(repository, theirs.id).id == theirs.id  # now it is in the cache
+    with pytest.raises(CommitNotFound):
+        lake.engine.commits.get(lake.engine.repositories.get(MINE), theirs.id)
+
+
+def test_a_repository_made_again_at_the_same_place_writes_all_its_files(lake: Lake) -> None:
+    """Also where another process, which knew the old one, makes the commit."""
+    other = lake.another_engine()
+    lake.commit(lake.engine, MINE)
+    other.list_entries(MINE, MAIN, Query())
+    for engine in (lake.engine, other):
+        lake.engine.repositories.delete(MINE)
+        shutil.rmtree(lake.path(MINE, ""))
+        lake.create(MINE)
+        lake.commit(engine, MINE)
+        for reader in (lake.engine, other, lake.another_engine()):
+            page = reader.list_entries(MINE, MAIN, Query())
+            assert [item.key for item in page.items] == [b"key"]
