@@ -14,6 +14,7 @@ from lakebed.block import Address
 from lakebed.catalog.errors import RangeNotSatisfiable
 from lakebed.server.http.authentication import authenticate
 from lakebed.server.http.bodies import Body, BodyError
+from lakebed.server.http.browsers import BrowserRefused, Guard, Sender, sender_of
 from lakebed.server.http.client_address import UNKNOWN, TrustedProxies
 from lakebed.server.http.conditions import (
     matches,
@@ -21,6 +22,7 @@ from lakebed.server.http.conditions import (
     select_bytes,
     write_condition,
 )
+from lakebed.server.http.dispositions import safe_disposition
 from lakebed.server.http.forms import form_file
 from lakebed.server.http.logs import mask_secrets
 from lakebed.server.http.paths import CheckedPaths
@@ -159,7 +161,7 @@ def presigned_tokens(case: tuple[str, str, float]) -> None:
     method, token, now = case
     found = attempt(AuthenticationFailed, SIGNER.open, method, token, now)
     if found is not None:
-        assert (method, found) == ("GET", ADDRESS)
+        assert (method, found.address) == ("GET", ADDRESS)
         assert now < 2e9
 
 
@@ -197,7 +199,7 @@ class _NoUsers:
     def authenticate_token(self, token: str) -> None:
         raise AuthenticationFailed
 
-    def authenticate(self, access_key_id: str, secret: str) -> None:
+    def authenticate(self, access_key_id: str, secret: str, *, client: str) -> None:
         raise AuthenticationFailed
 
 
@@ -213,7 +215,8 @@ def proofs_of_users(case: tuple[str, str]) -> None:
     request = falcon.Request(create_environ())
     request.env[f"HTTP_{name.upper()}"] = value
     services = cast("Any", SimpleNamespace(auth=_NoUsers()))
-    attempt(AuthenticationFailed, authenticate, services, request)
+    refusals = (AuthenticationFailed, BrowserRefused)
+    attempt(refusals, authenticate, services, request, client="127.0.0.1")
 
 
 @targets.add(texts(["/", "a", "\x00", "\xc3\xbc", "\xff", "..", "%2e", "\xed\xa0\x80"], wire_text))
@@ -228,6 +231,60 @@ def request_paths(path: str) -> None:
     CheckedPaths(application)({"PATH_INFO": path}, lambda *_: lambda _: None)
     for each in seen:
         assert "\0" not in each.encode("latin-1").decode()
+
+
+ORIGIN_WORDS: Final = [
+    "http://", "https://", "null", "localhost", "127.0.0.1", "example.org", ".localhost", "[::1]",
+    "[", "]", ":8000", ":x", ":99999", "/", "?", "#", "@", "\\", "%2f", "\xff", "\t", "%", ".", "0x7f.1",
+]  # fmt: skip
+GUARD: Final = Guard(
+    keys_are_known=lambda: True,
+    host="127.0.0.1",
+    domain="s3.example.org",
+    api_path="/api/v1",
+    objects_path="/presigned/",
+    objects_origin="http://objects.localhost:8000",
+)
+origins: Final = texts(ORIGIN_WORDS, st.sampled_from(["http://localhost:8000", "localhost"]))
+
+
+@targets.add(
+    st.fixed_dictionaries(
+        {"REQUEST_METHOD": st.sampled_from(["GET", "POST"]), "PATH_INFO": st.just("/api/v1/user")},
+        optional={
+            "HTTP_HOST": origins,
+            "HTTP_ORIGIN": origins,
+            "HTTP_REFERER": origins,
+            "HTTP_X_FORWARDED_HOST": origins,
+            "HTTP_SEC_FETCH_SITE": st.sampled_from(["same-origin", "same-site", "none", "x"]),
+            "HTTP_SEC_FETCH_MODE": st.sampled_from(["navigate", "cors", "x"]),
+            "HTTP_AUTHORIZATION": st.just("Basic x"),
+        },
+    )
+)
+def requests_of_browsers(environ: dict[str, str]) -> None:
+    """No page but our own may use a server whose keys are known."""
+    attempt(BrowserRefused, GUARD.check_origin, environ)
+    try:
+        GUARD.check(environ)
+    except BrowserRefused:
+        return
+    assert sender_of(environ) is not Sender.OTHER_PAGE
+
+
+@targets.add(
+    st.tuples(
+        texts(["text/html", "text/plain", "image/svg+xml", "; ", ",", "charset=", "utf-8", "\xff"]),
+        texts(["attachment", "inline", ";", " ", "filename=", '"', ","]) | st.none(),
+    )
+)
+def dispositions(case: tuple[str, str | None]) -> None:
+    """What may hold a script is only saved."""
+    content_type, wanted = case
+    shown = safe_disposition(content_type, wanted)
+    if "html" in content_type or "svg" in content_type:
+        assert shown is not None
+        assert shown.lower().strip().startswith("attachment")
 
 
 SECRET_WORDS: Final = [

@@ -110,7 +110,8 @@ def networks(case: tuple[str, str]) -> None:
 TOKENS: Final = Tokens(KEYS, Clockwork())
 _NOW: Final = int(Clockwork().now())
 GOOD: Final = {
-    "aud": "login", "iss": "auth", "sub": "jane", "uid": "u1", "iat": _NOW, "exp": _NOW + 60,
+    "aud": "login", "iss": "auth", "sub": "jane", "uid": "u1", "key": "AKIA", "jti": "1",
+    "iat": _NOW, "exp": _NOW + 60,
 }  # fmt: skip
 claims: Final = st.dictionaries(
     st.sampled_from([*GOOD, "nbf"]),
