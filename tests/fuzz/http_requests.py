@@ -235,7 +235,8 @@ def request_paths(path: str) -> None:
 
 ORIGIN_WORDS: Final = [
     "http://", "https://", "null", "localhost", "127.0.0.1", "example.org", ".localhost", "[::1]",
-    "[", "]", ":8000", ":x", ":99999", "/", "?", "#", "@", "\\", "%2f", "\xff", "\t", "%", ".", "0x7f.1",
+    "[", "]", ":8000", ":x", ":99999", "/", "?", "#", "@", "\\", "%2f", "\xff", "\t", "%", ".",
+    "0x7f.1",
 ]  # fmt: skip
 GUARD: Final = Guard(
     keys_are_known=lambda: True,
