@@ -137,14 +137,14 @@ def _read_query(text: str, query: type[msgspec.Struct], lists: frozenset[str]) -
     values: dict[str, Any] = {}
     try:
         for name, value in parse_qsl(text, keep_blank_values=True, errors="strict"):
+            if "\x00" in name + value:
+                raise BadRequest("the query must not have a NUL character in it")
             if name in lists:
                 values.setdefault(name, []).append(value)
             else:
                 values[name] = value
     except UnicodeDecodeError:
         raise BadRequest("the query has bytes that are not UTF-8") from None
-    if "\x00" in str(values):
-        raise BadRequest("the query must not have a NUL character in it")
     try:
         return msgspec.convert(values, query, strict=False)
     except msgspec.ValidationError as error:

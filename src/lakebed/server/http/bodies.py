@@ -33,6 +33,8 @@ CHUNK_BYTES: Final = 1 << 18
 PATIENCE_SECONDS: Final = 60.0
 """How long a client is waited for without getting anything. What it sends gives time back."""
 
+_LENGTH_DIGITS_MAX: Final = 18
+
 # The names are the public interface: they say what happened, not that they are errors.
 # ruff: noqa: N818
 
@@ -203,6 +205,8 @@ def _length(environ: Mapping[str, Any]) -> int | None:
     text = environ.get("CONTENT_LENGTH") or ""
     if not text:
         return None
-    if not (text.isascii() and text.isdigit()):
-        raise MalformedBody(f"the Content-Length {text!r} is not a number")
+    if not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX):
+        raise MalformedBody(
+            f"the Content-Length {text[:40]!r} is not the number of bytes of a body"
+        )
     return int(text)
