@@ -79,7 +79,7 @@ class Gateway:
         now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
         secret_for = self._services.auth.secret_for
         try:
-            if sigv2.has_signature(asked):
+            if sigv2.has_signature(environ, asked):
                 return sigv2.verify(environ, asked, secret_for, now=now)
             return sigv4.verify(environ, secret_for, now=now)
         except S3Error as error:
