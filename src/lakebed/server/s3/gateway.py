@@ -8,6 +8,7 @@ from urllib.parse import quote
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.auth import Identity
+from lakebed.catalog.errors import RepositoryNotFound
 from lakebed.server.http import refusals
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.browsers import Guard
@@ -73,7 +74,13 @@ class Gateway:
         verified = self._verify(environ, asked)
         record.user = verified.identity.user_id
         self._admission.claim(record)
-        return operation.handle(S3Request(self._services, environ, asked, verified, record.client))
+        request = S3Request(self._services, environ, asked, verified, record.client)
+        try:
+            return operation.handle(request)
+        except RepositoryNotFound as error:
+            if _means_the_api(asked):
+                raise S3Error(ErrorCode.NO_SUCH_BUCKET_BUT_API) from error
+            raise
 
     def _verify(self, environ: WSGIEnvironment, asked: Route) -> Verified[Identity]:
         now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
@@ -85,6 +92,11 @@ class Gateway:
         except S3Error as error:
             refusals.count(Refusal.BAD_SIGNATURE, f"{error.code.code}: {error}")
             raise
+
+
+def _means_the_api(asked: Route) -> bool:
+    """Whether a client seems to take the endpoint of the API for that of S3."""
+    return asked.is_path_style and asked.bucket == "api" and f"{asked.key}/".startswith("v1/")
 
 
 def _refusal(error: Exception, environ: WSGIEnvironment, record: RequestRecord) -> S3Reply:
