@@ -174,6 +174,9 @@ def test_text_beyond_ascii_in_metadata_is_signed_as_its_bytes() -> None:
     [
         (HOST, "/lake/main/a", "/lake/main/a"),
         (f"{DOMAIN}:8000", "/lake/main/a", "/lake/main/a"),
+        (HOST, "/lake", "/lake"),
+        (HOST, "/lake?prefix=main%2F", "/lake/"),
+        (HOST, "/lake/?location", "/lake/?location"),
         (f"lake.{DOMAIN}:8000", "/main/a", "/lake/main/a"),
         (f"lake.{DOMAIN}", "/?prefix=main%2F", "/lake/"),
         (f"lake.{DOMAIN}", "/?uploads=", "/lake/?uploads"),

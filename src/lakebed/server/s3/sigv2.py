@@ -79,11 +79,12 @@ def verify(
             " to 4",
         )
     identity, secret = secret_for(access_key_id)
-    signed = _signed_text(environ, route, time).encode("latin-1")
-    digest = hmac.digest(secret.encode(), signed, "sha1")
-    if not hmac.compare_digest(b64encode(digest), signature.encode()):
-        raise S3Error(ErrorCode.SIGNATURE_DOES_NOT_MATCH)
-    return Verified(identity, UNSIGNED_PAYLOAD, scope=None)
+    for path in _paths(environ, route):
+        signed = _signed_text(environ, route, time, path).encode("latin-1")
+        digest = hmac.digest(secret.encode(), signed, "sha1")
+        if hmac.compare_digest(b64encode(digest), signature.encode()):
+            return Verified(identity, UNSIGNED_PAYLOAD, scope=None)
+    raise S3Error(ErrorCode.SIGNATURE_DOES_NOT_MATCH)
 
 
 def _header(environ: Environ) -> str:
@@ -160,7 +161,18 @@ _TIMES: Final[tuple[Callable[[str], datetime], ...]] = (
 )
 
 
-def _signed_text(environ: Environ, route: Route, time: str) -> str:
+def _paths(environ: Environ, route: Route) -> list[bytes]:
+    """Return the path of a request with the bucket in it, in the ways that clients sign it.
+
+    Some sign a bucket alone with a slash at its end, whether they send one or not.
+    """
+    path: bytes = environ["PATH_INFO"].encode("latin-1")
+    if not route.is_path_style:
+        return [f"/{route.bucket}".encode() + path]
+    return [path] if route.key or path.endswith(b"/") else [path, path + b"/"]
+
+
+def _signed_text(environ: Environ, route: Route, time: str, path: bytes) -> str:
     """Return the text that is signed."""
     headers = sorted(
         (key.removeprefix("HTTP_").replace("_", "-").lower(), _trimmed(environ, key))
@@ -173,16 +185,13 @@ def _signed_text(environ: Environ, route: Route, time: str) -> str:
         _trimmed(environ, "CONTENT_TYPE"),
         time,
         *(f"{name}:{value}" for name, value in headers),
-        _resource(environ, route),
+        _resource(environ, route, path),
     ]
     return "\n".join(lines)
 
 
-def _resource(environ: Environ, route: Route) -> str:
+def _resource(environ: Environ, route: Route, path: bytes) -> str:
     """Return the path and the signed parameters; refuse parameters that mean something unsigned."""
-    path = environ["PATH_INFO"].encode("latin-1")
-    if not route.is_path_style:
-        path = f"/{route.bucket}".encode() + path
     is_list = route.operation in _LISTS
     parameters = []
     for name in sorted(route.query.keys() - _SIGNATURE_PARAMETERS):
