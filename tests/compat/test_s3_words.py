@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,7 +15,7 @@ from botocore.exceptions import ClientError
 from lakebed.block import S3Settings
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load
-from tests.compat.s3_tools import PART_BYTES, AwsCli
+from tests.compat.s3_tools import PART_BYTES, AwsCli, Rclone
 from tests.kit.object_stores import BUCKET
 from tests.kit.s3_gateway import Client, Gateway
 from tests.server.kit import ADMIN, REPOSITORY
@@ -59,6 +60,27 @@ def test_a_client_of_version_2_does_all_that_clients_do(gateway: Gateway, old: C
     doomed = [{"Key": each["Key"]} for each in listed]
     assert "Errors" not in old.delete_objects(Bucket=bucket, Delete={"Objects": doomed})
     assert {each.partition(b" ")[0] for each in signed} == {b"AWS"}
+
+
+def test_rclone_copies_a_folder_by_version_2(gateway: Gateway, tmp_path: Path) -> None:
+    tool = Rclone(
+        gateway,
+        RCLONE_CONFIG_LAKE_V2_AUTH="true",
+        RCLONE_CONFIG_LAKE_ACCESS_KEY_ID=gateway.access_key,
+        RCLONE_CONFIG_LAKE_SECRET_ACCESS_KEY=gateway.secret_key,
+    )
+    prefix, back = "main/rclone by 2", tmp_path / "back"
+    files = {name: name.encode() for name in ["a b", "a+b=c", "100%", "ü/ö", "x&y;z", "(1)@$!*'~"]}
+    files["large"] = bytes(PART_BYTES + 1)
+    for name, content in files.items():
+        file = tmp_path / "source" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    tool.upload(tmp_path / "source", prefix)
+    tool.download(prefix, back)
+    assert {name: (back / name).read_bytes() for name in files} == files
+    tool.remove(prefix)
+    assert "Contents" not in gateway.client().list_objects_v2(Bucket="lake", Prefix=f"{prefix}/")
 
 
 def test_a_wrong_secret_of_version_2_is_refused(gateway: Gateway) -> None:

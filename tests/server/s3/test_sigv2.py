@@ -160,6 +160,14 @@ def test_every_operation_is_signed_in_headers(method: str, target: str) -> None:
     assert verified(signed(method, target)) == "jane"
 
 
+def test_a_hash_that_is_signed_is_that_of_the_body() -> None:
+    for payload in ("a" * 64, "UNSIGNED-PAYLOAD"):
+        environ = signed("PUT", "/lake/main/a", {"x-amz-content-sha256": payload})
+        asked = route(environ, domain=DOMAIN)
+        found = sigv2.verify(environ, asked, secret_for, now=datetime.now(UTC))
+        assert found.payload == payload
+
+
 def test_text_beyond_ascii_in_metadata_is_signed_as_its_bytes() -> None:
     """botocore refuses such values; other clients sign the UTF-8 that they send."""
     headers = {"x-amz-date": format_datetime(datetime.now(UTC)), "x-amz-meta-name": "grün"}

@@ -13,7 +13,8 @@ the rest of the query nor the body. So:
   one object.
 - In a header it is good for every operation, for 15 minutes. Parameters that it does not cover are
   accepted on lists only: there they choose what of the list is shown, and nothing else.
-- A body is not in chunks: only version 4 says how those are proved (`lakebed.server.s3.sigv4`).
+- A body must have the hash that ``x-amz-content-sha256`` names, if a client sends this header of
+  version 4. It is not in chunks: only version 4 says how those are proved (`sigv4`).
 """
 
 import hmac
@@ -72,7 +73,8 @@ def verify(
         access_key_id, signature, time = _query_claim(environ, route, now)
     else:
         access_key_id, signature, time = _header_claim(environ, route, now)
-    if environ.get("HTTP_X_AMZ_CONTENT_SHA256", "").startswith(_STREAMING):
+    payload = environ.get("HTTP_X_AMZ_CONTENT_SHA256", UNSIGNED_PAYLOAD)
+    if payload.startswith(_STREAMING):
         raise S3Error(
             ErrorCode.INVALID_REQUEST,
             "a body in chunks must be signed by version 4: set the signature version of the client"
@@ -83,7 +85,7 @@ def verify(
         signed = _signed_text(environ, route, time, path).encode("latin-1")
         digest = hmac.digest(secret.encode(), signed, "sha1")
         if hmac.compare_digest(b64encode(digest), signature.encode()):
-            return Verified(identity, UNSIGNED_PAYLOAD, scope=None)
+            return Verified(identity, payload, scope=None)
     raise S3Error(ErrorCode.SIGNATURE_DOES_NOT_MATCH)
 
 
