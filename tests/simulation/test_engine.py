@@ -8,7 +8,7 @@ from tests.simulation import engine_mutants as mutants
 from tests.simulation.engine import SCENARIOS
 
 # In portions, which can run beside each other.
-PORTION = rounds(50, long=1_500, fast=4)
+PORTION = rounds(25, long=1_500, fast=4)
 
 
 @pytest.mark.parametrize("portion", range(2))
