@@ -29,7 +29,7 @@ def old(gateway: Gateway) -> Client:
 
 
 def error_of(caught: pytest.ExceptionInfo[ClientError]) -> tuple[str, str]:
-    error: dict[str, str] = caught.value.response["Error"]
+    error: Any = caught.value.response["Error"]
     return error["Code"], error["Message"]
 
 
@@ -146,7 +146,7 @@ def test_what_lakefs_refuses_is_refused_in_its_words(gateway: Gateway) -> None:
 
 def test_an_endpoint_that_ends_as_the_apis_is_named(gateway: Gateway) -> None:
     class Mistaken(Gateway):
-        url = f"{gateway.url}/api/v1"  # type: ignore[assignment]
+        url = f"{gateway.url}/api/v1"
 
     with pytest.raises(ClientError) as caught:
         Mistaken(gateway.served).client().list_objects_v2(Bucket="not-exists")
