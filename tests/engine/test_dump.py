@@ -429,8 +429,8 @@ def test_an_interrupted_restore_is_run_again(applied: bool) -> None:
         world.restore(manifest, bare)
         assert world.contents(bare) == expected
         assert world.adopted(bare) == [world.repository.unique_id]
-        # A note, commits, a tag and two branches (two writes each), unique ids, the note again; all well.
-        assert count == 11
+    # A note, commits, a tag and two branches by two writes each, unique ids, the note; all well.
+    assert count == 11
 
 
 def test_work_that_began_before_the_restore_went_on_stays() -> None:
