@@ -56,9 +56,7 @@ MIXES = {
     "emptied_faulty": Mix(requests=EMPTIED, faults=FAULTY, processes=(2, 2), each=16),
     "recreated": Mix(requests=RECREATED, faults=FAULTY),
     "moving": Mix(requests=MOVING, faults=FAULTY, retrying=0.3),
-    "names": Mix(
-        requests=NAMES, faults=replace(FAULTY, kill=0.01), processes=(2, 3), retrying=0.7
-    ),
+    "names": Mix(requests=NAMES, faults=replace(FAULTY, kill=0.01), processes=(2, 3), retrying=0.7),
     "names_slow": Mix(requests=NAMES, faults=SLOW_REPLIES, processes=(3, 3), tasks=1, each=8),
     "cleaned": Mix(requests={**WRITES, "list_all": 2}, faults=LONG_STALLS, cleaners=1),
     "everything": Mix(requests=EVERYTHING, faults=FAULTY, cleaners=1),
