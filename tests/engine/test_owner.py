@@ -27,6 +27,12 @@ def test_an_owner_is_decoded_as_it_was_encoded() -> None:
         (b'{"type": "other"}', ForeignFile, "owner does not say that it is a lakebed owner"),
         (b'{"type": "lakebed owner", "version": 2}', FormatTooNew, "owner has version 2"),
         (b'{"type": "lakebed owner", "version": 1}', DamagedFile, "it lacks 'installation_id'"),
+        (
+            encode_owner(OWNER).replace(b'"lake"', b"1"),
+            DamagedFile,
+            "its repository is of the type",
+        ),
+        (b"[" * 100_000, DamagedFile, "owner is damaged"),
     ],
 )
 def test_a_file_that_is_not_an_owner_is_named_in_the_error(

@@ -144,6 +144,7 @@ def test_names_of_nothing(refs: Refs, expression: str) -> None:
         "main~\N{ARABIC-INDIC DIGIT ONE}",
         "main branch",
         "main\n",
+        "main\ud800",
         "a..b",
         "main~1@",
         "main^2$",

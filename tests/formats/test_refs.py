@@ -1,6 +1,7 @@
 """The files of dumps: what is written is read again, and nothing else is."""
 
 import json
+from dataclasses import asdict
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,7 @@ from lakebed.formats import (
     refs_id,
 )
 from lakebed.formats.digest import content_id
+from lakebed.formats.documents import encode_document
 
 COMMIT = {
     "id": "c1",
@@ -142,3 +144,40 @@ def test_a_manifest_of_another_time_or_place_is_refused() -> None:
         decode_manifest(b"[]", DumpID("d1"), file="f")
     with pytest.raises(DamagedFile):
         decode_manifest(data[:-1], DumpID("d1"), file="f")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"files": None}, "its files is of the type NoneType, not list"),
+        ({"files": [{}]}, "it lacks 'name'"),
+        ({"files": [{"name": "f", "kind": "other"}]}, "its kind 'other' is not known"),
+        ({"files": ["f"]}, "its files is of the type str, not dict"),
+        ({"unique_ids": [1]}, "its unique_ids is of the type int, not str"),
+        ({"created_us": True}, "its created_us is of the type bool, not int"),
+        ({"dump_id": None}, "its dump_id is of the type NoneType, not str"),
+    ],
+)
+def test_a_manifest_with_wrong_fields_and_a_right_digest_is_refused(
+    changes: dict[str, object], reason: str
+) -> None:
+    data = encode_document("refs_manifest", asdict(MANIFEST) | changes)
+    with pytest.raises(DamagedFile, match=f"^f is damaged: {reason}"):
+        decode_manifest(data, DumpID("d1"), file="f")
+
+
+def test_a_manifest_without_a_field_is_refused() -> None:
+    for name in asdict(MANIFEST):
+        content = {key: value for key, value in asdict(MANIFEST).items() if key != name}
+        with pytest.raises(DamagedFile, match=f"it lacks '{name}'"):
+            decode_manifest(encode_document("refs_manifest", content), DumpID("d1"), file="f")
+
+
+def test_a_manifest_that_is_nested_too_deep_is_refused() -> None:
+    with pytest.raises(DamagedFile):
+        decode_manifest(b"[" * 100_000, DumpID("d1"), file="f")
+
+
+def test_a_field_of_a_newer_lakebed_is_passed_over() -> None:
+    data = encode_document("refs_manifest", asdict(MANIFEST) | {"more": 1})
+    assert decode_manifest(data, DumpID("d1"), file="f") == MANIFEST

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import Address, LocalSettings, Namespace, open_block
-from lakebed.formats import OWNER_PATH, Owner, encode_owner
+from lakebed.formats import OWNER_PATH, DamagedFile, Owner, encode_owner
 from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.gc_state import SUMMARY_NAME
 from lakebed.formats.layout import state_path
 from lakebed.gc.errors import NotTheOwner
-from lakebed.gc.report import KEPT_US, prune, run_ids
+from lakebed.gc.report import KEPT_US, prune, read_summary, run_ids
 from lakebed.gc.storage import Storage
 
 NOW_US = 1_800_000_000_000_000
@@ -67,3 +68,11 @@ def test_nothing_goes_of_a_repository_that_was_made_again(storage: Storage) -> N
     with pytest.raises(NotTheOwner):
         prune(storage, LATEST)
     assert files(storage) == {storage.file(OLD, "run.json")}
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"[" * 100_000, b'{"run_id": 1}'])
+def test_a_summary_that_is_none_is_named(storage: Storage, content: bytes) -> None:
+    assert read_summary(storage, LATEST) is None
+    storage.block.create(storage.file(LATEST, SUMMARY_NAME), content)
+    with pytest.raises(DamagedFile, match=f"{LATEST}/{SUMMARY_NAME} is damaged"):
+        read_summary(storage, LATEST)

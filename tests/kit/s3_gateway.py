@@ -1,9 +1,11 @@
 """A server with a repository, for S3 clients of all kinds."""
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.kit.served import Served, Servers
@@ -65,10 +67,22 @@ def start(servers: Servers, **sections: Any) -> Gateway:
     return Gateway(served)
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A server for the tests of one file."""
+@pytest.fixture(scope="session")
+def gateway_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A server that all tests of the gateway share; nobody stops it."""
     servers = Servers(tmp_path_factory.mktemp("gateway"), [])
     prefix: dict[str, object] = {"default_namespace_prefix": "local://lakes/made"}
     yield start(servers, blockstore=prefix)
     servers.end()
+
+
+@pytest.fixture(scope="module")
+def gateway(gateway_server: Gateway) -> Gateway:
+    """The server with a new repository, for the tests of one file."""
+    key = (gateway_server.access_key, gateway_server.secret_key)
+    with httpx.Client(base_url=f"{gateway_server.url}/api/v1", auth=key, timeout=60) as api:
+        api.delete(f"/repositories/{REPOSITORY}").raise_for_status()
+        namespace = f"local://lakes/{uuid.uuid4().hex}"
+        new = {"name": REPOSITORY, "storage_namespace": namespace}
+        api.post("/repositories", json=new).raise_for_status()
+    return gateway_server

@@ -40,7 +40,7 @@ def _group(item: pytest.Item) -> str | None:
         return "spark"
     if "lakebed" in names:
         names.add(f"{item.callspec.params['lakebed']}_lakebed")
-    for server in ("sqlite_lakebed", "postgresql_lakebed"):
+    for server in ("sqlite_lakebed", "postgresql_lakebed", "gateway_server"):
         if server in names:
             return server
     for definitions in item._fixtureinfo.name2fixturedefs.values():

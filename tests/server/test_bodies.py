@@ -67,10 +67,13 @@ def test_a_small_body_is_refused_unread_when_it_is_too_large() -> None:
     assert pieces == [b"0123456789"]
 
 
-@pytest.mark.parametrize("length", ["-1", "+3", "3, 3", "0x10", "٣", "3.0", "1e3"])
+@pytest.mark.parametrize(
+    "length", ["-1", "+3", "3, 3", "0x10", "٣", "3.0", "1e3", "9" * 19, "9" * 5000]
+)
 def test_a_length_that_is_no_number_is_refused(length: str) -> None:
-    with pytest.raises(MalformedBody):
+    with pytest.raises(MalformedBody) as caught:
         body_of([b"abc"], length)
+    assert len(str(caught.value)) < 200
 
 
 def test_chunks_are_bounded() -> None:
@@ -81,7 +84,7 @@ def test_chunks_are_bounded() -> None:
 
 
 def test_a_body_that_takes_too_long_is_refused() -> None:
-    ticks: Iterator[float] = iter([0.0, 5.0, 11.0])
+    ticks: Iterator[float] = iter([0.0, 0.0, 5.0, 5.0, 5.0, 11.0, 11.0])
     environ = {"wsgi.input": Input([b"a", b"b", b"c"]), "CONTENT_LENGTH": "3"}
     chunks = Body(environ, seconds_max=10.0, clock=ticks.__next__).chunks()
     assert next(chunks) == b"a"
@@ -92,3 +95,59 @@ def test_a_body_that_takes_too_long_is_refused() -> None:
 def test_any_file_object_will_do() -> None:
     environ = {"wsgi.input": io.BytesIO(b"abc"), "CONTENT_LENGTH": "3"}
     assert list(Body(environ, seconds_max=1).chunks()) == [b"abc"]
+
+
+class SlowInput:
+    """Hands over pieces, each of which it takes some time to get."""
+
+    def __init__(self, *pieces: tuple[float, int]) -> None:
+        self._pieces = list(pieces)
+        self.now = 0.0
+
+    def read(self, _size: int) -> bytes:
+        seconds, length = self._pieces.pop(0) if self._pieces else (0.0, 0)
+        self.now += seconds
+        return bytes(length)
+
+
+def receive(rate_min: float, *pieces: tuple[float, int]) -> int:
+    source = SlowInput(*pieces)
+    environ = {"wsgi.input": source, "CONTENT_LENGTH": str(sum(length for _, length in pieces))}
+    body = Body(environ, seconds_max=1e6, rate_min=rate_min, clock=lambda: source.now)
+    return sum(map(len, body.chunks()))
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [(1.0, 1024)] * 1000,  # a bad link, for a long time
+        [(59.0, 1), (1.0, 1024), (0.0, 60 << 10), (59.0, 1)],  # long pauses, and work in between
+        [(0.5, 1)] * 100,  # a small body, byte by byte
+        [(0.001, 1 << 18)] * 100,
+    ],
+)
+def test_a_client_that_is_slow_but_honest_passes(pieces: list[tuple[float, int]]) -> None:
+    assert receive(1024, *pieces) == sum(length for _, length in pieces)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [(1.0, 1)] * 1000,
+        [(0.0, 1 << 30), *([(1.0, 1)] * 1000)],  # what came before does not count for ever
+        [(61.0, 10)],
+    ],
+)
+def test_a_body_that_trickles_is_refused(pieces: list[tuple[float, int]]) -> None:
+    with pytest.raises(BodyTooSlow, match="send 1024 bytes a second or more"):
+        receive(1024, *pieces)
+    assert receive(0, *pieces) > 0
+
+
+def test_the_time_that_the_server_takes_does_not_count() -> None:
+    source = SlowInput(*[(0.0, 1)] * 100)
+    environ = {"wsgi.input": source, "CONTENT_LENGTH": "100"}
+    body = Body(environ, seconds_max=1e6, rate_min=1024, clock=lambda: source.now)
+    for _ in body.chunks():
+        source.now += 100  # a slow storage
+    assert body.received == 100

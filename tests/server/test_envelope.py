@@ -9,10 +9,10 @@ import pytest
 from prometheus_client import REGISTRY
 
 from lakebed.server.http import logs, metrics
-from lakebed.server.http.admission import Admission, Overloaded
+from lakebed.server.http.bodies import Body
 from lakebed.server.http.envelope import Envelope
-from lakebed.server.http.request import RequestRecord, current_record, unbind_record
-from lakebed.server.settings import LimitSettings, LoggingSettings
+from lakebed.server.http.request import current_record, leave_record
+from lakebed.server.settings import LoggingSettings
 
 Headers = list[tuple[str, str]]
 
@@ -50,7 +50,9 @@ def plain(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 @pytest.fixture(autouse=True)
 def outside_of_requests() -> None:
     """No request is under way, also where a test before left an answer half read."""
-    unbind_record()
+    record = current_record()
+    if record is not None:
+        leave_record(record)
 
 
 @pytest.fixture
@@ -243,29 +245,24 @@ def test_metrics_are_those_of_the_process_without_a_folder() -> None:
     assert b'lakebed_http_requests_total{operation="plainly",status="200"}' in metrics.render()
 
 
-def a_record() -> RequestRecord:
-    return RequestRecord("id", "GET", "/", 0.0)
+def test_an_answer_to_a_body_that_was_not_read_ends_the_connection_and_says_so() -> None:
+    client = Client(plain)
+    for unread in ({"CONTENT_LENGTH": "5"}, {"HTTP_TRANSFER_ENCODING": "chunked"}):
+        list(client.call(**unread))
+        assert client.headers["Connection"] == "close"
+    for empty in ({}, {"CONTENT_LENGTH": "0"}, {"CONTENT_LENGTH": ""}):
+        list(client.call(**empty))
+        assert "Connection" not in client.headers
 
 
-def test_slots_are_given_until_there_are_none_and_come_back() -> None:
-    admission = Admission(LimitSettings(work_slots=2, transfer_slots=1))
-    records = [a_record() for _ in range(2)]
-    for record in records:
-        admission.admit_work(record)
-    with pytest.raises(Overloaded, match="slots for work"):
-        admission.admit_work(a_record())
-    admission.admit_transfer(a_record())  # these have slots of their own
-    with pytest.raises(Overloaded, match="slots for transfers"):
-        admission.admit_transfer(a_record())
-    records[0].end()
-    records[0].end()  # once more does nothing
-    admission.admit_work(a_record())
-    with pytest.raises(Overloaded):
-        admission.admit_work(a_record())
+def test_an_answer_to_a_body_that_was_read_leaves_the_connection_open() -> None:
+    def reading(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        body = Body({**environ, "wsgi.input": io.BytesIO(b"abc")}, seconds_max=60)
+        content = b"".join(body.unproven_chunks())
+        start("200 OK", [])
+        return [content]
 
-
-def test_a_request_may_wait_for_a_slot() -> None:
-    admission = Admission(LimitSettings(work_slots=1, queue_seconds=0.01))
-    admission.admit_work(a_record())
-    with pytest.raises(Overloaded):
-        admission.admit_work(a_record())
+    client = Client(reading)
+    for whole in ({"CONTENT_LENGTH": "3"}, {"HTTP_TRANSFER_ENCODING": "chunked"}):
+        assert client.call(**whole) == [b"abc"]
+        assert "Connection" not in client.headers

@@ -137,6 +137,7 @@ def test_blanks_after_a_boundary_are_allowed_and_nothing_else() -> None:
         form(b"x").replace(b"Content-Type:", b" Content-Type:"),
         form(b"x", head=b'name="content"; filename="\xff"'),
         form(b"x", head=b'name="content"; filename="' + b"a" * 20_000 + b'"'),
+        form(b"x", head=b'name="content"; filename="' + b";" * 5000 + b'"'),
         form(b"x").replace(b"--b--\r\n", form(b"y")),
         form(b"x") + b"y" * 20_000,
         b"--b\r\nContent-Disposition: form-data; name=a\r\n\r\nx\r\n" * (FIELDS_MAX + 1) + b"--b--",
@@ -158,6 +159,7 @@ def test_a_malformed_form_is_refused(whole: bytes) -> None:
         "multipart/form-data; boundary=" + "b" * 71,
         "multipart/form-data; boundary=bä",
         "multipart/mixed; boundary=b",
+        'multipart/form-data; a="' + ";" * 60_000 + '"; boundary=b',
     ],
 )
 def test_a_content_type_that_is_no_form_is_refused(of_type: str) -> None:

@@ -48,6 +48,8 @@ def served() -> Iterator[Server]:
         ("GET /x?X-Amz-Signature=hunter2&a=b", "GET /x?X-Amz-Signature=********&a=b"),
         ("https://a/b?sig=hunter2", "https://a/b?sig=********"),
         ("host=db password=hunter2 port=1", "host=db password=******** port=1"),
+        ("url=https://a/b?sig=hunter2&c=d", "url=https://a/b?sig=********&c=d"),
+        ("secret=token=hunter2", "secret=********"),
         ("nothing: to hide = here", "nothing: to hide = here"),
         ("http://127.0.0.1:8000/x", "http://127.0.0.1:8000/x"),
     ],

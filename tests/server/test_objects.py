@@ -66,6 +66,15 @@ def test_a_query_that_is_no_utf8_is_refused(world: Server) -> None:
     assert world.call("GET", AT_MAIN, query_string="path=%00").status_code == 400
 
 
+@pytest.mark.parametrize("query", ["prefix=a%00b", "after=%00", "%00=a"])
+def test_a_query_with_a_nul_is_refused(world: Server, query: str) -> None:
+    answer = world.call(
+        "GET", f"/repositories/{REPOSITORY}/refs/main/objects/ls", query_string=query
+    )
+    assert answer.status_code == 400
+    assert "NUL" in answer.json["message"]
+
+
 def test_an_object_beside_a_folder_of_its_name(world: Server) -> None:
     world.put("twin", b"object")
     world.put("twin/inside", b"inside")

@@ -72,6 +72,21 @@ def test_a_question_that_hangs_takes_bounded_time_and_one_thread() -> None:
     readiness.check()
 
 
+def test_probes_do_not_wait_for_what_has_hung_for_long() -> None:
+    release = threading.Event()
+
+    def hang() -> None:
+        release.wait(60)
+
+    readiness = Readiness({"database": hang}, bound_seconds=1.0)
+    begun = time.monotonic()
+    for _ in range(30):
+        with pytest.raises(NotReady):
+            readiness.check()
+    assert time.monotonic() - begun < 15  # each waited for a second
+    release.set()
+
+
 def test_all_that_fail_are_named() -> None:
     def fail() -> None:
         raise StorageUnavailable("no route")

@@ -15,7 +15,7 @@ from lakebed.server.http.refusals import (
     Refusal,
     RefusalLog,
 )
-from lakebed.server.http.request import begin_record, unbind_record
+from lakebed.server.http.request import begin_record, leave_record
 from tests.server.kit import server
 
 
@@ -56,7 +56,7 @@ def test_a_client_gets_a_few_lines_a_minute_and_then_a_sum(
 ) -> None:
     for _ in range(1000):
         log.note(Refusal.DENIED, "not allowed", "192.0.2.1")
-    assert caplog.messages == ["refused a request: not allowed"] * LINES_A_CLIENT
+    assert caplog.messages == ["refused a request of 192.0.2.1: not allowed"] * LINES_A_CLIENT
     assert caplog.records[0].__dict__["fields"] == {"kind": "denied", "client": "192.0.2.1"}
     caplog.clear()
     time.pass_by(MINUTE_SECONDS)
@@ -71,7 +71,7 @@ def test_a_new_minute_begins_anew(
         for _ in range(LINES_A_CLIENT):
             log.note(Refusal.DENIED, "not allowed", "192.0.2.1")
         time.pass_by(MINUTE_SECONDS)
-    assert caplog.messages == ["refused a request: not allowed"] * 3 * LINES_A_CLIENT
+    assert caplog.messages == ["refused a request of 192.0.2.1: not allowed"] * 3 * LINES_A_CLIENT
 
 
 def test_a_client_does_not_hide_another_one_nor_another_kind(
@@ -102,12 +102,12 @@ def test_every_one_is_counted_with_the_client_of_its_request(
 ) -> None:
     before = counted("forged_host")
     caplog.set_level(logging.WARNING)
-    begin_record("GET", "/", peer="192.0.2.9", client="192.0.2.7", given_id=None)
+    record = begin_record("GET", "/", peer="192.0.2.9", client="192.0.2.7", given_id=None)
     try:
         for _ in range(50):
             refusals.count(Refusal.FORGED_HOST, "the host is evil.example")
     finally:
-        unbind_record()
+        leave_record(record)
     assert counted("forged_host") == before + 50
     assert caplog.records[0].__dict__["fields"]["client"] == "192.0.2.7"
 

@@ -33,7 +33,7 @@ def problems_of(tmp_path: Path, text: str, **environment: str) -> list[str]:
 def test_the_defaults_need_only_a_key() -> None:
     settings = load(environment=KEYED)
     assert (settings.listen.host, settings.listen.port) == ("127.0.0.1", 8000)
-    assert (settings.workers, settings.processes.threads) == (2, 128)
+    assert (settings.workers, settings.processes.threads) == (2, 192)
     assert settings.blockstore.block == LocalSettings(Path("data/objects"))
     assert settings.auth.key() == KEY.encode()
     with pytest.raises(SettingsError, match=r"auth.secret_key is missing"):
@@ -191,6 +191,34 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         load(tmp_path / "binary", environment=KEYED)
     with pytest.raises(SettingsError, match="expected sections"):
         from_yaml(tmp_path, "- 1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "listen: {port: 2026-13-45}",
+        "listen: {port: %s}" % ("9" * 5000),
+        "[" * 500,
+        "!!int ''",
+        "!!timestamp x",
+        "!!bool x",
+    ],
+)
+def test_a_file_with_values_that_cannot_be_is_an_error(tmp_path: Path, text: str) -> None:
+    assert problems_of(tmp_path, text) == [f"{tmp_path}/lakebed.yaml: this is not YAML"]
+
+
+def test_a_section_that_holds_itself_is_an_error(tmp_path: Path) -> None:
+    problems = problems_of(tmp_path, "listen: &a\n  other: *a")
+    assert all("there is no setting listen.other" in problem for problem in problems)
+
+
+def test_a_small_file_that_stands_for_a_large_value_is_an_error(tmp_path: Path) -> None:
+    lists = [f"- &a{at} [*a{at - 1}, *a{at - 1}]" for at in range(1, 40)]
+    text = "\n".join(["listen:", "  port:", "  - &a0 [x]", *(f"  {each}" for each in lists)])
+    (problem,) = problems_of(tmp_path, text)
+    assert problem.startswith("listen.port: expected a whole number, not [")
+    assert len(problem) < 1000
 
 
 SECRET: Final = "hunter2-hunter2-hunter2"

@@ -1,10 +1,24 @@
-from lakebed.server.http.request import RequestRecord
+from lakebed.server.http.request import (
+    RequestRecord,
+    begin_record,
+    leave_record,
+    records_under_way,
+)
 from lakebed.server.http.slow_clients import Connection, Untaken, stalled
 
 
-def record(*, begun: float, received_at: float, waits: bool, peer: str = "a") -> RequestRecord:
+def record(
+    *, begun: float, received_at: float, waits: bool, peer: str = "a", is_whole: bool = True
+) -> RequestRecord:
     return RequestRecord(
-        "id", "PUT", "/", begun, peer=peer, received_at=received_at, is_receiving=waits
+        "id",
+        "PUT",
+        "/",
+        begun,
+        peer=peer,
+        received_at=received_at,
+        is_receiving=waits,
+        has_whole_body=is_whole,
     )
 
 
@@ -51,6 +65,41 @@ def test_a_long_upload_that_goes_on_does_not_protect_those_that_stopped() -> Non
     going_on = record(begun=1, received_at=NOW, waits=True)
     its_own = Connection("a", 899.9)
     assert closed([STOPPED, going_on], its_own, Connection("a", NOW)) == [its_own]
+
+
+def test_what_came_and_was_not_read_yet_shows_that_the_client_has_not_stopped() -> None:
+    assert closed([STOPPED], Connection("a", 899.9, unread=1)) == []
+
+
+def test_a_request_that_read_its_body_long_after_it_came_is_protected() -> None:
+    # The storage is slow: the last byte came at 899, and was read at 960.
+    working = record(begun=850, received_at=960, waits=False)
+    assert closed([STOPPED, working], Connection("a", 899.0)) == []
+
+
+def test_a_request_whose_body_nobody_has_read_yet_is_protected() -> None:
+    unread = record(begun=800, received_at=800, waits=False, is_whole=False)
+    assert closed([STOPPED, unread], Connection("a", 899.9)) == []
+
+
+def test_on_a_machine_with_too_much_to_do_a_request_may_begin_late() -> None:
+    late = record(begun=920, received_at=920, waits=False)
+    its_own = Connection("a", 899.9)
+    assert closed([STOPPED, late], its_own) == [its_own]
+    assert stalled([STOPPED, late], [its_own], before=BEFORE, slack=25.0) == []
+
+
+def test_a_request_is_under_way_until_its_answer_can_be_out() -> None:
+    long_one = begin_record("GET", "/", peer="a", client="a", given_id=None)
+    long_one.begun -= 100
+    short_one = begin_record("GET", "/", peer="a", client="a", given_id=None)
+    for each in (long_one, short_one):
+        each.end()
+        assert each in records_under_way(left_since=0.0)  # it is being logged
+        leave_record(each)
+    assert long_one in records_under_way(left_since=long_one.left_at)
+    assert short_one not in records_under_way(left_since=short_one.left_at)
+    assert long_one not in records_under_way(left_since=long_one.left_at + 0.001)
 
 
 def untaken(cookie: bytes, *, acknowledged: int, queued: int) -> Connection:

@@ -14,7 +14,7 @@ from tests.simulation.play import begin, play
 from tests.simulation.world import MAIN, Body, Parts, Process, World
 
 # In portions, which can run beside each other.
-PORTION = rounds(50, long=1_500, fast=4)
+PORTION = rounds(25, long=1_500, fast=4)
 
 # Of some broken rules, one seed in hundreds tells: where to begin, so as not to look for long.
 RARELY_FOUND = {mutants.join_a_read_under_way: 440, mutants.note_without_seeking: 640}

@@ -16,7 +16,7 @@ from lakebed.testing.simulation.simulator import Simulation
 from tests.kit.rounds import rounds
 from tests.simulation.scenarios import BROKEN, SCENARIOS, outcomes_hold
 
-SEEDS = rounds(1_000, long=100_000, fast=100)
+SEEDS = rounds(300, long=100_000, fast=100)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from lakebed.cli.running import run
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.kit.rounds import rounds
 from tests.kit.served import PATIENCE_SECONDS
+from tests.kit.spark import SETTINGS
 from tests.spark.clients import Client, files, folder_of, sign_in
 
 pytestmark = pytest.mark.timeout(900)
@@ -100,10 +102,9 @@ STAGES: dict[str, Callable[[Storage], bool]] = {
 CHOSEN = rounds(["sweeping"], long=list(STAGES))
 MODES = rounds(["two looks"], long=["two looks", "quiet"])
 
-# Little data and a short life, as in `tests.kit.spark`.
 SUBMIT = (
-    "--driver-memory 512m --conf spark.sql.shuffle.partitions=2 --conf spark.log.level=ERROR"
-    " --conf spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell"
+    " ".join(f"--conf {shlex.quote(f'{name}={value}')}" for name, value in SETTINGS.items())
+    + " pyspark-shell"
 )
 
 

@@ -75,6 +75,10 @@ class App:
                 self._admission.admit_work(record)
                 time.sleep(float(argument))
                 return b"done"
+            case "late":
+                # All that is left to do is to let the HTTP server have the answer.
+                record.at_end(lambda: time.sleep(float(argument)))
+                return b"done"
             case "raw":
                 self._admission.admit_transfer(record)
                 return self._keep(argument, body.chunks())

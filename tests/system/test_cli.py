@@ -345,7 +345,12 @@ def _act_as(run: CommandLine, user: str, repo: str) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "is not JSON"), ("{}", "is not a policy"), ('"x"', "is not a policy")],
+    [
+        ("{", "is not JSON"),
+        pytest.param("[" * 50_000, "is not JSON", id="deep"),
+        ("{}", "is not a policy"),
+        ('"x"', "is not a policy"),
+    ],
 )
 def test_a_wrong_policy_document_is_named(
     run: CommandLine, tmp_path: Path, content: str, message: str

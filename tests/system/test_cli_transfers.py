@@ -19,7 +19,7 @@ from tests.system.cli_kit import CommandLine
 
 MB: Final = 1_000_000
 LARGE_BYTES: Final = 150 * MB
-FILES: Final = rounds(200, long=1000)
+FILES: Final = rounds(100, long=1000)
 ODD_KEYS: Final = [
     "plain",
     "with space",

@@ -16,6 +16,7 @@ from lakebed.testing.servers.lakebed import LakebedServer
 from tests.kit.served import eventually
 from tests.system.api_kit import (
     BASE_PATH,
+    JSON,
     RawClient,
     authorization,
     create_repository,
@@ -84,7 +85,8 @@ def test_an_upload_that_ends_after_the_commit_does_not_replace_its_bytes(
     first = begin()
     assert end(first) == 200
     body = {"staging": given, "checksum": "c", "size_bytes": 9}
-    linked = client.call("PUT", backing, body=json.dumps(body).encode(), path="a")
+    content = json.dumps(body).encode()
+    linked = client.call("PUT", backing, body=content, headers=JSON, path="a")
     assert linked.status == 200, linked.body
     assert end(late[0]) == 412
     commits = f"/repositories/{repository_name}/branches/main/commits"

@@ -23,6 +23,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         limits={
             "work_slots": 8,
             "transfer_slots": 64,
+            "body_slots": 8,
             "header_seconds": 2,
             "stall_seconds": STALL_SECONDS,
         },
@@ -246,6 +247,23 @@ def test_a_client_that_stops_in_a_body_is_cut_off(served: Served) -> None:
         assert slow.result().text == "done"
     assert in_progress(served) == 1
     assert objects_of(served) == []
+
+
+def test_a_request_whose_answer_is_late_is_not_taken_for_one_that_stopped(served: Served) -> None:
+    seconds = 2 * STALL_SECONDS
+    with ExitStack() as stack, ThreadPoolExecutor(4) as pool:
+        late = [pool.submit(served.get, f"late/{seconds}") for _ in range(4)]  # at both workers
+        eventually(lambda: in_progress(served) > len(late))
+        headers, body = FRAMINGS["length"][1:]
+        stopped = [
+            stack.enter_context(
+                served.connect(request(f"raw/stopped{number}", *headers, body=body[:3]))
+            )
+            for number in range(8)
+        ]
+        assert [each.result().text for each in late] == ["done"] * len(late)
+        for connection in stopped:
+            assert answer_of(connection) == (400, b"body_cut")
 
 
 def test_a_client_that_is_slow_but_goes_on_is_not_cut_off(served: Served) -> None:

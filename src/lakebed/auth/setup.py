@@ -29,7 +29,6 @@ removes its own user and starts over, which ends with `AlreadySetUp` if the othe
 """
 
 import logging
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -58,7 +57,15 @@ from lakebed.auth.errors import AlreadySetUp, AuthTooManyTries
 from lakebed.auth.model import KeyPair, NewCredential, UserID
 from lakebed.auth.policy.defaults import ADMINS, BASE_GROUPS, BASE_POLICIES
 from lakebed.ids import UniqueID, new_unique_id
-from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store, Version
+from lakebed.kv import (
+    ABSENT,
+    OutcomeUnknown,
+    Predicate,
+    PredicateFailed,
+    Store,
+    StoreUnavailable,
+    Version,
+)
 from lakebed.kv.records import Kind, Record, Records
 from lakebed.runtime import Runtime
 
@@ -255,7 +262,11 @@ class Setup:
                 raise _Replaced
             predicate: Predicate = ABSENT if found is None else found.predicate
             # If another was faster, or the outcome is not known, the next round reads again.
-            with suppress(PredicateFailed, OutcomeUnknown):
+            try:
                 records.set_if(name, message, predicate)
-                return
+            except StoreUnavailable:
+                raise
+            except (PredicateFailed, OutcomeUnknown):
+                continue
+            return
         raise AuthTooManyTries("setting up the installation", TRIES)

@@ -142,7 +142,7 @@ def _parse(text: str, config_file: Path) -> Mapping[str, Any]:
 
     try:
         content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except Exception as error:  # noqa: BLE001 - odd values make the library fail in many ways
         # Only where it is wrong: the text around it may be a secret.
         mark = getattr(error, "problem_mark", None)
         place = f" (line {mark.line + 1})" if mark else ""

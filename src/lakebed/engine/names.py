@@ -9,7 +9,8 @@ from lakebed.engine.model import BranchID, RepositoryID, TagID
 _REPOSITORY: Final = re.compile(r"[a-z0-9][a-z0-9-]{2,62}")
 _BRANCH: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,254}")
 # What Git calls a well-formed reference, without the characters of our own expressions.
-_TAG: Final = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\@$]{1,255}")
+# Lone surrogates have no form in UTF-8.
+_TAG: Final = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\@$\ud800-\udfff]{1,255}")
 
 
 COMMIT_ID: Final = re.compile(r"[0-9a-f]{64}")

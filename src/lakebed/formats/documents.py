@@ -1,11 +1,20 @@
-"""Small JSON files that say what they are and carry a digest of themselves."""
+"""Small JSON files that say what they are and carry a digest of themselves.
+
+The digest finds damage, not malice: whoever can write to the storage can give any content a digest
+that fits. So the fields of a document are checked too, before anything is made of them.
+"""
 
 import hashlib
 import json
-from typing import Any
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from types import UnionType
+from typing import Any, NewType, TypeVar, get_args, get_origin, get_type_hints
 
 from lakebed.formats.errors import DamagedFile, ForeignFile
 from lakebed.formats.parquet import FORMAT_VERSION, refuse_newer
+
+RecordT = TypeVar("RecordT")
 
 
 def encode_document(type_name: str, content: dict[str, Any]) -> bytes:
@@ -22,10 +31,7 @@ def decode_document(data: bytes, type_name: str, *, file: str) -> dict[str, Any]
         ForeignFile: It is not a document of this type, or (`FormatTooNew`) is one of a newer
             Lakebed.
     """
-    try:
-        content: Any = json.loads(data)
-    except ValueError as error:
-        raise DamagedFile(file, error) from error
+    content = load_json(data, file=file)
     if not isinstance(content, dict) or content.get("type") != type_name:
         raise ForeignFile(file, f"is not a {type_name}")
     version = content.get("format")
@@ -35,6 +41,73 @@ def decode_document(data: bytes, type_name: str, *, file: str) -> dict[str, Any]
     if digest != _digest(content):
         raise DamagedFile(file, "its content has another digest than it says")
     return {name: content[name] for name in content if name not in {"type", "format"}}
+
+
+def load_json(data: bytes, *, file: str) -> Any:
+    """Return what a JSON file holds.
+
+    Raises:
+        DamagedFile: It is not JSON, or is nested too deep.
+    """
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(file, error) from error
+
+
+def read_record(of: type[RecordT], content: object, *, file: str) -> RecordT:
+    """Return a dataclass made of what a document holds; fields that it does not have are ignored.
+
+    Raises:
+        DamagedFile: A field is missing, or is not of its type.
+    """
+    try:
+        record: RecordT = _convert(content, of, of.__name__)
+    except _WrongField as error:
+        raise DamagedFile(file, error) from None
+    return record
+
+
+class _WrongField(ValueError):  # noqa: N818 - it says what happened
+    """A field is missing, or is not of its type."""
+
+
+def _convert(value: Any, wanted: Any, name: str) -> Any:
+    """Return a value of JSON as a value of the type wanted."""
+    if isinstance(wanted, NewType):
+        return _convert(value, wanted.__supertype__, name)
+    if isinstance(wanted, UnionType):
+        inner, _ = get_args(wanted)  # something, or None
+        return None if value is None else _convert(value, inner, name)
+    kind = get_origin(wanted) or wanted
+    if kind is tuple:
+        inner, _ = get_args(wanted)  # any number of these
+        return tuple(_convert(each, inner, name) for each in _checked(value, list, name))
+    if is_dataclass(kind):
+        return _convert_fields(_checked(value, dict, name), kind)
+    if issubclass(kind, Enum):
+        if value not in [each.value for each in kind]:
+            raise _WrongField(f"its {name} {value!r} is not known")
+        return kind(value)
+    return _checked(value, kind, name)
+
+
+def _convert_fields(content: dict[str, Any], wanted: Any) -> Any:
+    types = get_type_hints(wanted)
+    found = {}
+    for each in fields(wanted):
+        if each.name in content:
+            found[each.name] = _convert(content[each.name], types[each.name], each.name)
+        elif each.default is MISSING:
+            raise _WrongField(f"it lacks '{each.name}'")
+    return wanted(**found)
+
+
+def _checked(value: Any, wanted: type, name: str) -> Any:
+    if type(value) is not wanted:
+        found = type(value).__name__
+        raise _WrongField(f"its {name} is of the type {found}, not {wanted.__name__}")
+    return value
 
 
 def _digest(content: dict[str, Any]) -> str:

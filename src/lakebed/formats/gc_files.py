@@ -25,7 +25,7 @@ from typing import Any, Final, NewType
 
 import pyarrow as pa
 
-from lakebed.formats.documents import decode_document, encode_document
+from lakebed.formats.documents import decode_document, encode_document, read_record
 from lakebed.formats.errors import ForeignFile
 from lakebed.formats.parquet import FileType, required
 
@@ -162,7 +162,7 @@ def encode_run(run: GCRun) -> bytes:
 
 def decode_run(data: bytes, run_id: GCRunID, *, file: str) -> GCRun:
     """Return what a run is about; raises as `decode_gc_table`."""
-    return _run(_decode(data, "gc_run", run_id, file))
+    return read_record(GCRun, _decode(data, "gc_run", run_id, file), file=file)
 
 
 def encode_page(page: GCPage) -> bytes:
@@ -172,8 +172,7 @@ def encode_page(page: GCPage) -> bytes:
 
 def decode_page(data: bytes, run_id: GCRunID, *, file: str) -> GCPage:
     """Return a page; raises as `decode_gc_table`."""
-    content = _decode(data, "gc_page", run_id, file)
-    return GCPage(**content | {"files": _files(content)})
+    return read_record(GCPage, _decode(data, "gc_page", run_id, file), file=file)
 
 
 def encode_gc_manifest(manifest: GCManifest) -> bytes:
@@ -183,23 +182,12 @@ def encode_gc_manifest(manifest: GCManifest) -> bytes:
 
 def decode_gc_manifest(data: bytes, run_id: GCRunID, *, file: str) -> GCManifest:
     """Return a manifest; raises as `decode_gc_table`."""
-    content = _decode(data, "gc_manifest", run_id, file)
-    return GCManifest(run=_run(content["run"]), ended_us=content["ended_us"], files=_files(content))
-
-
-def _run(content: dict[str, Any]) -> GCRun:
-    return GCRun(**content | {"adopted_unique_ids": tuple(content["adopted_unique_ids"])})
-
-
-def _files(content: dict[str, Any]) -> tuple[GCFile, ...]:
-    return tuple(
-        GCFile(each["name"], GCFileKind(each["kind"]), each["rows"], each["content_id"])
-        for each in content["files"]
-    )
+    return read_record(GCManifest, _decode(data, "gc_manifest", run_id, file), file=file)
 
 
 def _decode(data: bytes, type_name: str, run_id: GCRunID, file: str) -> dict[str, Any]:
     content = decode_document(data, type_name, file=file)
-    if content["run_id"] != run_id:
-        raise ForeignFile(file, f"is of the run {content['run_id']}")
+    found = content.get("run_id")
+    if found != run_id:
+        raise ForeignFile(file, f"is of the run {found}")
     return content

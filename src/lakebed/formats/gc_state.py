@@ -18,8 +18,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakebed.formats.documents import decode_document, encode_document
-from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID
+from lakebed.formats.documents import decode_document, encode_document, read_record
+from lakebed.formats.gc_files import GCFile, GCRunID
 from lakebed.formats.parquet import FileType, required
 
 SUMMARY_NAME: Final = "summary.json"
@@ -141,17 +141,4 @@ def decode_state(data: bytes, *, file: str) -> GCState:
         DamagedFile: The file is not as it was written.
         ForeignFile: It is not a state, or (`FormatTooNew`) is one of a newer Lakebed.
     """
-    content = decode_document(data, _TYPE, file=file)
-    return GCState(
-        **content
-        | {
-            "repository_uids": tuple(content["repository_uids"]),
-            "commits": tuple(
-                GCFile(**each | {"kind": GCFileKind(each["kind"])}) for each in content["commits"]
-            ),
-            "files": tuple(
-                GCResultFile(**each | {"kind": GCResultKind(each["kind"])})
-                for each in content["files"]
-            ),
-        }
-    )
+    return read_record(GCState, decode_document(data, _TYPE, file=file), file=file)

@@ -8,7 +8,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from lakebed.formats.errors import DamagedFile, ForeignFile, FormatTooNew
+from lakebed.formats.documents import load_json, read_record
+from lakebed.formats.errors import ForeignFile, FormatTooNew
 
 _TYPE: Final = "lakebed owner"
 _VERSION: Final = 1
@@ -38,17 +39,11 @@ def decode_owner(data: bytes, *, file: str) -> Owner:
         DamagedFile: It is cut off, or lacks something.
         ForeignFile: It is not such a file, or (`FormatTooNew`) is one of a newer Lakebed.
     """
-    try:
-        content = json.loads(data)
-    except ValueError as error:
-        raise DamagedFile(file, error) from error
+    content = load_json(data, file=file)
     if not isinstance(content, dict) or content.get("type") != _TYPE:
         raise ForeignFile(file, f"does not say that it is a {_TYPE}")
     if content.get("version") != _VERSION:
         raise FormatTooNew(
             file, f"has version {content.get('version')}; this Lakebed knows {_VERSION}"
         )
-    try:
-        return Owner(content["installation_id"], content["repository"], content["unique_id"])
-    except KeyError as error:
-        raise DamagedFile(file, f"it lacks {error}") from error
+    return read_record(Owner, content, file=file)

@@ -19,7 +19,7 @@ from typing import Final, NewType
 
 import pyarrow as pa
 
-from lakebed.formats.documents import decode_document, encode_document
+from lakebed.formats.documents import decode_document, encode_document, read_record
 from lakebed.formats.errors import DamagedFile, ForeignFile
 from lakebed.formats.parquet import FileType, required
 
@@ -150,11 +150,7 @@ def decode_manifest(data: bytes, dump_id: DumpID, *, file: str) -> DumpManifest:
             newer Lakebed.
     """
     content = decode_document(data, _MANIFEST_TYPE, file=file)
-    if content["dump_id"] != dump_id:
-        raise ForeignFile(file, f"is the manifest of the dump {content['dump_id']}")
-    files = [
-        DumpFile(each["name"], RefKind(each["kind"]), each["rows"], each["content_id"])
-        for each in content.pop("files")
-    ]
-    unique_ids = tuple(content.pop("unique_ids"))
-    return DumpManifest(**content, unique_ids=unique_ids, files=tuple(files))
+    manifest = read_record(DumpManifest, content, file=file)
+    if manifest.dump_id != dump_id:
+        raise ForeignFile(file, f"is the manifest of the dump {manifest.dump_id}")
+    return manifest

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from lakebed.block import Address, ObjectNotFound
+from lakebed.formats.documents import load_json, read_record
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import (
     GC_RESULT_SCHEMAS,
@@ -73,12 +74,18 @@ class Summary:
 
 
 def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
-    """Return the figures of a run; None if it did not finish."""
+    """Return the figures of a run; None if it did not finish.
+
+    Raises:
+        DamagedFile: The file is not a summary.
+    """
+    address = storage.file(run_id, SUMMARY_NAME)
     try:
-        data = storage.block.read(storage.file(run_id, SUMMARY_NAME))
+        data = storage.block.read(address)
     except ObjectNotFound:
         return None
-    found: dict[str, Any] = json.loads(data)
+    found: dict[str, Any] = load_json(data, file=str(address))
+    read_record(Summary, found, file=str(address))
     return found
 
 

@@ -54,13 +54,13 @@ class Sources:
         """What staging, links and open uploads name, as `frames.PATHS`."""
         files = manifest.of_kind(GCFileKind.UPLOADS) + manifest.of_kind(GCFileKind.STAGED)
         transform = read_prepared_paths(self.storage, manifest.run.run_id)
-        return self._files(files).mapInArrow(transform, frames.PATHS)
+        return self._read(files, transform, frames.PATHS)
 
     def uploads(self, manifest: GCManifest) -> DataFrame:
         """The links and uploads in parts that the server knows of."""
         transform = read_prepared_rows(self.storage, manifest.run.run_id)
-        files = self._files(manifest.of_kind(GCFileKind.UPLOADS))
-        return files.mapInArrow(transform, "address string, kind string, open boolean")
+        files = manifest.of_kind(GCFileKind.UPLOADS)
+        return self._read(files, transform, "address string, kind string, open boolean")
 
     def commits(self, manifest: GCManifest) -> DataFrame:
         """The commit records that the server knows of."""
@@ -120,7 +120,7 @@ class Sources:
         """What a run wrote of one kind."""
         chosen = [file for file in files if file.kind is kind]
         transform = read_results(self.storage, run_id, kind)
-        return self._files(chosen).mapInArrow(transform, _RESULT_COLUMNS[kind])
+        return self._read(chosen, transform, _RESULT_COLUMNS[kind])
 
     def saved(self, state: GCState | None) -> DataFrame:
         """What the run before left, as `frames.JUDGED`."""
@@ -134,12 +134,20 @@ class Sources:
 
     def _commits(self, run_id: GCRunID, files: Iterable[GCFile]) -> DataFrame:
         transform = read_prepared_rows(self.storage, run_id)
-        return self._files(files).mapInArrow(transform, "id string, metarange_id string")
+        return self._read(files, transform, "id string, metarange_id string")
 
-    def _files(self, files: Iterable[GCFile] | Iterable[GCResultFile]) -> DataFrame:
+    def _read(
+        self,
+        files: Iterable[GCFile] | Iterable[GCResultFile],
+        transform: Transform,
+        schema: StructType | str,
+    ) -> DataFrame:
+        """Apply a transform to the names of files, each of which an executor reads."""
         rows = [(file.name, str(file.kind), file.rows, file.content_id) for file in files]
-        frame = self.spark.createDataFrame(rows, FILES)
-        return frame.repartition(max(1, min(len(rows), self.width)))
+        if not rows:
+            return self.spark.createDataFrame([], schema)  # Spark leaves out what is empty
+        named = self.spark.createDataFrame(rows, FILES)
+        return named.repartition(min(len(rows), self.width)).mapInArrow(transform, schema)
 
     def _mapped(
         self, frame: DataFrame, transform: Transform, schema: StructType | str

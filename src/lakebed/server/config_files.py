@@ -5,6 +5,7 @@ where it was given. So the last source that sets a key wins, and an error can na
 """
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -26,6 +27,10 @@ _EXPECTED: Final = {
     Path: "a path",
     tuple[str, ...]: "a list of texts",
 }
+
+# A few lines of YAML may stand for a value that fills the memory.
+_SHOWN: Final = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 200
 
 
 def load(
@@ -88,6 +93,8 @@ class _Given:
 class _Sources:
     def __init__(self) -> None:
         self._leaves = dict(_leaves(ServerSettings))
+        # A section of YAML may hold itself: what lies deeper than any setting is not looked at.
+        self._depth = max(key.count(".") for key in self._leaves)
         self._given: dict[str, _Given] = {}
         self._problems: list[str] = []
 
@@ -97,7 +104,7 @@ class _Sources:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise SettingsError([f"cannot read {file}: {reason}"]) from error
-        except yaml.YAMLError as error:
+        except Exception as error:  # noqa: BLE001 - odd values make the library fail in many ways
             # Not its own message, which quotes the file: there may be a secret in that line.
             mark = getattr(error, "problem_mark", None)
             where = f", line {mark.line + 1}" if mark else ""
@@ -137,7 +144,7 @@ class _Sources:
             is_section = any(leaf.startswith(f"{key}.") for leaf in self._leaves)
             if key in self._leaves:
                 self._given[key] = _Given(value, origin, is_text=False)
-            elif isinstance(value, dict) and value:
+            elif isinstance(value, dict) and value and key.count(".") < self._depth:
                 self._add_section(f"{key}.", value, origin)
             elif not is_section:
                 hint = _hint(key, self._leaves, separator=".")
@@ -174,7 +181,7 @@ class _Sources:
                 value, leaf.type, strict=not given.is_text, dec_hook=_decode_path
             )
         except msgspec.ValidationError:
-            shown = "" if leaf.secret else f", not {given.value!r}"
+            shown = "" if leaf.secret else f", not {_SHOWN.repr(given.value)}"
             self._problems.append(
                 f"{key}: expected {_expected(leaf.type)}{shown} (from {given.origin})"
             )

@@ -78,7 +78,7 @@ class ProcessSettings:
     """The processes of a server."""
 
     workers: int = 2
-    threads: int = 128
+    threads: int = 192
     """Threads of each worker. A slow client holds one, so there are many."""
     builders: int = 1
     """Processes of each worker that build large commits (`engine.large_commit_keys`)."""
@@ -194,6 +194,8 @@ class LimitSettings:
     """Requests for metadata worked on at once; more are answered 503."""
     transfer_slots: int = 48
     """Requests that move the bytes of objects; likewise."""
+    body_slots: int = 64
+    """Requests for metadata whose bodies are not there yet; likewise."""
     queue_seconds: float = 0.0
     """How long a request waits for a slot before it is refused."""
     json_bytes_max: int = 8 << 20
@@ -204,6 +206,8 @@ class LimitSettings:
     """How long a client may take to send the head of a request."""
     stall_seconds: float = 60.0
     """A client that takes or sends nothing for so long is cut off."""
+    body_bytes_per_second: int = 1024
+    """The least that a client may send of a body on average, but for a minute of patience."""
     request_seconds: float = 600.0
     """The longest request, its body apart."""
     transfer_seconds: float = 6 * 3600.0
@@ -367,10 +371,12 @@ def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
 
 def _limit_problems(settings: ServerSettings) -> Iterator[str]:
     limits, threads = settings.limits, settings.processes.threads
-    if limits.work_slots + limits.transfer_slots >= threads:
+    slots = (limits.work_slots, limits.transfer_slots, limits.body_slots)
+    if sum(slots) >= threads:
+        work, transfers, bodies = slots
         yield (
-            f"limits.work_slots and limits.transfer_slots are {limits.work_slots} and"
-            f" {limits.transfer_slots}: together they must be less than the {threads} of"
+            "limits.work_slots, limits.transfer_slots and limits.body_slots are"
+            f" {work}, {transfers} and {bodies}: together they must be less than the {threads} of"
             " processes.threads, so that some threads are left to refuse requests"
         )
 

@@ -1,4 +1,4 @@
-"""The column-wise code against the plain reference, on a hundred thousand entries."""
+"""The column-wise code against the plain reference, on tens of thousands of entries."""
 
 import random
 from collections.abc import Iterable
@@ -14,8 +14,9 @@ from tests.engine.committed.kit import change_rows, committed, content, entry, r
 from tests.engine.committed.reference import Changes, Entries
 from tests.kit.rounds import rounds
 
-COUNT = 100_000
-BREAKS = Breaks(mean_rows=3000, max_rows=12_000, max_bytes=2_000_000)
+COUNT = rounds(25_000, long=100_000)
+CHANGES = COUNT * 6 // 100
+BREAKS = Breaks(mean_rows=COUNT // 33, max_rows=COUNT // 8, max_bytes=20 * COUNT)
 
 
 def random_key(chance: random.Random) -> bytes:
@@ -51,7 +52,7 @@ def listed(tables: Iterable[pa.Table]) -> list[tuple[int, Entry]]:
 def test_parity(seed: int) -> None:
     chance = random.Random(seed)
     base = random_entries(chance, COUNT)
-    theirs, ours = (random_changes(chance, base, 6000) for _ in range(2))
+    theirs, ours = (random_changes(chance, base, CHANGES) for _ in range(2))
     source, source_summary = reference.apply(base, theirs)
     destination, _ = reference.apply(base, ours)
 

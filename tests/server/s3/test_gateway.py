@@ -17,6 +17,7 @@ from lakebed.auth import KeyPair
 from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.server.http import refusals
+from lakebed.server.http.admission import Admission, Overloaded
 from lakebed.server.http.refusals import RefusalLog
 from lakebed.server.s3.errors import ErrorCode
 from lakebed.server.s3.metadata import metadata_headers
@@ -270,10 +271,31 @@ def test_the_folder_of_a_branch_always_exists(gate: Door) -> None:
     assert gate.ask("PUT", f"{BUCKET}/other/", b"").code == "NoSuchBucket"
 
 
-def test_a_refusal_ends_the_connection_of_a_client_that_holds_its_body_back(gate: Door) -> None:
+def test_a_refusal_of_a_body_unread_ends_the_connection_and_says_so(gate: Door) -> None:
     answer = gate.ask("PUT", "/nowhere/main/key", b"x", headers={"expect": "100-continue"})
     assert answer.headers["connection"] == "close"
-    assert "connection" not in gate.ask("PUT", "/nowhere/main/key", b"x").headers
+    assert gate.ask("PUT", "/nowhere/main/key", b"x").headers["connection"] == "close"
+    assert "connection" not in gate.ask("PUT", "/nowhere/main/key", b"").headers
+    assert "connection" not in gate.ask("PUT", KEY, b"x").headers
+
+
+def refuse(*_: object) -> None:
+    raise Overloaded("busy")
+
+
+def test_a_request_is_counted_for_who_signed_it(
+    gate: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Admission, "claim", refuse)
+    assert gate.ask("GET", "/").code == "SlowDown"
+
+
+def test_a_small_body_is_waited_for_in_a_slot_for_bodies(
+    gate: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakebed.server.http.admission._Held.while_reading", refuse)
+    assert gate.ask("POST", f"{BUCKET}?delete", b"<Delete/>").code == "SlowDown"
+    assert gate.ask("GET", "/").status == 200
 
 
 def test_other_requests_go_to_the_api(gate: Door) -> None:

@@ -49,6 +49,12 @@ def test_what_botocore_presigns_is_accepted(key: str, method: str, query: str) -
     assert verified(environ) == "jane"
 
 
+def test_a_signed_parameter_may_have_any_name() -> None:
+    environ = presigned("GET", "/lake/main/a?response-content-type=a")
+    environ["QUERY_STRING"] += "&response-%E2%82%AC=x"
+    assert refusal(environ) is ErrorCode.SIGNATURE_DOES_NOT_MATCH
+
+
 def test_one_bit_changed_anywhere_is_refused() -> None:
     headers = {"content-type": "text/plain", "content-md5": "XUFAKrxLKna5cZ2REBfFkg=="}
     environ = presigned("PUT", "/lake/main/a%20b?partNumber=1&uploadId=abc", headers)

@@ -88,6 +88,8 @@ def _check_action(action: str) -> None:
             f"{_shown(action)} is not an action: use *, or a service, a colon and a name or a"
             " pattern, as in fs:ReadObject or fs:Read*"
         )
+    if len(action) > _PATTERN_CHARACTERS_MAX:
+        raise InvalidPolicy(f"an action has at most {_PATTERN_CHARACTERS_MAX} characters")
 
 
 def _check_resource(pattern: str) -> None:

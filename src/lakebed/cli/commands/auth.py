@@ -294,7 +294,7 @@ def _read_statements(document: Path) -> list[Any]:
     """
     try:
         content = json.loads(document.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CommandError(f"{document} is not JSON") from None
     statements = content.get("statement") if isinstance(content, dict) else content
     if not isinstance(statements, list):

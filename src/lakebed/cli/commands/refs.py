@@ -92,5 +92,5 @@ def _read_manifest(file: Path) -> Any:
     text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CommandError(f"{file} is not JSON, expected what refs-dump prints") from None

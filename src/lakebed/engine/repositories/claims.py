@@ -16,7 +16,6 @@ the claim of a later creator.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +25,7 @@ from lakebed.engine.errors import NamespaceTaken, TooManyTries
 from lakebed.engine.keys import CLAIMS, CLOSED, GRAVELER
 from lakebed.engine.model import RepositoryID
 from lakebed.ids import UniqueID
-from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
+from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 
 _TRIES: Final = 10
@@ -123,9 +122,13 @@ class Claims:
                 _refuse_if_alive(namespace, found, lives)
             predicate: Predicate = ABSENT if found is None else found.predicate
             # If it fails, someone was faster; if that is unknown, the next read shows it.
-            with suppress(PredicateFailed, OutcomeUnknown):
+            try:
                 self._records.set_if(_name(namespace), message, predicate)
-                return
+            except StoreUnavailable:
+                raise
+            except (PredicateFailed, OutcomeUnknown):
+                continue
+            return
         raise TooManyTries(f"the claim of namespace {namespace}", _TRIES)
 
     def _neighbours(self, namespace: Namespace) -> Iterator[Record[pb.NamespaceClaim]]:

@@ -38,7 +38,7 @@ from lakebed.formats import (
     encode_owner,
 )
 from lakebed.ids import UniqueID
-from lakebed.kv import ABSENT, KeyNotFound, OutcomeUnknown, PredicateFailed, Store
+from lakebed.kv import ABSENT, KeyNotFound, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.runtime import Runtime
 
@@ -53,8 +53,12 @@ def installation_id(store: Store, runtime: Runtime) -> str:
         with suppress(KeyNotFound):
             return store.get(METADATA_PARTITION, INSTALLATION_KEY).value.decode()
         # If it fails, someone else was first; if that is unknown, the next read shows it.
-        with suppress(PredicateFailed, OutcomeUnknown):
+        try:
             store.set_if(METADATA_PARTITION, INSTALLATION_KEY, drawn, ABSENT)
+        except StoreUnavailable:
+            raise
+        except (PredicateFailed, OutcomeUnknown):
+            continue
     raise TooManyTries("writing the id of the installation", _TRIES)
 
 

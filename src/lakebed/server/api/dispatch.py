@@ -12,13 +12,18 @@ from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.authentication import authenticate
-from lakebed.server.http.bodies import Body, pass_over
+from lakebed.server.http.bodies import Body, has_body
 from lakebed.server.http.errors import JSON_TYPE, BadRequest, NotJSON, answer_error
 from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
 
 SMALL_BYTES: Final = 1 << 16
 """A stream up to this size is answered in one piece, which costs the server less."""
+
+OPEN_BYTES_MAX: Final = 16 << 10
+"""The largest body that is taken from those who are not signed in, for a login for example."""
+OPEN_SECONDS_MAX: Final = 10.0
+"""The longest that such a body may take."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -35,11 +40,14 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
         assert record is not None, "requests come in the envelope"
         record.operation = route.operation
         try:
-            admit(record)
+            if route.needs_slot:
+                admit(record)
             identity = None
             if route.needs is not Access.ANYONE:
                 identity = authenticate(services, request, client=record.client)
                 record.user = identity.user_id
+            if route.needs_slot:
+                admission.claim(record)
             context = Context(source_ip=record.client)
             given = bind(ApiRequest(services, request, identity, context), parts)
             if identity is not None and isinstance(route.needs, tuple):
@@ -47,8 +55,6 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             _answer(route, response, route.handler(**given))
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             answer_error(error, route.operation, response)
-            if not pass_over(request.env):
-                response.set_header("Connection", "close")
 
     return respond
 
@@ -85,7 +91,7 @@ def _binder(route: Route) -> Callable[[ApiRequest, dict[str, str]], dict[str, An
         if route.query is not None:
             given["query"] = _read_query(request.http.query_string, route.query, lists)
         if decode is not None:
-            text = _read_small_body(request)
+            text = _read_small_body(request, is_open=route.needs is Access.ANYONE)
             if text or not route.body_optional:
                 given["body"] = _decode(decode, text)
         return given
@@ -93,10 +99,15 @@ def _binder(route: Route) -> Callable[[ApiRequest, dict[str, str]], dict[str, An
     return bind
 
 
-def _read_small_body(request: ApiRequest) -> bytes:
+def _read_small_body(request: ApiRequest, *, is_open: bool) -> bytes:
     _check_type(request.http)
     limits = request.services.settings.limits
-    return Body(request.http.env, seconds_max=limits.request_seconds).read(limits.json_bytes_max)
+    seconds_max, bytes_max = limits.request_seconds, limits.json_bytes_max
+    if is_open:
+        seconds_max, bytes_max = OPEN_SECONDS_MAX, OPEN_BYTES_MAX
+    rate_min = limits.body_bytes_per_second
+    body = Body(request.http.env, seconds_max=seconds_max, rate_min=rate_min)
+    return body.read(bytes_max)
 
 
 def _check_type(request: falcon.Request) -> None:
@@ -107,10 +118,9 @@ def _check_type(request: falcon.Request) -> None:
     Raises:
         NotJSON: There is a body, and it does not.
     """
-    environ = request.env
-    if environ.get("CONTENT_LENGTH") in {None, "", "0"} and "HTTP_TRANSFER_ENCODING" not in environ:
+    if not has_body(request.env):
         return
-    said: str = environ.get("CONTENT_TYPE") or ""
+    said: str = request.env.get("CONTENT_TYPE") or ""
     kind = said.partition(";")[0].strip().lower()
     if "," in said or not (kind == JSON_TYPE or kind.endswith("+json")):
         raise NotJSON(said)
@@ -127,14 +137,14 @@ def _read_query(text: str, query: type[msgspec.Struct], lists: frozenset[str]) -
     values: dict[str, Any] = {}
     try:
         for name, value in parse_qsl(text, keep_blank_values=True, errors="strict"):
+            if "\x00" in name + value:
+                raise BadRequest("the query must not have a NUL character in it")
             if name in lists:
                 values.setdefault(name, []).append(value)
             else:
                 values[name] = value
     except UnicodeDecodeError:
         raise BadRequest("the query has bytes that are not UTF-8") from None
-    if "\x00" in str(values):
-        raise BadRequest("the query must not have a NUL character in it")
     try:
         return msgspec.convert(values, query, strict=False)
     except msgspec.ValidationError as error:

@@ -80,6 +80,8 @@ class Route:
     """Of a success."""
     transfer: bool = False
     """Whether it moves the bytes of objects; such requests have slots of their own."""
+    needs_slot: bool = True
+    """Whether it has to wait its turn: an answer that costs nothing is given whatever the load."""
     uploads: bool = False
     """Whether the body is an object, raw or in a form."""
     query: type[msgspec.Struct] | None = None
@@ -125,6 +127,7 @@ class Routes:
         *,
         status: int = 200,
         transfer: bool = False,
+        needs_slot: bool = True,
         uploads: bool = False,
         statuses: tuple[int, ...] = (),
         answer: Any = None,
@@ -148,6 +151,7 @@ class Routes:
                 needs=(needs,) if isinstance(needs, Need) else needs,
                 status=status,
                 transfer=transfer,
+                needs_slot=needs_slot,
                 uploads=uploads,
                 query=hints.get("query"),
                 body=hints.get("body"),

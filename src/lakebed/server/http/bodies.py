@@ -17,7 +17,7 @@ object visible only when its iterator ends well never shows half an object.
         ├── LengthRequired  a body without a length that does not prove its end      411
         ├── BodyCut         it ended early: the client went away, or counted wrong   400
         ├── BodyTooLarge    it is longer than what may be sent here                  413
-        ├── BodyTooSlow     it took longer than any body may take                    408
+        ├── BodyTooSlow     it took longer than any body may take, or came too slowly  408
         └── MalformedBody   it is not what its Content-Type says                     400
 """
 
@@ -26,12 +26,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from lakebed.errors import LakebedError
-from lakebed.server.http.request import current_record
+from lakebed.server.http.request import current_record, while_reading
 
 CHUNK_BYTES: Final = 1 << 18
 """How much is read at a time, at most."""
-PASSED_OVER_BYTES_MAX: Final = CHUNK_BYTES
-"""The largest body that is read although nobody wants it."""
+PATIENCE_SECONDS: Final = 60.0
+"""How long a client is waited for without getting anything. What it sends gives time back."""
+
+_LENGTH_DIGITS_MAX: Final = 18
 
 # The names are the public interface: they say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -68,12 +70,9 @@ class BodyTooLarge(BodyError):
 
 
 class BodyTooSlow(BodyError):
-    """The body took longer than any body may take."""
+    """The body took longer than any body may take, or came too slowly."""
 
     kind = "body_too_slow"
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"the body took longer than {seconds:g} seconds")
 
 
 class MalformedBody(BodyError):
@@ -90,15 +89,24 @@ class Body:
         environ: Mapping[str, Any],
         *,
         seconds_max: float,
+        rate_min: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take the body from the environment of a WSGI request.
+
+        Args:
+            environ: The environment.
+            seconds_max: How long the body may take.
+            rate_min: The bytes per second that a client must send on average; 0: any rate will do.
+            clock: Tells the time.
 
         Raises:
             MalformedBody: The announced length is not a number.
         """
         self._input = environ["wsgi.input"]
         self._seconds_max = seconds_max
+        self._rate_min = rate_min
+        self._patience = PATIENCE_SECONDS
         self._clock = clock
         self._begun = clock()
         self._record = current_record()
@@ -129,7 +137,7 @@ class Body:
         while chunk := self._read(self._wanted()):
             self.received += len(chunk)
             if self._clock() - self._begun > self._seconds_max:
-                raise BodyTooSlow(self._seconds_max)
+                raise BodyTooSlow(f"the body took longer than {self._seconds_max:g} seconds")
             yield chunk
         if self.length is not None and self.received != self.length:
             raise BodyCut(f"the body ended after {self.received} of {self.length} bytes")
@@ -145,20 +153,41 @@ class Body:
         """
         if self.length is not None and self.length > bytes_max:
             raise BodyTooLarge(bytes_max)
-        if self.length is None and not self._read(1):
+        if self.length == 0:
             return b""
-        return b"".join(self.chunks())
+        with while_reading(self.length or 0):
+            if self.length is None and not self._read(1):
+                return b""
+            return b"".join(self.chunks())
 
     def _read(self, size: int) -> bytes:
         """Wait for something to come, and note that in the record, for `slow_clients` to see."""
         record = self._record
         if record is not None:
             record.is_receiving = True
+        begun = self._clock()
         chunk: bytes = self._input.read(size)
+        waited = self._clock() - begun
         if record is not None:
             record.is_receiving = False
             record.received_at = time.monotonic()
+            record.bytes_received += len(chunk)
+            if not chunk or record.bytes_received == self.length:
+                record.has_whole_body = True
+        self._check_rate(waited, len(chunk))
         return chunk
+
+    def _check_rate(self, waited: float, size: int) -> None:
+        """Refuse a body that trickles; the time that the server itself takes does not count."""
+        if not self._rate_min or not size:
+            return
+        self._patience += size / self._rate_min - waited
+        if self._patience < 0:
+            raise BodyTooSlow(
+                f"the body comes too slowly: {self.received + size} bytes so far; send"
+                f" {self._rate_min:g} bytes a second or more"
+            )
+        self._patience = min(self._patience, PATIENCE_SECONDS)
 
     def _wanted(self) -> int:
         if self.length is None:
@@ -166,30 +195,18 @@ class Body:
         return min(CHUNK_BYTES, self.length - self.received)
 
 
-def pass_over(environ: Mapping[str, Any]) -> bool:
-    """Read a body to its end that a refused request left unread; return whether that was done.
-
-    The HTTP server closes the connection behind an answer if the body of the request is not read,
-    and does not say so: the client's next request on that connection would fail. So a small body
-    is read, and for others the answer has to say it.
-    """
-    if "HTTP_TRANSFER_ENCODING" in environ or "HTTP_EXPECT" in environ:
-        return False
-    try:
-        length = _length(environ) or 0
-    except MalformedBody:
-        return False
-    if length > PASSED_OVER_BYTES_MAX:
-        return False
-    while length and environ["wsgi.input"].read(length):
-        pass
-    return True
+def has_body(environ: Mapping[str, Any]) -> bool:
+    """Whether a request announces a body."""
+    has_length = environ.get("CONTENT_LENGTH") not in {None, "", "0"}
+    return has_length or "HTTP_TRANSFER_ENCODING" in environ
 
 
 def _length(environ: Mapping[str, Any]) -> int | None:
     text = environ.get("CONTENT_LENGTH") or ""
     if not text:
         return None
-    if not (text.isascii() and text.isdigit()):
-        raise MalformedBody(f"the Content-Length {text!r} is not a number")
+    if not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX):
+        raise MalformedBody(
+            f"the Content-Length {text[:40]!r} is not the number of bytes of a body"
+        )
     return int(text)

@@ -4,6 +4,8 @@ A WSGI wrapper around the whole application. The end of a request is the end of 
 an answer that is streamed, when the server closes the iterator, be it that the last byte is out or
 that the client went away.
 
+An answer to a request whose body was not read to its end says that the connection ends with it.
+
 A streamed answer must have a Content-Length. Without one, the server would end an answer whose
 iterator raised as if it were whole, and nobody could tell that half of an object is missing. With
 one, the server sends whatever comes. On a connection that is kept, the client would read what is
@@ -17,11 +19,12 @@ from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.server.http import metrics
+from lakebed.server.http.bodies import has_body
 from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.errors import JSON_TYPE, UNEXPECTED, kind_of, note_error
 from lakebed.server.http.logs import cause_of, log_access
 from lakebed.server.http.presigned import PATH as PRESIGNED
-from lakebed.server.http.request import RequestRecord, begin_record, unbind_record
+from lakebed.server.http.request import RequestRecord, begin_record, leave_record
 
 REQUEST_ID_HEADER: Final = "X-Request-ID"
 _LOGGER: Final = logging.getLogger(__name__)
@@ -57,6 +60,7 @@ class Envelope:
             peer=environ.get("REMOTE_ADDR", ""),
             client=self._proxies.client_of(environ),
             given_id=environ.get("HTTP_X_REQUEST_ID"),
+            has_body=has_body(environ),
         )
         metrics.IN_PROGRESS.inc()
         record.at_end(metrics.IN_PROGRESS.dec)
@@ -102,8 +106,12 @@ class _Start:
         self.length = next(
             (int(value) for name, value in headers if name.lower() == "content-length"), None
         )
-        with_id = [*headers, (REQUEST_ID_HEADER, self._record.request_id)]
-        return self._inner(status, with_id, exc_info)
+        more = [(REQUEST_ID_HEADER, self._record.request_id)]
+        if not self._record.has_whole_body:
+            # It is not read for the sake of the answer: it may be long, or never come. The HTTP
+            # server closes the connection behind such an answer, but does not say so.
+            more.append(("Connection", "close"))
+        return self._inner(status, [*headers, *more], exc_info)
 
 
 class _Answer:
@@ -166,7 +174,7 @@ def _finish(record: RequestRecord) -> None:
         metrics.count(record)
         log_access(record)
     finally:
-        unbind_record()
+        leave_record(record)
 
 
 def _path_of(environ: WSGIEnvironment) -> str:

@@ -21,6 +21,8 @@ from lakebed.server.http.bodies import Body, BodyCut, MalformedBody
 HEADERS_BYTES_MAX: Final = 16 << 10
 """The largest headers of a field; also of what may stand before the first and after the last."""
 FIELDS_MAX: Final = 32
+_PARAMETERS_LENGTH_MAX: Final = 4 << 10
+"""Of a header with parameters: to read one takes time that grows with the square of its length."""
 _BOUNDARY_LENGTH_MAX: Final = 70
 _CRLF: Final = b"\r\n"
 _BLANK_LINE: Final = b"\r\n\r\n"
@@ -64,7 +66,7 @@ def _to_the_end(form: "_Form", field: str) -> Iterator[bytes]:
 
 
 def _boundary(content_type: str) -> bytes:
-    media_type, parameters = parse_header(content_type)
+    media_type, parameters = _parse_parameters(content_type)
     boundary = parameters.get("boundary", "").rstrip()
     if media_type.strip().lower() != "multipart/form-data":
         raise MalformedBody("the Content-Type is not multipart/form-data")
@@ -167,6 +169,15 @@ class _Form:
         self._buffer += chunk
 
 
+def _parse_parameters(header: str) -> tuple[str, dict[str, str]]:
+    if len(header) > _PARAMETERS_LENGTH_MAX:
+        raise MalformedBody(
+            f"a header of the form has {len(header)} characters; at most {_PARAMETERS_LENGTH_MAX}"
+            " are allowed"
+        )
+    return parse_header(header)
+
+
 def _parse_headers(block: bytes) -> _Headers:
     headers: dict[str, str] = {}
     try:
@@ -178,7 +189,7 @@ def _parse_headers(block: bytes) -> _Headers:
         if not colon or not name or name != name.strip():
             raise MalformedBody(f"the form has a header without a name or a colon: {line[:80]!r}")
         headers[name.lower()] = value.strip()
-    disposition, parameters = parse_header(headers.get("content-disposition", ""))
+    disposition, parameters = _parse_parameters(headers.get("content-disposition", ""))
     if disposition.strip().lower() != "form-data":
         raise MalformedBody("a field of the form has no Content-Disposition: form-data")
     return _Headers(parameters.get("name"), parameters.get("filename"), headers.get("content-type"))

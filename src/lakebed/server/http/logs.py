@@ -40,7 +40,8 @@ _CHAIN_MAX: Final = 8
 # must not grow faster than the text, and the text is bounded too.
 _LINE_CHARACTERS_MAX: Final = 4096
 _PASSWORD_IN_URL: Final = re.compile(r"(?<=://)([^/?#:@\s]*+):\S*@")
-_PARAMETER: Final = re.compile(r"(?<![\w-])([\w-]++)=[^&#\s'\"]++")
+_PARAMETER_NAME: Final = re.compile(r"(?<![\w-])([\w-]++)=")
+_PARAMETER_VALUE: Final = re.compile(r"[^&#\s'\"]++")
 _SECRET_NAME: Final = re.compile(
     r"(?i)password|passwd|secret|token|key|credential|signature|(?<!\w)sig"
 )
@@ -57,11 +58,19 @@ def mask_secrets(text: str) -> str:
 def _mask_line(line: str) -> str:
     if len(line) > _LINE_CHARACTERS_MAX:
         line = line[:_LINE_CHARACTERS_MAX] + "…"
-    return _PARAMETER.sub(_mask_parameter, _PASSWORD_IN_URL.sub(rf"\1:{MASK}@", line))
+    return _mask_parameters(_PASSWORD_IN_URL.sub(rf"\1:{MASK}@", line))
 
 
-def _mask_parameter(found: re.Match[str]) -> str:
-    return f"{found[1]}={MASK}" if _SECRET_NAME.search(found[1]) else found[0]
+def _mask_parameters(line: str) -> str:
+    """Mask the values of parameters that look secret, also of those in the value of another one."""
+    shown, at = [], 0
+    for name in _PARAMETER_NAME.finditer(line):
+        if name.start() >= at and _SECRET_NAME.search(name[1]):
+            value = _PARAMETER_VALUE.match(line, name.end())
+            if value is not None:
+                shown += [line[at : name.end()], MASK]
+                at = value.end()
+    return "".join([*shown, line[at:]])
 
 
 def cause_of(error: BaseException) -> str:

@@ -8,7 +8,7 @@ it is imported. Without the variable, as in tests, metrics are those of the proc
 - ``lakebed_http_requests_total``: requests by operation and status.
 - ``lakebed_http_seconds``: how long they took, to the last byte of the answer, by operation.
 - ``lakebed_http_requests_in_progress``: requests under way.
-- ``lakebed_http_refused_total``: requests answered 503 because no slot was free, by kind of slot.
+- ``lakebed_http_refused_total``: requests answered 503 for lack of a slot, by kind of slot.
 - ``lakebed_http_slots``, ``lakebed_http_slots_used``: slots there are, and slots taken, by kind.
 
 What the supervisor knows (see `lakebed.server.processes.metrics`) is in a file of the same folder.

@@ -125,7 +125,11 @@ class PresignedDoor:
     def _store(self, request: falcon.Request, address: Address) -> PutResult:
         if self._block.exists(address):
             raise AlreadyExists(address)
-        body = Body(request.env, seconds_max=self._limits.transfer_seconds)
+        body = Body(
+            request.env,
+            seconds_max=self._limits.transfer_seconds,
+            rate_min=self._limits.body_bytes_per_second,
+        )
         # What came meanwhile stays too: it may be linked by now, and committed.
         return self._block.put_new(address, body.chunks())
 
@@ -134,6 +138,7 @@ class PresignedDoor:
         assert record is not None, "requests come in the envelope"
         record.operation = _OPERATION
         self._admission.admit_transfer(record)
+        self._admission.claim(record)
         return self._signer.open(request.method, token, self._runtime.now())
 
 

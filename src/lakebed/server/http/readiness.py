@@ -4,8 +4,8 @@ Liveness (``/_health``) asks nothing and says that the process runs. Readiness a
 with 503 while one of them does not answer. What is asked is in `lakebed.server.questions`.
 
 Whatever hangs, the answer comes within `BOUND_SECONDS`. Each question is asked in a thread of its
-own, and by one thread at a time: probes that come while it hangs wait for the same one, so they do
-not pile up.
+own, and by one thread at a time: probes that come while it hangs wait for the same one, and not at
+all once it has hung for that long. So they do not pile up, and hold no threads of the server.
 """
 
 import threading
@@ -53,9 +53,8 @@ class Readiness:
         Raises:
             NotReady: At least one was not answered in time, or by an error, which is the cause.
         """
-        until = time.monotonic() + self._bound_seconds
         asked = {name: question.begin() for name, question in self._questions.items()}
-        failures = {name: each.failure_by(until) for name, each in asked.items()}
+        failures = {name: each.failure_within(self._bound_seconds) for name, each in asked.items()}
         found = {name: failure for name, failure in failures.items() if failure is not None}
         if found:
             raise NotReady(list(found)) from next(iter(found.values()))
@@ -81,6 +80,7 @@ class _Asking:
     def __init__(self, name: str, ask: Question) -> None:
         self._name = name
         self._ask = ask
+        self._begun = time.monotonic()
         self._over = threading.Event()
         self._failure: Exception | None = None
         threading.Thread(target=self._run, name=f"readiness-{name}", daemon=True).start()
@@ -89,9 +89,9 @@ class _Asking:
     def is_over(self) -> bool:
         return self._over.is_set()
 
-    def failure_by(self, until: float) -> Exception | None:
-        """Wait for the answer until a time; return what went wrong, or None."""
-        if not self._over.wait(max(0.0, until - time.monotonic())):
+    def failure_within(self, seconds: float) -> Exception | None:
+        """Wait until the question was asked so long ago; return what went wrong, or None."""
+        if not self._over.wait(max(0.0, self._begun + seconds - time.monotonic())):
             return TimeoutError(f"the {self._name} has not answered yet")
         return self._failure
 

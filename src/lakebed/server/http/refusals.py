@@ -95,7 +95,7 @@ class RefusalLog:
             is_first_unlogged = not is_logged and minute.unlogged == 1
         if is_logged:
             fields = {"kind": kind.value, "client": client}
-            _LOGGER.warning("refused a request: %s", reason, extra={"fields": fields})
+            _LOGGER.warning("refused a request of %s: %s", client, reason, extra={"fields": fields})
         elif is_first_unlogged:
             self._later(minute.begun + MINUTE_SECONDS - now, lambda: _sum_up(kind, minute))
 

@@ -9,15 +9,27 @@ not its query, where signatures and tokens may be.
 import re
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 _SANE_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 _record: ContextVar["RequestRecord | None"] = ContextVar("lakebed_request", default=None)
 _under_way: set["RequestRecord"] = set()
+_left: deque["RequestRecord"] = deque()
+_SHORT_SECONDS: Final = 0.5
+
+
+class Slot(Protocol):
+    """What lets a request be worked on; see `admission`."""
+
+    def while_reading(self, size: int) -> AbstractContextManager[None]:
+        """Leave the slot to others while a body of some size is waited for, to be kept whole."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +59,14 @@ class RequestRecord:
     """When something of the request last came."""
     is_receiving: bool = False
     """Whether a thread waits for more of the body right now."""
+    bytes_received: int = 0
+    """How much of the body was read."""
+    has_whole_body: bool = True
+    """Whether the body was read to its end, or there is none."""
+    left_at: float = 0.0
+    """When the answer was left to the HTTP server, if it was."""
+    slot: Slot | None = None
+    """The slot that the request holds, if it does."""
     _on_end: list[Callable[[], None]] = field(default_factory=list)
 
     def at_end(self, action: Callable[[], None]) -> None:
@@ -55,7 +75,6 @@ class RequestRecord:
 
     def end(self) -> None:
         """Call what `at_end` was given; a second call does nothing."""
-        _under_way.discard(self)
         while self._on_end:
             self._on_end.pop()()
 
@@ -65,26 +84,52 @@ def current_record() -> RequestRecord | None:
     return _record.get()
 
 
-def records_under_way() -> list[RequestRecord]:
-    """Return the records of all requests that this process works on."""
-    return list(_under_way)
+def while_reading(size: int) -> AbstractContextManager[None]:
+    """Leave the slot of the current request, if it has one, to others; see `Slot`."""
+    record = current_record()
+    if record is None or record.slot is None:
+        return nullcontext()
+    return record.slot.while_reading(size)
+
+
+def records_under_way(*, left_since: float) -> list[RequestRecord]:
+    """Return the records of all requests that this process works on.
+
+    The HTTP server may not have sent an answer yet that was left to it: the records of requests
+    that were left since some time are among them. (Of very short ones they are not.)
+    """
+    while _left and _left[0].left_at < left_since:
+        _left.popleft()
+    return [*_under_way, *_left]
 
 
 def begin_record(
-    method: str, path: str, *, peer: str, client: str, given_id: str | None
+    method: str, path: str, *, peer: str, client: str, given_id: str | None, has_body: bool = False
 ) -> RequestRecord:
     """Make the record of a request that arrived, and bind it to this thread."""
     now = time.monotonic()
-    request_id = _request_id(given_id)
-    record = RequestRecord(request_id, method, path, now, peer=peer, client=client, received_at=now)
+    record = RequestRecord(
+        _request_id(given_id),
+        method,
+        path,
+        now,
+        peer=peer,
+        client=client,
+        received_at=now,
+        has_whole_body=not has_body,
+    )
     _record.set(record)
     _under_way.add(record)
     return record
 
 
-def unbind_record() -> None:
-    """Forget the record of this thread: its request has ended."""
+def leave_record(record: RequestRecord) -> None:
+    """Unbind a record from this thread: all that is left to do is the HTTP server's."""
     _record.set(None)
+    record.left_at = time.monotonic()
+    if record.left_at - record.begun > _SHORT_SECONDS:
+        _left.append(record)
+    _under_way.discard(record)
 
 
 def _request_id(given: str | None) -> str:

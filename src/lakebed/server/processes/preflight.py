@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lakebed.errors import LakebedError
-from lakebed.server.settings import SQLITE, ServerSettings
+from lakebed.server.settings import SQLITE, ListenSettings, ServerSettings
 
 
 class CannotStart(LakebedError):  # noqa: N818 - it says what happened
@@ -26,7 +26,7 @@ def check_place(settings: ServerSettings) -> str:
         CannotStart: The port is taken, or a folder cannot be written.
     """
     address = _address_of(settings.listen.host)
-    _check_port(settings.listen.host, address, settings.listen.port)
+    check_port(settings.listen)
     for folder in _folders(settings):
         _check_folder(folder)
     return address
@@ -40,17 +40,30 @@ def _address_of(host: str) -> str:
     return str(found[0][4][0])
 
 
-def _check_port(host: str, address: str, port: int) -> None:
+def check_port(listen: ListenSettings, *, is_shared: bool = False) -> None:
+    """Make sure that the port can be opened.
+
+    Args:
+        listen: Where.
+        is_shared: Whether other workers of this server may have it open.
+
+    Raises:
+        CannotStart: It is taken, or may not be used.
+    """
+    address = _address_of(listen.host)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
         # As the server sets it, or a port that was in use a moment ago would seem taken. The option
-        # that lets workers share a port stays off: with it, two servers could.
+        # that lets workers share a port is off at first: with it, two servers could.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((address, port))
-            probe.listen()
+            if is_shared:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            probe.bind((address, listen.port))
+            if not is_shared:  # clients of the others would be let in here
+                probe.listen()
         except OSError as error:
-            raise CannotStart(_port_message(host, port, error)) from error
+            raise CannotStart(_port_message(listen.host, listen.port, error)) from error
 
 
 def _port_message(host: str, port: int, error: OSError) -> str:

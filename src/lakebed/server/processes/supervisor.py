@@ -30,7 +30,7 @@ from lakebed.server.http.metrics import FOLDER_VARIABLE, forget_process, mark_pr
 from lakebed.server.processes.children import call_by_name
 from lakebed.server.processes.granian_parts import GranianServer
 from lakebed.server.processes.metrics import ProcessMetrics
-from lakebed.server.processes.preflight import CannotStart, check_place
+from lakebed.server.processes.preflight import CannotStart, check_place, check_port
 from lakebed.server.processes.worker import Worker
 from lakebed.server.settings import ServerSettings
 
@@ -91,6 +91,7 @@ class _Supervisor:
         self._settings = settings
         self._on_ready = on_ready
         self._is_ready = threading.Event()
+        self._has_begun = False
         self._failure: str | None = None
         # Its far end goes to every process: they notice when this end is closed.
         self._link, self._far_link = multiprocessing.Pipe()
@@ -113,11 +114,22 @@ class _Supervisor:
         server = self._server
         server.on_startup(self._begin)
         server.on_shutdown(self._background.stop)
-        server.serve(target_loader=self._worker, wrap_loader=False)
+        try:
+            server.serve(target_loader=self._worker, wrap_loader=False)
+        except SystemExit:
+            # A worker ended while the server was stopping. Why it stopped is said below.
+            if not (self._failure or server.failure):
+                raise
+        except Exception:
+            # Before anything else, the server tries whether it can open the port.
+            if not self._has_begun:
+                check_port(self._settings.listen)
+            raise
         if failure := self._failure or server.failure:
             raise CannotStart(failure)
 
     def _begin(self) -> None:
+        self._has_begun = True
         # A terminal that closes ends what runs in it. (Granian would start its workers anew.)
         signal.signal(signal.SIGHUP, self._server.stop)
         mark_process("supervisor")

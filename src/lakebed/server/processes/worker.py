@@ -21,6 +21,7 @@ from lakebed.server.processes.children import (
     hide_settings,
     load_by_name,
 )
+from lakebed.server.processes.preflight import check_port
 from lakebed.server.settings import ServerSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ class Worker:
         Stalls(self.settings.listen.port, self.settings.limits.stall_seconds).start()
         try:
             app: WSGIApplication = load_by_name(self.factory)(self.settings)
+            # The HTTP server opens the port next; if it cannot, it ends with a backtrace.
+            check_port(self.settings.listen, is_shared=True)
         except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor wants to know
             self._give_up(error)
         close = getattr(app, "close", None)

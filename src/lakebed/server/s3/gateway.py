@@ -72,6 +72,7 @@ class Gateway:
             self._admission.admit_work(record)
         verified = self._verify(environ, asked)
         record.user = verified.identity.user_id
+        self._admission.claim(record)
         return operation.handle(S3Request(self._services, environ, asked, verified, record.client))
 
     def _verify(self, environ: WSGIEnvironment, asked: Route) -> Verified[Identity]:
@@ -95,10 +96,6 @@ def _refusal(error: Exception, environ: WSGIEnvironment, record: RequestRecord) 
     elif shown.code in _BODY_CODES:
         _LOGGER.info("a body was refused: %s: %s", shown.code.code, shown)
     headers = {"Content-Type": XML_TYPE, **shown.headers}
-    if "HTTP_EXPECT" in environ:
-        # The client waits for 100 Continue before it sends the body. After a refusal it does not
-        # send it, and the server would read the next request as the body.
-        headers["Connection"] = "close"
     if shown.code.status == ErrorCode.SLOW_DOWN.status:
         headers["Retry-After"] = str(RETRY_SECONDS)
     resource = quote(environ["PATH_INFO"], safe="/", encoding="latin-1")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.catalog.checksums import Checksum, Digest, fed
+from lakebed.server.http.request import while_reading
 from lakebed.server.s3.body_checksums import (
     HEADER_PREFIX,
     ExpectedChecksum,
@@ -98,7 +99,8 @@ class Body(Iterable[bytes]):
                 ErrorCode.ENTITY_TOO_LARGE,
                 f"the body has {self.size} bytes; at most {size_max} are allowed here",
             )
-        return b"".join(self)
+        with while_reading(self.size):
+            return b"".join(self)
 
 
 def open_body(

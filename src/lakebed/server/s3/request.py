@@ -128,8 +128,12 @@ class S3Request:
         Raises:
             S3Error: The headers that describe the body are missing or wrong.
         """
-        seconds_max = self.services.settings.limits.transfer_seconds
-        raw = RawBody(self.environ, seconds_max=seconds_max)
+        limits = self.services.settings.limits
+        raw = RawBody(
+            self.environ,
+            seconds_max=limits.transfer_seconds,
+            rate_min=limits.body_bytes_per_second,
+        )
         return open_body(
             self.environ,
             raw.unproven_chunks(),

@@ -102,7 +102,8 @@ def _resource(environ: Environ, route: Route) -> str:
     for name in sorted(route.query.keys() - _SIGNATURE_PARAMETERS):
         value = route.query[name].encode().decode("latin-1")
         if name in _SIGNED_PARAMETERS or name.startswith(_SIGNED_PREFIX):
-            parameters.append(f"{name}={value}" if value else name)
+            signed = name.encode().decode("latin-1")
+            parameters.append(f"{signed}={value}" if value else signed)
         elif name != "x-id" and value != _signed_header(environ, name):
             raise S3Error(ErrorCode.ACCESS_DENIED, f'the parameter "{name[:50]}" must be signed')
     resource = quote_from_bytes(path, safe="/-_.~")

@@ -1,7 +1,8 @@
 """Reading the XML that clients send: small, plain documents, with a limit on everything.
 
 Whatever is not a plain document of elements and text is refused as `MalformedXML`. Document types
-are refused too, so there are no entities to expand.
+are refused too, so there are no entities to expand, and so are encodings other than UTF-8: the
+parser would look for any other among all codecs that Python has.
 """
 
 from collections.abc import Iterator
@@ -119,9 +120,10 @@ def parse(body: bytes, root: str) -> Element:
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.text
     parser.StartDoctypeDeclHandler = builder.document_type
+    parser.XmlDeclHandler = builder.declaration
     try:
         parser.Parse(body, True)
-    except (expat.ExpatError, ValueError, LookupError) as error:  # LookupError: unknown encoding
+    except expat.ExpatError as error:
         raise S3Error(ErrorCode.MALFORMED_XML, f"the body is not XML: {error}") from error
     if builder.root is None or builder.root.name != root:
         _refuse(f"the root element must be {root}")
@@ -156,6 +158,10 @@ class _Builder:
 
     def text(self, data: str) -> None:
         self._texts[-1].append(data)
+
+    def declaration(self, _version: str, encoding: str | None, _standalone: int) -> None:
+        if encoding is not None and encoding.lower() != "utf-8":
+            _refuse(f'the encoding must be UTF-8, not "{encoding[:20]}"')
 
     def document_type(self, *_declaration: object) -> None:
         _refuse("the document must not have a document type")

@@ -52,7 +52,7 @@ def _storage(services: Services) -> StorageConfig:
     )
 
 
-@routes.add("healthCheck", "GET", "/healthcheck", Access.ANYONE, status=204)
+@routes.add("healthCheck", "GET", "/healthcheck", Access.ANYONE, status=204, needs_slot=False)
 def health_check(request: ApiRequest) -> None:
     """Answer that the server is there."""
 

@@ -255,7 +255,12 @@ def upload_object(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
 ) -> ObjectStats:
     """Upload an object: the field `content` of a form, or the body as it is."""
-    body = Body(request.http.env, seconds_max=request.services.settings.limits.transfer_seconds)
+    limits = request.services.settings.limits
+    body = Body(
+        request.http.env,
+        seconds_max=limits.transfer_seconds,
+        rate_min=limits.body_bytes_per_second,
+    )
     kind = request.header("Content-Type") or ""
     if kind.lower().startswith("multipart/form-data"):
         file = form_file(body, kind, field="content")

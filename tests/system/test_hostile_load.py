@@ -1,0 +1,194 @@
+"""Clients that want to stop a server: others are answered as if they were not there.
+
+There is one worker, so that all of them meet the same threads and slots.
+"""
+
+import json
+import re
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from typing import Final
+
+import httpx
+import pytest
+
+from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+from tests.kit.served import Servers, eventually
+from tests.system.api_kit import BASE_PATH, RawClient, authorization, create_repository, workers
+
+STALL_SECONDS: Final = 5
+AT_ONCE_SECONDS: Final = 10.0
+"""On a machine that is busy with other tests; what is held up is held up for longer."""
+JSON: Final = "Host: x\r\nContent-Type: application/json"
+UPLOADS: Final = "/repositories/lake/branches/main/objects"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakebedServer]:
+    settings = {
+        "processes": {"workers": 1, "shutdown_seconds": 1},
+        "limits": {"stall_seconds": STALL_SECONDS},
+    }
+    with lakebed_server(tmp_path_factory.mktemp("lakebed"), settings=settings) as started:
+        with RawClient(started) as client:
+            create_repository(client, "lake")
+        yield started
+
+
+@pytest.fixture
+def attack() -> Iterator[ExitStack]:
+    """Connections that are open until the test is over."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def begin(server: LakebedServer, method: str, target: str, *headers: str) -> socket.socket:
+    """Open a connection, and send a head that announces a body of 1,000 bytes."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    lines = [f"{method} {target} HTTP/1.1", *headers, f"{JSON}\r\nContent-Length: 1000\r\n\r\n"]
+    connection.sendall("\r\n".join(lines).encode())
+    return connection
+
+
+def status_of(connection: socket.socket) -> int:
+    """Read an answer; return its status."""
+    head = connection.recv(4096)
+    return int(head.split()[1]) if head else 0
+
+
+def assert_serves(server: LakebedServer, source: str = "127.0.0.1") -> None:
+    """Make sure that requests of all kinds but uploads are answered at once."""
+    signed_in = {"Authorization": authorization(server)}
+    transport = httpx.HTTPTransport(local_address=source)
+    with httpx.Client(
+        transport=transport, base_url=server.endpoint, timeout=AT_ONCE_SECONDS
+    ) as client:
+        assert client.get("/_health").status_code == 204
+        assert client.get(f"{BASE_PATH}/healthcheck").status_code == 204
+        assert client.get("/readiness").status_code == 200
+        found = client.get(f"{BASE_PATH}/repositories", headers=signed_in)
+        assert [each["id"] for each in found.json()["results"]] == ["lake"]
+
+
+def refusals(server: LakebedServer, kind: str) -> int:
+    """How many requests were refused, by the metric."""
+    text = httpx.get(f"{server.endpoint}/metrics").text
+    found = re.search(rf'^lakebed_http_refusals_total{{kind="{kind}"}} (.*)$', text, re.MULTILINE)
+    return 0 if found is None else int(float(found[1]))
+
+
+def test_bodies_of_refused_requests_that_never_come_hold_up_nobody(
+    server: LakebedServer, attack: ExitStack
+) -> None:
+    unsigned = ("POST", f"{BASE_PATH}/repositories")
+    wrong = ("PUT", "/lake/main/x", "Authorization: AWS4-HMAC-SHA256 nonsense")
+    nowhere = ("POST", "/nowhere/at/all")
+    expired = ("PUT", "/presigned/bm8=.bm8=")
+    before = refusals(server, "unauthenticated")
+    connections = [
+        attack.enter_context(begin(server, *each))
+        for _ in range(90)
+        for each in (unsigned, wrong, nowhere)
+    ]
+    connections += [attack.enter_context(begin(server, *expired)) for _ in range(30)]
+    assert_serves(server)
+    assert Counter(map(status_of, connections)) == {401: 120, 400: 90, 404: 90}
+    # The server does not wait for the client to close the connection either.
+    assert [connection.recv(1) for connection in connections] == [b""] * 300
+    assert refusals(server, "unauthenticated") == before + 120
+    lines = re.findall(r"refused a request of 127.0.0.1: .* unauthenticated .*", server.log())
+    assert 1 <= len(lines) <= 3
+
+
+def test_slow_logins_hold_up_nobody_else(server: LakebedServer, attack: ExitStack) -> None:
+    for _ in range(220):
+        attack.enter_context(begin(server, "POST", f"{BASE_PATH}/auth/login")).sendall(b"{")
+    assert_serves(server)
+    pair = {
+        "access_key_id": server.access_key_id,
+        "secret_access_key": server.secret_access_key,
+    }
+    # The address that holds them all cannot log in, but others can.
+    elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
+    with httpx.Client(transport=elsewhere, timeout=AT_ONCE_SECONDS) as client:
+        login = f"{server.endpoint}{BASE_PATH}/auth/login"
+        assert client.post(login, json=pair).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/auth/login", "/setup_lakefs", "/setup_comm_prefs"])
+def test_open_routes_take_tiny_bodies_only(
+    server: LakebedServer, attack: ExitStack, path: str
+) -> None:
+    (worker,) = workers(server)
+    before = worker.memory_info().rss
+    body = json.dumps({str(number): number for number in range(400_000)}).encode()  # 7 MB
+    for _ in range(24):
+        connection = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        attack.enter_context(connection)
+        head = f"POST {BASE_PATH}{path} HTTP/1.1\r\n{JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
+        with suppress(OSError):  # refused before all was sent
+            connection.sendall(head.encode() + body)
+        assert status_of(connection) == 413
+    assert worker.memory_info().rss < before + (32 << 20)
+
+
+def add_user(client: RawClient, name: str) -> str:
+    """Add an administrator; return the header by which they sign in."""
+    assert client.post_json("/auth/users", {"id": name}).status == 201
+    joined = client.call("PUT", f"/auth/groups/Admins/members/{name}", body=b"")
+    assert joined.status == 201, joined
+    made = client.call("POST", f"/auth/users/{name}/credentials", body=b"").json
+    pair = f"{made['access_key_id']}:{made['secret_access_key']}"
+    return httpx.BasicAuth(*pair.split(":"))._auth_header
+
+
+def test_stalled_uploads_of_one_user_hold_up_nobody_else_and_are_cut_off(
+    server: LakebedServer, attack: ExitStack
+) -> None:
+    with RawClient(server) as admin:
+        bob = add_user(admin, "bob")
+    signed_in = f"Authorization: {authorization(server)}"
+    target = f"{BASE_PATH}{UPLOADS}?path=stalled"
+    before = refusals(server, "stalled_upload")
+    stalled = [attack.enter_context(begin(server, "POST", target, signed_in)) for _ in range(130)]
+    refused = [
+        attack.enter_context(begin(server, "POST", f"{BASE_PATH}/repositories")) for _ in range(20)
+    ]
+    assert_serves(server)
+    upload = httpx.post(
+        f"{server.endpoint}{BASE_PATH}{UPLOADS}?path=of-bob",
+        content=b"of bob",
+        headers={"Authorization": bob},
+        timeout=AT_ONCE_SECONDS,
+    )
+    assert upload.status_code == 201, upload.text
+    # More than the user's share are refused at once; the others are cut off, and told so.
+    statuses = Counter(map(status_of, stalled))
+    assert statuses == {503: 130 - 36, 400: 36}
+    assert [status_of(each) for each in refused] == [401] * 20
+    assert refusals(server, "stalled_upload") == before + 36
+    assert "cut off a client that stopped in a body" in server.log()
+    again = {"Authorization": authorization(server)}
+    eventually(
+        lambda: (
+            httpx.post(f"{server.endpoint}{target}", content=b"x", headers=again).status_code == 201
+        ),
+        seconds=AT_ONCE_SECONDS,
+    )
+
+
+@pytest.mark.parametrize("moment", ["checked", "started"])
+def test_a_port_that_is_taken_before_the_server_opens_it_is_named(
+    servers: Servers, moment: str
+) -> None:
+    settings = servers.settings()
+    process = servers.launch(settings, "-m", "tests.system.port_thief", moment)
+    said, _ = process.communicate(timeout=60)
+    port = settings["listen"]["port"]
+    assert said == f"port {port} of 127.0.0.1 is in use: stop what listens there, or use --port\n"
+    assert process.returncode == 1
+    log = (servers.folder / "log").read_text()
+    assert "Traceback" not in log
+    assert "backtrace" not in log
