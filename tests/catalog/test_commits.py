@@ -36,6 +36,17 @@ def test_a_cherry_pick_says_where_it_comes_from(lake: Lake) -> None:
     assert lake.text("main", b"a") == "xyz"
 
 
+def test_a_second_cherry_pick_is_an_empty_commit(lake: Lake) -> None:
+    put(lake, b"a")
+    origin = lake.catalog.commits.commit(REPOSITORY, DEV, REQUEST).commit
+    first, second = (
+        lake.catalog.commits.cherry_pick(REPOSITORY, MAIN, "dev", committer="bob") for _ in "12"
+    )
+    assert second.parents == (first.id,)
+    assert second.metarange_id == first.metarange_id
+    assert second.metadata["cherry-pick-origin"] == origin.id
+
+
 def test_differences_show_the_metadata_of_users_only(lake: Lake) -> None:
     put(lake, b"folder/a")
     put(lake, b"b")

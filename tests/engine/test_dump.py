@@ -429,14 +429,16 @@ def test_an_interrupted_restore_is_run_again(applied: bool) -> None:
         world.restore(manifest, bare)
         assert world.contents(bare) == expected
         assert world.adopted(bare) == [world.repository.unique_id]
-    assert count == 8  # a note, commits, a tag, two branches, unique ids, the note again; all well
+    # A note, commits, a tag and two branches by two writes each, unique ids, the note; all well.
+    assert count == 11
 
 
 def test_work_that_began_before_the_restore_went_on_stays() -> None:
     world = small()
     manifest, bare = world.dump(), world.make_repository("bare")
     with pytest.raises(KVError):
-        world.restore(manifest, bare, FaultyStore(world.store, FailAt(5, applied=False)))
+        # The last of the writes that finish branches.
+        world.restore(manifest, bare, FaultyStore(world.store, FailAt(8, applied=False)))
     (branch,) = world.branches.list(bare)
     head = world.commits.get(bare, branch.commit_id)
     later = world.commits.add(
@@ -446,6 +448,18 @@ def test_work_that_began_before_the_restore_went_on_stays() -> None:
     world.restore(manifest, bare)
     assert world.branches.get(bare, branch.id) == changed
     assert len(list(world.branches.list(bare))) == 2
+
+
+def test_a_tag_that_was_made_before_the_restore_went_on_keeps_its_name() -> None:
+    world = small()
+    manifest, bare = world.dump(), world.make_repository("bare")
+    with pytest.raises(KVError):  # when commits and tags are there
+        world.restore(manifest, bare, FaultyStore(world.store, FailAt(5, applied=False)))
+    (restored,) = world.tags.list(bare)
+    made = world.tags.create(bare, TagID("secret"), restored.commit_id)
+    world.restore(manifest, bare)
+    assert set(world.tags.list(bare)) == {restored, made}
+    assert [branch.id for branch in world.branches.list(bare)] == ["main"]
 
 
 # Others at work

@@ -5,7 +5,7 @@ import pytest
 from lakebed.block import MemorySettings, Namespace, open_block
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
-from lakebed.engine.committed import ChangeType, DiffEntry, Query
+from lakebed.engine.committed import ChangeType, CommonPrefix, DiffEntry, Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing
 from lakebed.engine.model import BranchID, CommitID, RepositoryID
@@ -48,13 +48,27 @@ def test_what_both_sides_changed_differently_is_a_conflict(engine: Engine) -> No
     assert differences(engine, since_parting=True) == [
         (b"both", ChangeType.ADDED, True),
         (b"only_dev", ChangeType.ADDED, False),
-        (b"same", ChangeType.ADDED, False),
     ]
     assert differences(engine, since_parting=False) == [
         (b"both", ChangeType.CHANGED, False),
         (b"only_dev", ChangeType.ADDED, False),
         (b"only_main", ChangeType.REMOVED, False),
     ]
+
+
+def test_what_both_sides_changed_alike_is_no_change_since_they_parted(engine: Engine) -> None:
+    commit(engine, MAIN, **{"a/same": "s", "b/same": "s", "gone": "g"})
+    for branch in (MAIN, DEV):
+        engine.hard_reset(LAKE, branch, MAIN)
+    for branch in (MAIN, DEV):
+        engine.delete(LAKE, branch, b"gone")
+        commit(engine, branch, **{"a/same": "t", "c/same": "s"})
+    assert differences(engine, since_parting=True) == []
+    commit(engine, DEV, **{"c/other": "o"})
+    folded = engine.diff(LAKE, MAIN, DEV, Query(delimiter=b"/"), since_parting=True)
+    assert [item.key for item in folded.items if isinstance(item, CommonPrefix)] == [b"c/"]
+    page = engine.diff(LAKE, MAIN, DEV, Query(amount=1), since_parting=True)
+    assert (len(page.items), page.has_more) == (1, False)
 
 
 def test_a_revert_of_a_merge_needs_one_of_its_parents(engine: Engine) -> None:
@@ -76,3 +90,17 @@ def test_a_cherry_pick_of_what_is_there_already_is_refused(engine: Engine) -> No
     assert engine.get(LAKE, MAIN, b"a").address == "a"
     with pytest.raises(NoChanges, match="has all of these changes already"):
         engine.cherry_pick(LAKE, MAIN, picked, REQUEST)
+
+
+def test_a_branch_whose_tree_was_emptied_is_merged_into_a_fresh_one(engine: Engine) -> None:
+    """The first commit has no tree at all, which is not the same as an empty one."""
+    request = MergeRequest(committer="", message="")
+    with pytest.raises(NoChanges):
+        engine.merge(LAKE, DEV, MAIN, request)
+    commit(engine, DEV, a="a")
+    engine.delete(LAKE, DEV, b"a")
+    emptied = commit(engine, DEV)
+    merged = engine.merge(LAKE, DEV, MAIN, request)
+    assert merged.parents[1] == emptied
+    with pytest.raises(NoChanges):
+        engine.merge(LAKE, DEV, MAIN, request)

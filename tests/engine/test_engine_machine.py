@@ -356,7 +356,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert changed(page.items) == differing(before, after)
         base = self.held[self.merge_base(self.heads[left], self.heads[right])]
         page = self.lake.diff(REPOSITORY, left, right, Query(), since_parting=True)
-        assert changed(page.items) == differing(base, after)
+        assert changed(page.items) == differing(base, after) & differing(before, after)
         marked = {
             item.entry.key for item in page.items if isinstance(item, DiffEntry) and item.conflict
         }

@@ -6,12 +6,20 @@ from contextlib import suppress
 from lakebed.block import Namespace
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, EntryNotFound, NoChanges, NotFound
-from lakebed.engine.keys import BRANCHES, DELETED_PARTITION, DROPPED_PARTITION, GRAVELER
-from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.keys import (
+    BRANCHES,
+    DELETED_PARTITION,
+    DROPPED_PARTITION,
+    GRAVELER,
+    TAGS,
+)
+from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.repositories.removal import ACTIVE
+from lakebed.kv.records import Records
 from lakebed.kv.schema import METADATA_PARTITION
 from tests.simulation.dumps import check_dump
 from tests.simulation.monitor import Span, overlap
+from tests.simulation.names import check_freed
 from tests.simulation.worker import COMMIT
 from tests.simulation.world import (
     KEYS,
@@ -29,6 +37,7 @@ def check_end(world: World) -> None:
         history.check_creates(KEYS)
     check_shown(world)
     check_committed(world)
+    check_freed(world)
     check_quiet(world)
     check_shown(world)
     world.truth.check_swaps(KEYS, world.held)
@@ -98,6 +107,7 @@ def check_quiet(world: World) -> None:
     for record in world.monitor.records():
         world.check(f"{record} is still there", holds=record.message.state == ACTIVE)
     check_nothing_is_blocked(world)
+    check_no_name_is_blocked(world)
     for seconds in (SURELY_PAST_GRACE_SECONDS, 30, 30, 30):
         cleaner.run_once()
         runtime.sleep(seconds)
@@ -121,6 +131,24 @@ def check_nothing_is_blocked(world: World) -> None:
         world.monitor.deletes_under_way[name] += 1
         repositories.create_bare(name, place)  # raises if something is in its way
         repositories.delete(name)
+
+
+def check_no_name_is_blocked(world: World) -> None:
+    """What died while it was creating a branch or a tag keeps nobody from using the name."""
+    lake = world.onlooker.lake
+    for repository in lake.repositories.list():
+        branches = Records(world.monitor.store, BRANCHES, repository.partition).scan()
+        tags = Records(world.monitor.store, TAGS, repository.partition).scan()
+        found = [(record.name.decode(), record.message.pending) for record in branches]
+        found += [(record.name.decode(), record.message.pending) for record in tags]
+        heads = [branch.commit_id for branch in lake.branches.list(repository)]
+        taken = {name for name, pending in found if not pending}
+        for name in sorted({name for name, _ in found} - taken) if heads else ():
+            world.told["pending at the end"] += 1
+            lake.create_tag(repository.id, name, heads[0])
+            lake.delete_tag(repository.id, TagID(name))
+            lake.create_branch(repository.id, name, heads[0])
+            lake.delete_branch(repository.id, BranchID(name))
 
 
 def check_orphans(world: World) -> None:

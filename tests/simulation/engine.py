@@ -4,6 +4,8 @@ In strict mixes every value can be told; where heads move and resets bring value
 said of each key, and the rule of publishing says it instead.
 """
 
+from dataclasses import replace
+
 from lakebed.testing.simulation.simulator import Faults
 from tests.simulation.play import Mix, scenarios
 
@@ -39,6 +41,9 @@ MOVING = {
     "put": 5, "create": 4, "commit": 5, "reset": 3, "reset_key": 4, "reset_prefix": 2, "merge": 4,
 }  # fmt: skip
 
+# Branches and tags that are made under the same few names, and deleted.
+NAMES = {"make_branch": 6, "make_tag": 6, "free_branch": 2, "free_tag": 2, "find_name": 4}
+
 MIXES = {
     "writes": Mix(requests=WRITES, faults=FAULTY),
     "writes_calm": Mix(requests=WRITES, faults=CALM),
@@ -51,6 +56,8 @@ MIXES = {
     "emptied_faulty": Mix(requests=EMPTIED, faults=FAULTY, processes=(2, 2), each=16),
     "recreated": Mix(requests=RECREATED, faults=FAULTY),
     "moving": Mix(requests=MOVING, faults=FAULTY, retrying=0.3),
+    "names": Mix(requests=NAMES, faults=replace(FAULTY, kill=0.01), processes=(2, 3), retrying=0.7),
+    "names_slow": Mix(requests=NAMES, faults=SLOW_REPLIES, processes=(3, 3), tasks=1, each=8),
     "cleaned": Mix(requests={**WRITES, "list_all": 2}, faults=LONG_STALLS, cleaners=1),
     "everything": Mix(requests=EVERYTHING, faults=FAULTY, cleaners=1),
 }

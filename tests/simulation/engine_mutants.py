@@ -11,20 +11,25 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import HELP, CommitRequest, CommitResult, Committer, _Build
 from lakebed.engine.commits.publish import Publisher, _without
 from lakebed.engine.commits.reset import Resetter
+from lakebed.engine.errors import NotUnique
 from lakebed.engine.keys import BRANCHES, STAGED_PREFIX
-from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
+from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken, TagID
 from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.creation import _Creation
 from lakebed.engine.refs.shared_reads import SharedReads
+from lakebed.engine.refs.tags import Tags
 from lakebed.engine.staging import empty_runs
 from lakebed.engine.staging.codec import encode
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.writer import Condition, IsFresh, Writer
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
-from lakebed.kv import OutcomeUnknown, PredicateFailed, Version
+from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Version
+from lakebed.kv.records import Record
 from lakebed.runtime import Event
 
 Plant = Callable[[pytest.MonkeyPatch], None]
+AnyCreation = _Creation[pb.Branch, pb.Tag]
 
 
 # Writers
@@ -269,3 +274,65 @@ def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(EmptyRunNotes, "seek", seek)
     monkeypatch.setattr(EmptyRunNotes, "found", found)
+
+
+# Names
+
+
+def look_before_announcing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A creator looks whether the other kind has the name, and then writes at once."""
+
+    def run(self: AnyCreation, message: pb.Branch) -> Version:
+        found = self._other.find(self._name)
+        if found is not None and not found.message.pending:
+            raise NotUnique(self._id)
+        try:
+            return self._own.set_if(self._name, message, ABSENT)
+        except PredicateFailed:
+            raise NotUnique(self._id) from None
+
+    monkeypatch.setattr(_Creation, "run", run)
+
+
+def leave_the_other_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A creator takes no notice of one of the other kind that is at work."""
+    settle = _Creation._settle_other
+
+    def settle_finished(self: AnyCreation, pending: Version) -> None:
+        found = self._other.find(self._name)
+        if found is not None and not found.message.pending:
+            settle(self, pending)
+
+    monkeypatch.setattr(_Creation, "_settle_other", settle_finished)
+
+
+def end_the_other_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A creator deletes the pending record of the other kind, whatever became of it."""
+    settle = _Creation._settle_other
+
+    def settle_blindly(self: AnyCreation, pending: Version) -> None:
+        found = self._other.find(self._name)
+        if found is not None and found.message.pending:
+            self._other.delete(self._name)
+        else:
+            settle(self, pending)
+
+    monkeypatch.setattr(_Creation, "_settle_other", settle_blindly)
+
+
+def finish_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A creator finishes its record though others have ended it."""
+
+    def finish(self: AnyCreation, message: pb.Branch, _pending: Version) -> Version:
+        return self._own.set(self._name, message)
+
+    monkeypatch.setattr(_Creation, "_finish", finish)
+
+
+def find_pending_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tag is found while it is being created."""
+
+    def find(self: Tags, repository: Repository, tag: TagID) -> Record[pb.Tag] | None:
+        return self._records(repository).find(tag.encode())
+
+    monkeypatch.setattr(Tags, "_find", find)

@@ -16,6 +16,7 @@ from lakebed.engine.model import RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.testing.simulation.explore import Scenario
 from lakebed.testing.simulation.simulator import NO_FAULTS, Faults, Simulation
+from tests.simulation import names
 from tests.simulation.checks import check_end
 from tests.simulation.requests import REQUESTS
 from tests.simulation.worker import Worker
@@ -95,6 +96,8 @@ def work(mix: Mix, todo: list[str], world: World, process: Process) -> None:
             process.runtime.sleep(world.random.random() ** 3 * mix.pause_seconds)
         if request in REQUESTS:
             REQUESTS[request](world, process)
+        elif request in names.REQUESTS:
+            names.REQUESTS[request](world, process)
         else:
             name = world.random.choice(world.names)
             branch = DEV if request in ON_DEV else world.random.choice([MAIN, MAIN, DEV])

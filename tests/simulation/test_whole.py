@@ -56,8 +56,9 @@ def test_a_broken_rule_is_found_out(
     plant(monkeypatch)
     failure = first_failure(f"tests.simulation.whole:{scenario}", range(400))
     assert failure is not None
-    found = "DamagedFile" if scenario == "dumps" else "AssertionError"
-    assert found in failure.error, "found by a check, not by a crash"
+    # A dump that cannot be restored is one that lacks something, and says so by itself.
+    checks = ("AssertionError", "DamagedFile") if scenario == "dumps" else ("AssertionError",)
+    assert failure.error.startswith(checks), "found by a check, not by a crash"
 
 
 @pytest.mark.slow

@@ -95,10 +95,12 @@ class Truth:
             self._follow_staged(partition.decode(), key, value)
         elif key.startswith(BRANCHES.prefix):
             branch = None if value is None else pb.Branch.FromString(value)
-            self._follow_branch(partition, key, branch)
+            self._follow_branch(partition, key, None if branch and branch.pending else branch)
+            self._check_one_kind(partition, key.removeprefix(BRANCHES.prefix))
         elif key.startswith(TAGS.prefix):
             tag = None if value is None else pb.Tag.FromString(value)
-            self._follow_tag(partition, key, tag)
+            self._follow_tag(partition, key, None if tag and tag.pending else tag)
+            self._check_one_kind(partition, key.removeprefix(TAGS.prefix))
         elif key.startswith(COMMITS.prefix) and value is not None:
             commit_id = key.removeprefix(COMMITS.prefix).decode()
             self.commits[partition][commit_id] = pb.Commit.FromString(value)
@@ -133,6 +135,12 @@ class Truth:
         if tag is not None:
             after = Version(partition, name, "", tag.commit_id, (), self._simulation.step)
         self._succeed(partition, key, after)
+
+    def _check_one_kind(self, partition: bytes, name: bytes) -> None:
+        now = self._simulation.step + 1
+        keys = (BRANCHES.prefix + name, TAGS.prefix + name)
+        if all(any(each.meets(now, now) for each in self.versions[partition, key]) for key in keys):
+            self._violation(f"{name!r} is the name of a branch and of a tag")
 
     def _follow_branch(self, partition: bytes, key: bytes, branch: pb.Branch | None) -> None:
         name = key.removeprefix(BRANCHES.prefix).decode()
@@ -185,7 +193,7 @@ class Truth:
     def of_partition(self, partition: bytes, prefix: bytes) -> Iterator[list[Version]]:
         """Iterate over the versions of each ref of a kind that a repository ever had."""
         for (where, key), versions in self.versions.items():
-            if where == partition and key.startswith(prefix):
+            if versions and where == partition and key.startswith(prefix):
                 yield versions
 
     def became_head(

@@ -181,6 +181,8 @@ class World:
         self.strays = 0
         self.unpublished = 0
         self.dumps: list[Dump] = []
+        self.freed: list[tuple[bytes, int]] = []
+        """Keys of refs that someone set out to delete, and when."""
         self.histories: dict[tuple[RepositoryID, BranchID], History] = {}
         for name in self.names:
             main, dev = History(), History()

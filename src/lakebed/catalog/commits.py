@@ -69,7 +69,9 @@ class Commits:
         """Do again on a branch what a commit changed.
 
         The new commit has the message and the metadata of the old one, as far as no others are
-        given, and says in its metadata where it comes from.
+        given, and says in its metadata where it comes from. If the branch has all of these changes
+        already, it is an empty commit: whoever picks a list of commits, or asks again after a lost
+        reply, is not stopped by those that are there.
         """
         repository = self._engine.repositories.get(repository_id)
         origin = self._engine.resolver.commit(repository, ref)
@@ -82,6 +84,7 @@ class Commits:
                 ORIGIN_COMMITTER_KEY: origin.committer,
                 **(metadata or {}),
             },
+            allow_empty=True,
         )
         return self._engine.cherry_pick(
             repository_id, branch, origin.id, request, parent_number=parent_number

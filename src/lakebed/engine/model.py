@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NewType
 
 from lakebed.block import Namespace
-from lakebed.formats import MetaRangeID
+from lakebed.formats import EMPTY_METARANGE, MetaRangeID
 from lakebed.ids import UniqueID
 from lakebed.kv import Version
 from lakebed.runtime import Runtime
@@ -117,3 +117,8 @@ class Commit:
     """One more than the largest of its parents'."""
     consumed_tokens: tuple[StagingToken, ...] = ()
     """The staging tokens whose contents it holds, newest first."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the commit that a repository is created with, before there is any tree."""
+        return not self.parents and self.metarange_id == EMPTY_METARANGE

@@ -69,20 +69,22 @@ class DeletedRepository(_message.Message):
     def __init__(self, storage_namespace: _Optional[str] = ..., deleted_us: _Optional[int] = ...) -> None: ...
 
 class Branch(_message.Message):
-    __slots__ = ("unique_id", "commit_id", "staging_token", "sealed_tokens", "hidden", "created_us")
+    __slots__ = ("unique_id", "commit_id", "staging_token", "sealed_tokens", "hidden", "created_us", "pending")
     UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
     STAGING_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SEALED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
     unique_id: str
     commit_id: str
     staging_token: str
     sealed_tokens: _containers.RepeatedScalarFieldContainer[str]
     hidden: bool
     created_us: int
-    def __init__(self, unique_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: _Optional[bool] = ..., created_us: _Optional[int] = ...) -> None: ...
+    pending: bool
+    def __init__(self, unique_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: _Optional[bool] = ..., created_us: _Optional[int] = ..., pending: _Optional[bool] = ...) -> None: ...
 
 class Emptied(_message.Message):
     __slots__ = ("sealed_tokens", "metarange_id", "stretches", "sought")
@@ -107,12 +109,14 @@ class Stretch(_message.Message):
     def __init__(self, start: _Optional[bytes] = ..., end: _Optional[bytes] = ..., found_us: _Optional[int] = ...) -> None: ...
 
 class Tag(_message.Message):
-    __slots__ = ("commit_id", "created_us")
+    __slots__ = ("commit_id", "created_us", "pending")
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
     commit_id: str
     created_us: int
-    def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ...) -> None: ...
+    pending: bool
+    def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ..., pending: _Optional[bool] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("version", "committer", "message", "metarange_id", "created_us", "parents", "metadata", "generation", "consumed_tokens", "nonce")

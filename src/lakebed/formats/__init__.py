@@ -37,6 +37,7 @@ from lakebed.formats.errors import (
 )
 from lakebed.formats.layout import OWNER_PATH, dump_path, metarange_path, range_path
 from lakebed.formats.metaranges import (
+    EMPTY_METARANGE,
     METARANGE_SCHEMA,
     MetaRange,
     MetaRangeID,
@@ -70,6 +71,7 @@ from lakebed.formats.refs import (
 
 __all__ = [
     "CHANGE_SCHEMA",
+    "EMPTY_METARANGE",
     "ENTRY_SCHEMA",
     "FORMAT_VERSION",
     "MANIFEST_NAME",

@@ -72,6 +72,10 @@ def metarange_id(table: pa.Table) -> MetaRangeID:
     return MetaRangeID(_METARANGE.content_id(table))
 
 
+EMPTY_METARANGE: Final = metarange_id(metarange_table([]))
+"""The id of the metarange that holds nothing."""
+
+
 def encode_metarange(table: pa.Table) -> bytes:
     """Return the file of a metarange with this content."""
     return _METARANGE.encode(table)

@@ -73,14 +73,28 @@ class Records(Generic[MessageT]):
         """Write a record, whatever was there."""
         return self._store.set(self._partition, self._key(name), message.SerializeToString())
 
-    def set_if(self, name: bytes, message: MessageT, predicate: Predicate) -> Version:
+    def set_if(
+        self,
+        name: bytes,
+        message: MessageT,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
         """Write a record if the predicate holds.
 
+        Args:
+            name: Which record.
+            message: What to write.
+            predicate: What must be there.
+            version: What the write is to be known by; by default one is drawn.
+
         Raises:
-            PredicateFailed: It does not.
+            PredicateFailed: It does not hold.
         """
         value = message.SerializeToString()
-        return self._store.set_if(self._partition, self._key(name), value, predicate)
+        key = self._key(name)
+        return self._store.set_if(self._partition, key, value, predicate, version=version)
 
     def delete(self, name: bytes) -> None:
         """Delete a record, if it is there."""

@@ -165,5 +165,37 @@ def test_list_diff(
             assert (item.change, item.entry) == different[item.entry.key]
 
 
+@given(entries(), changes(), changes(), some_prefix, some_prefix, delimiters, st.integers(0, 20))
+def test_list_changes(
+    base: Entries,
+    ours: Changes,
+    theirs: Changes,
+    prefix: bytes,
+    after: bytes,
+    delimiter: bytes,
+    amount: int,
+) -> None:
+    """What the right changed and the left did not change alike; conflicts are as in a merge."""
+    # Some of the changes are the same on both sides.
+    alike = dict(list(theirs.items())[::2])
+    left, _ = reference.apply(base, {**ours, **alike})
+    right, _ = reference.apply(base, theirs)
+    store = committed(Breaks(mean_rows=3))
+    base_id, left_id, right_id = (store.write([rows(each)]) for each in (base, left, right))
+    query = Query(prefix=prefix, after=after, delimiter=delimiter, amount=amount)
+    page = store.list_changes(base_id, left_id, right_id, query)
+    since = {entry.key: (change, entry) for change, entry in reference.diff(base, right)}
+    apart = {entry.key for _, entry in reference.diff(left, right)}
+    wanted = reference.fold([key for key in since if key in apart], prefix, after, delimiter)
+    found = [named(item.entry if isinstance(item, DiffEntry) else item) for item in page.items]
+    assert found == wanted[:amount]
+    assert page.has_more == (len(wanted) > amount)
+    conflicts = {key for key, *_ in reference.merge(base, right, left, None).conflicts}
+    for item in page.items:
+        if isinstance(item, DiffEntry):
+            assert (item.change, item.entry) == since[item.entry.key]
+            assert item.conflict == (item.entry.key in conflicts)
+
+
 def named(item: Entry | CommonPrefix) -> tuple[str, bytes]:
     return "entry" if isinstance(item, Entry) else "prefix", item.key

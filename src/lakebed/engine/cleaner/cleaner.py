@@ -218,9 +218,14 @@ class Cleaner:
             metadata={},
         )
         found = 0
-        for branch in self._branches.list(repository):
-            with suppress(BranchNotFound):
-                self._branches.delete(repository, branch.id)
+        records = Records(self._store, BRANCHES, repository.partition)
+        for record in records.scan():
+            if record.message.pending:  # nothing can be staged on it
+                with suppress(PredicateFailed):
+                    records.delete_if(record.name, record.predicate)
+            else:
+                with suppress(BranchNotFound):
+                    self._branches.delete(repository, BranchID(record.name.decode()))
             found += 1
         counts.branches_deleted += found
         # A branch that was made meanwhile has tokens to announce: it is left to the next pass.

@@ -101,7 +101,9 @@ class Merger:
             base = find_merge_base(self._commits, repository, source.id, head.id)
             if base is None:
                 raise Invalid(f"commit {source.id} and branch {branch} have no commit in common")
-            if base.metarange_id == source.metarange_id and not request.allow_empty:
+            # The first commit stands for no tree at all: emptying one is a change all the same.
+            same = base.metarange_id == source.metarange_id and not base.is_first
+            if (same or base.id == source.id) and not request.allow_empty:
                 raise NoChanges(f"branch {branch} has all changes of commit {source.id} already")
             merged = self._merge(repository, base, source, head, request.strategy)
             return _Plan(merged, [head] if request.squash else [head, source])

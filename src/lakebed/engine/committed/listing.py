@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.engine.committed.columns import ChangeType, SortedKeys, prefix_end, successor
 from lakebed.engine.committed.diff import diff_steps, differing_groups
@@ -177,10 +178,23 @@ class DiffBlock:
 
 
 class DiffBlocks:
-    """The differences between two metaranges; only ranges that hold items are compared."""
+    """The differences between two metaranges; only ranges that hold items are compared.
 
-    def __init__(self, files: Files, left: MetaRange, right: MetaRange, query: Query) -> None:
+    With `other`, only those of them where the right differs from that one too.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        left: MetaRange,
+        right: MetaRange,
+        query: Query,
+        *,
+        other: MetaRange | None = None,
+    ) -> None:
         self._files = files
+        self._right = right
+        self._other = other
         self._end = prefix_end(query.prefix)
         self._groups = differing_groups(left, right, query.first_key() or b"", self._end)
         self._tables: Iterator[pa.Table] = iter(())
@@ -191,7 +205,9 @@ class DiffBlocks:
         while self._block is None or self._block.keys[-1] < key:
             table = next(self._tables, None)
             if table is not None:
-                self._block = DiffBlock(table)
+                rows = self._apart(table)
+                if rows.num_rows:
+                    self._block = DiffBlock(rows)
                 continue
             group = next(self._groups, None)
             if group is None:
@@ -199,3 +215,17 @@ class DiffBlocks:
             if max(refs[-1].max_key for refs in group if refs) >= key:
                 self._tables = diff_steps(self._files, group, key, self._end)
         return self._block
+
+    def _apart(self, table: pa.Table) -> pa.Table:
+        """Return the rows whose keys differ between the other metarange and the right one too."""
+        if self._other is None:
+            return table
+        keys = SortedKeys(one_array(table, "key"))
+        start, end = keys[0], successor(keys[-1])
+        differing = [
+            one_array(found, "key")
+            for group in differing_groups(self._other, self._right, start, end)
+            for found in diff_steps(self._files, group, start, end)
+        ]
+        wanted = pa.chunked_array(differing, type=pa.binary())
+        return table.filter(pc.is_in(table.column("key"), value_set=wanted))

@@ -12,7 +12,7 @@ from lakebed.engine.committed.apply import Applied, apply
 from lakebed.engine.committed.batches import Batch, entry_windows
 from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.cache import Cache
-from lakebed.engine.committed.columns import ChangeType, prefix_end
+from lakebed.engine.committed.columns import prefix_end
 from lakebed.engine.committed.diff import diff
 from lakebed.engine.committed.files import Counters, Files
 from lakebed.engine.committed.listing import (
@@ -238,23 +238,22 @@ class Committed:
     def list_changes(
         self, base: MetaRangeID, left: MetaRangeID, right: MetaRangeID, query: Query
     ) -> Page[DiffEntry]:
-        """Return a page of what the right changed since the base, and what the left did as well.
+        """Return a page of what the right changed since the base, and the left did not likewise.
 
-        It is a conflict if the left changed an entry too, to something else.
+        It is a conflict if the left changed an entry too, to something else. What it changed to the
+        same is left out: to merge the right into the left would not change that.
         """
-        page = self.list_diff(base, right, query)
         if base == left:
-            return page
+            return self.list_diff(base, right, query)
+        before, ours, theirs = (self._files.metarange(each) for each in (base, left, right))
+        page = fill_page(DiffBlocks(self._files, before, theirs, query, other=ours), query)
 
         def judge(item: DiffEntry | CommonPrefix) -> DiffEntry | CommonPrefix:
             if isinstance(item, CommonPrefix):
                 return item
             key = item.entry.key
-            ours = self._identity(left, key)
-            theirs = None if item.change is ChangeType.REMOVED else item.entry.identity
-            if ours in {theirs, self._identity(base, key)}:
-                return item
-            return replace(item, conflict=True)
+            changed = self._identity(left, key) != self._identity(base, key)
+            return replace(item, conflict=changed)
 
         return Page([judge(item) for item in page.items], page.has_more)
 

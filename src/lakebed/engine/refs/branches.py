@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.errors import BranchNotFound, NotUnique
+from lakebed.engine.errors import BranchNotFound
 from lakebed.engine.keys import BRANCHES, DROPPED_PARTITION, EMPTIED
 from lakebed.engine.model import (
     Branch,
@@ -14,9 +14,10 @@ from lakebed.engine.model import (
     StagingToken,
     new_staging_token,
 )
+from lakebed.engine.refs.creation import create_branch
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.ids import UniqueID, new_unique_id
-from lakebed.kv import ABSENT, Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
+from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 from lakebed.kv.store import settling
 from lakebed.lru import LRU
@@ -88,7 +89,8 @@ class Branches:
         records = self._records(repository.partition)
         read_at = self._runtime.monotonic()
         for record in records.scan(prefix=prefix.encode(), start=start):
-            yield _branch(record, read_at)
+            if not record.message.pending:
+                yield _branch(record, read_at)
 
     def create(
         self, repository: Repository, branch: BranchID, commit_id: CommitID, *, hidden: bool = False
@@ -96,31 +98,20 @@ class Branches:
         """Make a branch that points to a commit, with nothing staged.
 
         Raises:
-            NotUnique: There is already a branch of this name.
+            NotUnique: There is already a branch or a tag of this name.
+            TooManyTries: Others always came first.
             OutcomeUnknown: It may have been made.
         """
-        unique_id = new_unique_id(self._runtime)
         message = pb.Branch(
-            unique_id=unique_id,
+            unique_id=new_unique_id(self._runtime),
             commit_id=commit_id,
             staging_token=new_staging_token(self._runtime, repository.id, branch),
             hidden=hidden,
             created_us=now_us(self._runtime),
         )
-        records = self._records(repository.partition)
-        name = branch.encode()
         read_at = self._runtime.monotonic()
-        try:
-            version = records.set_if(name, message, ABSENT)
-        except PredicateFailed:
-            raise NotUnique(f"branch {branch} exists already") from None
-        except OutcomeUnknown as unknown:
-            with settling(unknown):
-                found = records.find(name)
-            if found is None or found.message.unique_id != unique_id:
-                raise
-            version = found.predicate
-        return _branch(Record(name, message, version), read_at)
+        version = create_branch(self._store, self._runtime, repository.partition, branch, message)
+        return _branch(Record(branch.encode(), message, version), read_at)
 
     def change(
         self,
@@ -219,7 +210,7 @@ class Branches:
     def _remember(
         self, key: tuple[bytes, BranchID], record: Record[pb.Branch] | None, read_at: float
     ) -> Branch:
-        if record is None:
+        if record is None or record.message.pending:
             self._cache.pop(key)
             raise BranchNotFound(key[1])
         read = _branch(record, read_at)

@@ -13,7 +13,7 @@ parent. Such parents are fetched at the end, so that no commit in a dump lacks a
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -38,6 +38,8 @@ from lakebed.formats import (
 from lakebed.kv import CorruptRecord, Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
+
+RefT = TypeVar("RefT", pb.Branch, pb.Tag)
 
 Row = dict[str, Any]
 """The values of a row by the names of their columns; times in microseconds since 1970."""
@@ -66,9 +68,10 @@ def dump_refs(
     writer = _Writer(block, repository, dump_id)
     partition = repository.partition
     commits = Records(store, COMMITS, partition)
+    branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
     files = [
-        *writer.write(RefKind.BRANCHES, map(_branch, Records(store, BRANCHES, partition).scan())),
-        *writer.write(RefKind.TAGS, map(_tag, Records(store, TAGS, partition).scan())),
+        *writer.write(RefKind.BRANCHES, map(_branch, _finished(branches))),
+        *writer.write(RefKind.TAGS, map(_tag, _finished(tags))),
     ]
     try:
         files += writer.write(RefKind.COMMITS, map(_commit, _scan_with_parents(commits)))
@@ -138,6 +141,11 @@ def _portions(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:
             portion, size_bytes = [], 0
     if portion:
         yield portion
+
+
+def _finished(records: Records[RefT]) -> Iterator[Record[RefT]]:
+    """Iterate over the branches or tags that are not only being created."""
+    return (record for record in records.scan() if not record.message.pending)
 
 
 def _scan_with_parents(records: Records[pb.Commit]) -> Iterator[Record[pb.Commit]]:

@@ -10,7 +10,6 @@ from lakebed.engine.committed.walk import map_ahead
 from lakebed.engine.model import Commit, CommitID, Repository
 from lakebed.engine.refs.ancestry import Frontier, rank
 from lakebed.engine.refs.commits import Commits
-from lakebed.formats import MetaRangeID
 from lakebed.runtime import Runtime
 
 _HIDDEN: Final = 1
@@ -30,7 +29,8 @@ class LogQuery:
     after: CommitID | None = None
     """Show what comes after this commit, which is the last one of the page before."""
     keys: tuple[bytes, ...] = ()
-    """If there are keys or prefixes, show only commits that changed one of those objects."""
+    """If there are keys or prefixes, show only commits with one parent that changed one of those
+    objects."""
     prefixes: tuple[bytes, ...] = ()
     """See `keys`."""
 
@@ -56,10 +56,11 @@ class History:
     ) -> Iterator[Commit]:
         """Iterate over the commits that a query asks for, each once, in the order of `rank`.
 
-        A commit *changed* an object if the entry's identity is not the same as in the first parent;
-        the first commit of all changed everything it has. Most commits are judged by ids alone: of
-        the metaranges, then of the ranges that can hold the object. Ranges are read only where
-        these differ.
+        A commit *changed* an object if the entry's identity is not the same as in its parent. Of
+        commits with several parents, or none, nobody can tell: a merge only brings along what
+        others changed, and a log of objects is to name those. So it leaves them out. Most commits
+        are judged by ids alone: of the metaranges, then of the ranges that can hold the object.
+        Ranges are read only where these differ.
 
         To go on behind `after`, a first-parent log starts there. Any other log walks from the head
         again, since a page does not say which lines of history were open at its end.
@@ -75,10 +76,15 @@ class History:
         if not windows:
             return (commit for commit, _ in steps)
 
-        def judge(step: _Step) -> tuple[Commit, bool]:
+        def judge(step: tuple[Commit, Commit]) -> tuple[Commit, bool]:
             return step[0], _changed(committed, *step, windows)
 
-        judged = map_ahead(self._runtime, judge, steps)
+        pairs = (
+            (commit, parent)
+            for commit, parent in steps
+            if parent is not None and len(commit.parents) == 1
+        )
+        judged = map_ahead(self._runtime, judge, pairs)
         return (commit for commit, changed in judged if changed)
 
     def page(
@@ -150,11 +156,8 @@ def _windows(query: LogQuery) -> list[_Window]:
     return keys + [(prefix, prefix_end(prefix)) for prefix in query.prefixes]
 
 
-def _changed(
-    committed: Committed, commit: Commit, parent: Commit | None, windows: list[_Window]
-) -> bool:
-    now = commit.metarange_id
-    before = parent.metarange_id if parent is not None else MetaRangeID("")
+def _changed(committed: Committed, commit: Commit, parent: Commit, windows: list[_Window]) -> bool:
+    before, now = parent.metarange_id, commit.metarange_id
     return now != before and any(
         committed.differ(before, now, start=start, end=end) for start, end in windows
     )

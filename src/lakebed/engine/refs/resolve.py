@@ -79,9 +79,9 @@ class Resolver:
         """Return what an expression names; branches are read from the store.
 
         Raises:
-            InvalidRef: It is not well formed; it asks for a parent that a commit does not have, or
-                for the staged part of something that is not a branch; or several ids begin so.
-            RefNotFound: There is no branch, tag or commit of this name.
+            InvalidRef: It is not well formed; it asks for the staged part of something that is not
+                a branch; or several ids begin so.
+            RefNotFound: There is no branch, tag or commit of this name, or no such parent.
         """
         base, steps, view = _parse(expression)
         is_id = COMMIT_ID.fullmatch(base) is not None
@@ -153,9 +153,9 @@ class Resolver:
         for _ in range(times):
             parents = self._commits.get(repository, commit_id).parents
             if place > len(parents):
-                raise InvalidRef(
-                    f"{expression} asks for parent {place} of commit {commit_id}, which has"
-                    f" {_counted(parents)}"
+                raise RefNotFound(
+                    f"{expression} (it asks for parent {place} of commit {commit_id}, which has"
+                    f" {_counted(parents)})"
                 )
             commit_id = parents[place - 1]
         return commit_id

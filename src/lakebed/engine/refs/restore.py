@@ -10,7 +10,10 @@ there. A note in the repository says which dump is being restored. So a restore 
 can be run again, even if someone began to work in between: what is there stays. A restore that was
 finished is not done twice.
 
-Branches get new unique ids and staging tokens, with nothing staged.
+Branches get new unique ids and staging tokens, with nothing staged. They and tags are created as
+others are (`creation`): one whose name the other kind has got meanwhile is left out, like one that
+is there already. Dumps of older versions may hold a branch and a tag of one name; these are both
+restored.
 """
 
 import re
@@ -23,7 +26,7 @@ from google.protobuf.message import Message
 
 from lakebed.block import BlockStore, ObjectNotFound
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.errors import Invalid, InvalidName, MissingFile
+from lakebed.engine.errors import Invalid, InvalidName, MissingFile, NotUnique
 from lakebed.engine.keys import (
     BRANCHES,
     COMMITS,
@@ -36,6 +39,7 @@ from lakebed.engine.keys import (
 from lakebed.engine.model import BranchID, Repository, new_staging_token
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.refs.commits import FIRST_GENERATION, compute_id
+from lakebed.engine.refs.creation import create_branch, create_tag
 from lakebed.engine.refs.dump import Row, active_record
 from lakebed.formats import (
     MANIFEST_NAME,
@@ -66,7 +70,8 @@ def restore_refs(
 ) -> DumpManifest:
     """Restore a dump in the repository's storage namespace; return the manifest of the dump.
 
-    It needs memory for the rows of one file, and about 400 bytes for each commit.
+    It needs memory for the rows of one file, for the names of branches and tags, and about 400
+    bytes for each commit.
 
     Raises:
         Invalid: The repository is not bare: it has refs of its own, or of another dump.
@@ -242,8 +247,8 @@ class _Restorer:
         self._store = store
         self._runtime = runtime
         self._repository = repository
-        self._branches = Records(store, BRANCHES, repository.partition)
-        self._tags = Records(store, TAGS, repository.partition)
+        self._shared: set[str] = set()
+        """The names that both a branch and a tag of the dump have."""
 
     def write(self, files: _Files) -> None:
         """Write commits, then tags, then branches; what is there stays."""
@@ -254,6 +259,7 @@ class _Restorer:
             items = [(COMMITS.prefix + row["id"].encode(), _commit(row)) for row in rows]
             values = [(key, message.SerializeToString()) for key, message in items]
             self._store.set_many(self._repository.partition, values)
+        self._shared = _names(files, RefKind.BRANCHES) & _names(files, RefKind.TAGS)
         for kind, create in ((RefKind.TAGS, self._tag), (RefKind.BRANCHES, self._branch)):
             for _, rows in files.rows(kind):
                 active_record(self._store, self._repository)
@@ -279,11 +285,17 @@ class _Restorer:
                 continue  # someone changed something else in the record
 
     def _tag(self, row: Row) -> None:
+        name, partition = row["name"], self._repository.partition
         message = pb.Tag(commit_id=row["commit_id"], created_us=row["created"])
-        _create(self._tags, row["name"], message)
+        if name in self._shared:
+            _create(Records(self._store, TAGS, partition), name, message)
+            return
+        with suppress(NotUnique):
+            create_tag(self._store, self._runtime, partition, name, message)
 
     def _branch(self, row: Row) -> None:
-        repository, name = self._repository.id, BranchID(row["name"])
+        repository, partition = self._repository.id, self._repository.partition
+        name = BranchID(row["name"])
         message = pb.Branch(
             unique_id=new_unique_id(self._runtime),
             commit_id=row["commit_id"],
@@ -291,7 +303,15 @@ class _Restorer:
             hidden=row["hidden"],
             created_us=row["created"],
         )
-        _create(self._branches, name, message)
+        if name in self._shared:
+            _create(Records(self._store, BRANCHES, partition), name, message)
+            return
+        with suppress(NotUnique):
+            create_branch(self._store, self._runtime, partition, name, message)
+
+
+def _names(files: _Files, kind: RefKind) -> set[str]:
+    return {name for _, table in files.tables(kind) for name in table.column("name").to_pylist()}
 
 
 def _create(records: Records[MessageT], name: str, message: MessageT) -> None:

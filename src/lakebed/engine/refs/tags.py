@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.errors import NotUnique, TagNotFound
+from lakebed.engine.errors import TagNotFound
 from lakebed.engine.keys import TAGS
 from lakebed.engine.model import CommitID, Repository, Tag, TagID
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store
-from lakebed.kv.records import Records
-from lakebed.kv.store import settling
+from lakebed.engine.refs.creation import create_tag
+from lakebed.kv import PredicateFailed, Store
+from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
@@ -26,7 +26,7 @@ class Tags:
         Raises:
             TagNotFound: There is none of this name.
         """
-        record = self._records(repository).find(tag.encode())
+        record = self._find(repository, tag)
         if record is None:
             raise TagNotFound(tag)
         return Tag(tag, CommitID(record.message.commit_id))
@@ -35,20 +35,12 @@ class Tags:
         """Make a tag.
 
         Raises:
-            NotUnique: There is already a tag of this name.
+            NotUnique: There is already a tag or a branch of this name.
+            TooManyTries: Others always came first.
             OutcomeUnknown: It may have been made.
         """
         message = pb.Tag(commit_id=commit_id, created_us=now_us(self._runtime))
-        records = self._records(repository)
-        try:
-            records.set_if(tag.encode(), message, ABSENT)
-        except PredicateFailed:
-            raise NotUnique(f"tag {tag} exists already") from None
-        except OutcomeUnknown as unknown:
-            with settling(unknown):
-                found = records.find(tag.encode())
-            if found is None or found.message != message:
-                raise
+        create_tag(self._store, self._runtime, repository.partition, tag, message)
         return Tag(tag, commit_id)
 
     def delete(self, repository: Repository, tag: TagID) -> None:
@@ -58,10 +50,9 @@ class Tags:
             TagNotFound: There is none of this name.
             OutcomeUnknown: It may have been deleted.
         """
-        records = self._records(repository)
-        while (record := records.find(tag.encode())) is not None:
+        while (record := self._find(repository, tag)) is not None:
             try:
-                return records.delete_if(tag.encode(), record.predicate)
+                return self._records(repository).delete_if(tag.encode(), record.predicate)
             except PredicateFailed:
                 continue  # deleted by someone else, and perhaps made again
         raise TagNotFound(tag)
@@ -70,7 +61,12 @@ class Tags:
         """Iterate over the tags whose names begin with `prefix`, in order, behind `after`."""
         start = after.encode() + b"\x00" if after else b""
         for record in self._records(repository).scan(prefix=prefix.encode(), start=start):
-            yield Tag(TagID(record.name.decode()), CommitID(record.message.commit_id))
+            if not record.message.pending:
+                yield Tag(TagID(record.name.decode()), CommitID(record.message.commit_id))
+
+    def _find(self, repository: Repository, tag: TagID) -> Record[pb.Tag] | None:
+        record = self._records(repository).find(tag.encode())
+        return None if record is None or record.message.pending else record
 
     def _records(self, repository: Repository) -> Records[pb.Tag]:
         return Records(self._store, TAGS, repository.partition)

@@ -33,7 +33,8 @@ _ARN: Final = f"{_REPOSITORY}/branch/{{branch}}"
 TAKEN_ALONG: Final = "X-Lakebed-Taken-Along"
 """Says that another's commit took the changes along."""
 STRATEGY_KEY: Final = ".lakefs.merge.strategy"
-"""Where a merge says, in its commit's metadata, which side won."""
+"""Where a merge says, in its commit's metadata, which side wins; or that a conflict ends it."""
+_NO_STRATEGY: Final = "default"
 _STRATEGIES: Final = {
     "": None,
     "dest-wins": Strategy.DEST_WINS,
@@ -53,14 +54,17 @@ class HardResetQuery(Wire):
 
 
 def wire_commit(commit: nouns.Commit) -> Commit:
-    """Return a commit in the words of the API."""
+    """Return a commit in the words of the API.
+
+    There, the commit that a repository is created with is nobody's, and has no metarange.
+    """
     return Commit(
         id=commit.id,
         parents=list(commit.parents),
-        committer=commit.committer,
+        committer="" if commit.is_first else commit.committer,
         message=commit.message,
         creation_date=seconds(commit.created_us),
-        meta_range_id=commit.metarange_id,
+        meta_range_id="" if commit.is_first else commit.metarange_id,
         metadata=commit.metadata,
         generation=commit.generation,
     )
@@ -128,7 +132,7 @@ def merge_into_branch(
 ) -> Reply:
     """Merge a ref into a branch."""
     one_of(body.strategy, _STRATEGIES, "strategy")
-    strategy = {STRATEGY_KEY: body.strategy} if body.strategy else {}
+    strategy = {STRATEGY_KEY: body.strategy or _NO_STRATEGY}
     wanted = MergeRequest(
         committer=request.identity.committer,
         message=body.message or f"Merge '{ref}' into '{destination_branch}'",

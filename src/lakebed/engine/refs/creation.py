@@ -1,0 +1,190 @@
+"""Creating branches and tags, so that a name is a branch's or a tag's and never both's.
+
+The two have keys of their own, and the store swaps one key at a time. So a creation has three
+steps, and until the last one readers do not find what is being created:
+
+    1. the own record, *pending*, only if there is none
+    2. a look at the record of the other kind: a finished one has the name, and the own record is
+       taken back; one that is pending is deleted, if it is still the one that was seen
+    3. the own record, finished, only over that of step 1
+
+**Why only one is finished.** Of a branch and a tag that are both pending, one wrote its step 1
+last. Its step 2 comes after both of these writes, so it finds the other finished, and gives way; or
+pending, and deletes it, so that the other's step 3 fails. A step 3 that fails has changed nothing:
+the creation begins again, and then finds who has the name.
+
+**Deaths.** A creator that dies before step 3 leaves a pending record, which nobody sees and which
+blocks nobody: the next creator of that kind writes over it, one of the other kind deletes it, and
+the Cleaner removes it with its repository. Nothing can be staged on a branch that nobody finds, so
+it has no staging token to announce. A pending record may also be that of someone who is at work.
+Whoever meets one waits for a moment before ending it, or else those who race for a name could end
+each other's records for ever. This matters for progress alone; the swaps are what is safe.
+
+**Lost replies.** After step 1 or 3, the creator looks whether the record has the version that it
+drew. After step 3, another one may mean that the record was finished and then changed: unknown.
+
+**Deletions** need no steps: they free a name by deleting the one record that has it.
+
+Repositories of older versions may have a branch and a tag of one name. Both stay; the branch is
+found first (`resolve`). A dump of such a repository gives back both (`restore`).
+"""
+
+from contextlib import suppress
+from typing import Final, Generic, TypeVar
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import NotUnique, TooManyTries
+from lakebed.engine.keys import BRANCHES, TAGS
+from lakebed.errors import LakebedError
+from lakebed.kv import (
+    ABSENT,
+    OutcomeUnknown,
+    Predicate,
+    PredicateFailed,
+    Store,
+    StoreUnavailable,
+    Version,
+)
+from lakebed.kv.records import Record, Records
+from lakebed.kv.store import new_version, settling
+from lakebed.runtime import Runtime
+
+RefT = TypeVar("RefT", pb.Branch, pb.Tag)
+OtherT = TypeVar("OtherT", pb.Branch, pb.Tag)
+AnyRefT = TypeVar("AnyRefT", pb.Branch, pb.Tag)
+
+_TRIES: Final = 10
+PATIENCE_SECONDS: Final = 0.05
+"""How long a pending record is left to those who may be at work on it, at least."""
+
+
+class _Raced(Exception):  # noqa: N818 - it says what happened
+    """Someone else changed a record first; begin again."""
+
+
+def create_branch(
+    store: Store, runtime: Runtime, partition: bytes, name: str, branch: pb.Branch
+) -> Version:
+    """Create a branch; return the version of its record.
+
+    Raises:
+        NotUnique: A branch or a tag has this name.
+        TooManyTries: Others always came first.
+        OutcomeUnknown: It may have been made.
+    """
+    branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
+    return _Creation(runtime, ("branch", branches), ("tag", tags), name).run(branch)
+
+
+def create_tag(store: Store, runtime: Runtime, partition: bytes, name: str, tag: pb.Tag) -> Version:
+    """Create a tag; otherwise as `create_branch`."""
+    branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
+    return _Creation(runtime, ("tag", tags), ("branch", branches), name).run(tag)
+
+
+class _Creation(Generic[RefT, OtherT]):
+    """The creation of one branch or tag."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        own: tuple[str, Records[RefT]],
+        other: tuple[str, Records[OtherT]],
+        name: str,
+    ) -> None:
+        self._runtime = runtime
+        self._kind, self._other_kind = own[0], other[0]
+        self._own: Records[RefT] = own[1]
+        self._other: Records[OtherT] = other[1]
+        self._id = name
+        self._name = name.encode()
+
+    def run(self, message: RefT) -> Version:
+        """Do all steps, again if others interfere."""
+        predicate: Predicate = ABSENT
+        for _ in range(_TRIES):
+            try:
+                pending = self._announce(message, predicate)
+                self._settle_other(pending)
+                return self._finish(message, pending)
+            except _Raced:
+                predicate = self._look_again()
+        raise TooManyTries(f"the creation of {self._kind} {self._id}", _TRIES)
+
+    def _announce(self, message: RefT, predicate: Predicate) -> Version:
+        """Step 1: return the version of the pending record."""
+        announced = type(message)()
+        announced.CopyFrom(message)
+        announced.pending = True
+        version = new_version(self._runtime)
+        try:
+            self._own.set_if(self._name, announced, predicate, version=version)
+        except PredicateFailed:
+            raise _Raced from None
+        except StoreUnavailable:
+            raise
+        except OutcomeUnknown as unknown:
+            with settling(unknown):
+                found = self._own.find(self._name)
+            if found is None or found.predicate != version:
+                raise _Raced from None
+        return version
+
+    def _settle_other(self, pending: Version) -> None:
+        """Step 2: return if the other kind does not have the name, nor will get it."""
+        found = self._find(self._other)
+        if found is None:
+            return
+        if not found.message.pending:
+            # If this fails, a pending record stays, which does no harm.
+            with suppress(LakebedError):
+                self._own.delete_if(self._name, pending)
+            raise NotUnique(
+                f"{self._other_kind} {self._id} exists already, and a {self._kind} cannot have the"
+                " same name: use another name"
+            )
+        try:
+            self._other.delete_if(self._name, found.predicate)
+        except StoreUnavailable:
+            raise
+        except (PredicateFailed, OutcomeUnknown):
+            raise _Raced from None
+
+    def _finish(self, message: RefT, pending: Version) -> Version:
+        """Step 3: return the version of the finished record."""
+        version = new_version(self._runtime)
+        try:
+            self._own.set_if(self._name, message, pending, version=version)
+        except PredicateFailed:
+            raise _Raced from None
+        except StoreUnavailable:
+            raise
+        except OutcomeUnknown as unknown:
+            with settling(unknown):
+                found = self._own.find(self._name)
+            if found is not None and found.predicate == pending:
+                raise _Raced from None
+            if found is None or found.predicate != version:
+                raise
+        return version
+
+    def _look_again(self) -> Predicate:
+        """Return what step 1 may be done over.
+
+        Raises:
+            NotUnique: Someone else's record is finished.
+        """
+        found = self._find(self._own)
+        if found is None:
+            return ABSENT
+        if not found.message.pending:
+            raise NotUnique(f"{self._kind} {self._id} exists already")
+        return found.predicate
+
+    def _find(self, records: Records[AnyRefT]) -> Record[AnyRefT] | None:
+        """Return the record under the name, if any; a pending one has had its time."""
+        found = records.find(self._name)
+        if found is not None and found.message.pending:
+            self._runtime.sleep(PATIENCE_SECONDS * (1 + self._runtime.random()))
+            return records.find(self._name)
+        return found

@@ -1,0 +1,131 @@
+"""Names of branches and tags: one kind has a name, the other is refused (simulated elsewhere)."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import NotUnique
+from lakebed.engine.keys import BRANCHES, TAGS
+from lakebed.engine.model import BranchID, RepositoryID, TagID
+from lakebed.engine.refs.resolve import View
+from lakebed.kv import Store, open_store
+from lakebed.kv.records import Records
+from lakebed.runtime import ResultT
+from lakebed.testing.faults import FaultyStore, StoreCall
+
+LAKE = RepositoryID("lake")
+MAIN = BranchID("main")
+DEV = BranchID("dev")
+
+
+def new_engine(store: Store) -> Engine:
+    engine = Engine(store, open_block(MemorySettings()))
+    engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
+    return engine
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store("memory://")
+
+
+@pytest.fixture
+def engine(store: Store) -> Engine:
+    return new_engine(store)
+
+
+def test_a_name_is_that_of_a_branch_or_of_a_tag(engine: Engine) -> None:
+    engine.create_branch(LAKE, DEV, MAIN)
+    engine.create_tag(LAKE, "v1", MAIN)
+    with pytest.raises(NotUnique, match="tag v1 exists already, and a branch cannot have the same"):
+        engine.create_branch(LAKE, "v1", MAIN)
+    with pytest.raises(NotUnique, match="branch dev exists already, and a tag cannot have the"):
+        engine.create_tag(LAKE, DEV, MAIN)
+    with pytest.raises(NotUnique, match=r"branch dev exists already$"):
+        engine.create_branch(LAKE, DEV, MAIN)
+    with pytest.raises(NotUnique, match=r"tag v1 exists already$"):
+        engine.create_tag(LAKE, "v1", MAIN)
+    repository = engine.repositories.get(LAKE)
+    assert [branch.id for branch in engine.branches.list(repository)] == [DEV, MAIN]
+    assert [tag.id for tag in engine.tags.list(repository)] == ["v1"]
+
+
+def test_a_name_is_free_for_the_other_kind_after_a_deletion(engine: Engine) -> None:
+    for _ in range(2):
+        engine.create_tag(LAKE, "x", MAIN)
+        engine.delete_tag(LAKE, TagID("x"))
+        engine.create_branch(LAKE, "x", MAIN)
+        engine.delete_branch(LAKE, BranchID("x"))
+
+
+def test_many_who_race_for_a_name_leave_it_to_one(engine: Engine) -> None:
+    """With real threads: one gets it, the others are told so, and nobody gives up."""
+
+    def create(place: int, name: str) -> bool:
+        make = engine.create_branch if place % 2 else engine.create_tag
+        try:
+            make(LAKE, name, MAIN)
+        except NotUnique:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(5):
+            assert sum(pool.map(create, range(8), [f"n{number}"] * 8)) == 1
+
+
+def test_what_is_only_being_created_is_not_found(engine: Engine, store: Store) -> None:
+    """A creator died on the way: nobody sees what it left, and it is in nobody's way."""
+    repository = engine.repositories.get(LAKE)
+    head = engine.branches.get(repository, MAIN).commit_id
+    branch = pb.Branch(commit_id=head, staging_token="t", pending=True)
+    Records(store, BRANCHES, repository.partition).set(b"half", branch)
+    Records(store, TAGS, repository.partition).set(b"done", pb.Tag(commit_id=head, pending=True))
+    assert [found.id for found in engine.branches.list(repository)] == [MAIN]
+    assert list(engine.tags.list(repository)) == []
+    for name in ("half", "done"):
+        with pytest.raises(KeyError, match=f"reference not found: {name}"):
+            engine.resolver.resolve(repository, name)
+    with pytest.raises(KeyError, match="branch not found: half"):
+        engine.delete_branch(LAKE, BranchID("half"))
+    with pytest.raises(KeyError, match="tag not found: done"):
+        engine.delete_tag(LAKE, TagID("done"))
+    assert [file.rows for file in engine.dump_refs(LAKE).files] == [1, 1]  # main and its commit
+    engine.create_tag(LAKE, "half", MAIN)
+    engine.create_branch(LAKE, "done", MAIN)
+
+
+def test_an_older_version_left_a_branch_and_a_tag_of_one_name(engine: Engine, store: Store) -> None:
+    """Both stay, the branch is found first, and a dump gives back both."""
+    repository = engine.repositories.get(LAKE)
+    head = engine.branches.get(repository, MAIN).commit_id
+    engine.create_branch(LAKE, "both", MAIN)
+    Records(store, TAGS, repository.partition).set(b"both", pb.Tag(commit_id=head))
+    dump = engine.dump_refs(LAKE).dump_id
+    engine.repositories.delete(LAKE)
+    engine.repositories.create_bare(LAKE, Namespace.parse("mem://lake/x"))
+    engine.restore_refs(LAKE, dump)
+    repository = engine.repositories.get(LAKE)
+    assert engine.tags.get(repository, TagID("both")).commit_id == head
+    assert engine.resolver.resolve(repository, "both").view is View.COMBINED
+    engine.delete_branch(LAKE, BranchID("both"))
+    assert engine.resolver.resolve(repository, "both").view is View.COMMITTED
+
+
+def test_a_creation_costs_few_calls_to_the_store() -> None:
+    calls: list[str] = []
+
+    def note(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        calls.append(call.operation)
+        return apply()
+
+    engine = new_engine(FaultyStore(open_store("memory://"), note))
+    engine.create_branch(LAKE, DEV, MAIN)  # which reads the commit
+    calls.clear()
+    engine.create_branch(LAKE, "other", MAIN)
+    # The repository and the source; then the three steps.
+    assert calls == ["get", "get", "set_if", "get", "set_if"]
