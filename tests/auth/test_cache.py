@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from lakebed.auth import (
+    AlreadySetUp,
     AuthenticationFailed,
     AuthService,
     AuthSettings,
@@ -190,6 +191,18 @@ def test_failures_are_not_kept() -> None:
     with pytest.raises(AuthenticationFailed):
         cache.get("a")
     assert cache.get("a") == "found"
+
+
+def test_strangers_who_set_up_what_is_set_up_do_not_make_the_server_forget() -> None:
+    clock = Clockwork()
+    store = MemoryStore(clock)
+    here, there = service(store, clock), service(store, clock)
+    new = there.setup("admin")
+    admin = here.authenticate(new.access_key_id, new.secret_access_key)
+    there.credentials.delete("admin", new.access_key_id)
+    with pytest.raises(AlreadySetUp):
+        here.setup("stranger")
+    assert here.authenticate(new.access_key_id, new.secret_access_key) == admin
 
 
 def test_a_token_ends_on_time_though_it_is_remembered() -> None:

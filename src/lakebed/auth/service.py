@@ -21,7 +21,13 @@ from lakebed.auth.entities.named import TRIES, page_of
 from lakebed.auth.entities.policies import Policies
 from lakebed.auth.entities.relations import Relations
 from lakebed.auth.entities.users import Users
-from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, AuthTooManyTries, Denied
+from lakebed.auth.errors import (
+    AlreadySetUp,
+    AuthenticationFailed,
+    AuthInvalid,
+    AuthTooManyTries,
+    Denied,
+)
 from lakebed.auth.model import (
     AccessKeyID,
     Group,
@@ -120,6 +126,8 @@ class AuthService:
             raise AuthInvalid(
                 f"this server does not accept the access key {given.access_key_id}: use another one"
             )
+        if self._setup.is_done():
+            raise AlreadySetUp  # strangers may ask for this: nothing is forgotten for their sake
         try:
             return self._setup.run(username, given, email=email)
         finally:
