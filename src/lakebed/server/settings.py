@@ -60,8 +60,8 @@ class ListenSettings:
     ``X-Forwarded-For``. They must append to it or replace it, and drop ``X_Forwarded_For``."""
     objects_origin: str | None = None
     """A second origin of this server, as ``https://objects.example.com``, with a host name of its
-    own. URLs of objects that the server signs itself lead there, and nothing else is served there.
-    So no object, whatever is in it, can act as a page of the server."""
+    own. URLs of objects that the server signs itself lead there. It serves them and signed S3
+    requests, and nothing else. So no object, whatever is in it, can act as a page of the server."""
 
     @property
     def is_loopback(self) -> bool:
