@@ -30,6 +30,7 @@ from lakebed.engine.model import (
 )
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.parts import assemble
+from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.ancestry import find_merge_base
 from lakebed.engine.refs.dump import dump_refs
 from lakebed.engine.refs.log import History, LogPage, LogQuery
@@ -457,7 +458,7 @@ class Engine:
 
     def _writable(self, repository_id: RepositoryID) -> Repository:
         repository = self.repositories.get(repository_id)
-        if repository.read_only:
+        if repository.read_only and not is_read_only_lifted():
             raise ReadOnly(repository_id)
         return repository
 

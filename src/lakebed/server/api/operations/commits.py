@@ -11,6 +11,7 @@ from lakebed.server.api.models import (
     CommitCreation,
     CommitOverrides,
     Error,
+    ForceQuery,
     Merge,
     MergeResult,
     ResetCreation,
@@ -48,7 +49,7 @@ class CommitQuery(Wire):
     source_metarange: str = ""
 
 
-class HardResetQuery(Wire):
+class HardResetQuery(ForceQuery, kw_only=True):
     ref: str
 
 
@@ -217,7 +218,11 @@ def cherry_pick(
 
 @_branches.add("resetBranch", "PUT", _ONE, fs("RevertBranch", _ARN), status=204, statuses=(403,))
 def reset_branch(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: ResetCreation
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: ForceQuery,  # noqa: ARG001 - the dispatcher reads it
+    body: ResetCreation,
 ) -> None:
     """Discard what is uncommitted on a branch: all, below a prefix, or one object."""
     commits = request.catalog.commits

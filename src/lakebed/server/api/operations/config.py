@@ -28,10 +28,11 @@ _EXAMPLES: Final = {
 _TYPES: Final = {"local": "local", "mem": "mem", "s3": "s3", "gs": "gs", "https": "azure"}
 
 
+# lakectl warns on every command of a server that names another product here.
 def _version() -> VersionConfig:
     return VersionConfig(
         version=__version__,
-        version_context="lakebed",
+        version_context="lakeFS",
         latest_version=__version__,
     )
 

@@ -11,6 +11,8 @@ from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.model import ObjectStats as Found
 from lakebed.catalog.nouns import BranchID, CommonPrefix, RepositoryID
 from lakebed.server.api.models import (
+    Force,
+    ForceQuery,
     KeysQuery,
     ObjectCopyCreation,
     ObjectError,
@@ -55,6 +57,10 @@ INTERNAL_KEY: Final = "::lakefs::"
 
 class PathQuery(Wire):
     path: str
+
+
+class ForcePathQuery(PathQuery):
+    force: Force = False
 
 
 class ReadQuery(PathQuery):
@@ -252,7 +258,7 @@ def _prefix(item: CommonPrefix) -> ObjectStats:
     headers=("If-Match", "If-None-Match"),
 )
 def upload_object(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
 ) -> ObjectStats:
     """Upload an object: the field `content` of a form, or the body as it is."""
     limits = request.services.settings.limits
@@ -314,7 +320,7 @@ def may_upload(
     statuses=(403,),
 )
 def delete_object(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
 ) -> None:
     """Delete an object, if it is there."""
     request.catalog.objects.delete(repository, branch, as_key(query.path))
@@ -328,7 +334,11 @@ def delete_object(
     statuses=(403,),
 )
 def delete_objects(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: PathList
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: ForceQuery,  # noqa: ARG001 - the dispatcher reads it
+    body: PathList,
 ) -> ObjectErrorList:
     """Delete many objects; the answer names those that could not be deleted."""
     if len(body.paths) > PATHS_MAX:
@@ -382,7 +392,7 @@ def copy_object(
     "PUT",
     f"{_ON_BRANCH}/stat/user_metadata",
     fs("WriteObject", _OBJECT),
-    status=201,
+    status=204,
     statuses=(403,),
 )
 def update_metadata(

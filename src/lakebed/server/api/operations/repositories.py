@@ -6,6 +6,7 @@ from lakebed.catalog import nouns
 from lakebed.catalog.nouns import RepositoryID
 from lakebed.server.api.models import (
     BranchProtectionRule,
+    ForceQuery,
     Page,
     PageQuery,
     Repository,
@@ -31,10 +32,6 @@ class RepositoriesQuery(PageQuery):
 
 class CreationQuery(Wire):
     bare: bool = False
-
-
-class ForceQuery(Wire):
-    force: bool = False
 
 
 def wire(repository: nouns.Repository) -> Repository:
