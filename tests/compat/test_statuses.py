@@ -8,7 +8,7 @@ from falcon.testing import Result
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.api.routes import Route
 from tests.server.kit import ADMIN, BRANCH, REPOSITORY, UNTYPED, Server, server
-from tests.server.operations import request
+from tests.server.operations import BODIES, request
 
 REPO = f"/repositories/{REPOSITORY}"
 ON_BRANCH = f"{REPO}/branches/{BRANCH}"
@@ -43,7 +43,12 @@ def assert_untyped_if_empty(answer: Result) -> None:
 
 @pytest.mark.parametrize(
     "route",
-    [route for route in ROUTES if route.method != "HEAD"],  # which has the headers of a GET
+    [
+        route
+        for route in ROUTES
+        if route.method != "HEAD"  # which has the headers of a GET
+        and (route.body is None or route.operation in BODIES)
+    ],
     ids=lambda route: route.operation,
 )
 def test_answers_without_a_body_have_no_type(walked: Server, route: Route) -> None:

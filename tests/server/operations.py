@@ -45,10 +45,6 @@ BODIES: dict[str, Any] = {
     "restoreSubmit": dict.fromkeys(
         ("commits_meta_range_id", "tags_meta_range_id", "branches_meta_range_id"), "none"
     ),
-    "postStatsEvents": {"events": []},
-    "setup": {"username": "somebody"},
-    "setupCommPrefs": {"email": "a@example.com"},
-    "login": {"access_key_id": "AKIAJNOBODY", "secret_access_key": "none"},
     "createBranch": {"name": "dev", "source": BRANCH},
     "resetBranch": {"type": "reset"},
     "revertBranch": {"ref": BRANCH, "parent_number": 0},

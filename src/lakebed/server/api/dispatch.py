@@ -56,7 +56,7 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             with read_only_lifted(lifted=_is_forced(given)):
                 _answer(route, response, route.handler(**given))
         except Exception as error:  # noqa: BLE001 - the last place that can answer
-            answer_error(error, route.operation, response)
+            answer_error(error, route.operation, response, parts)
 
     return respond
 

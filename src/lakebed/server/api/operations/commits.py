@@ -10,7 +10,6 @@ from lakebed.server.api.models import (
     Commit,
     CommitCreation,
     CommitOverrides,
-    Error,
     ForceQuery,
     Merge,
     MergeResult,
@@ -20,7 +19,7 @@ from lakebed.server.api.models import (
 )
 from lakebed.server.api.request import ApiRequest, as_key, as_text, one_of, seconds
 from lakebed.server.api.routes import Reply, Routes, fs
-from lakebed.server.http.errors import message_of
+from lakebed.server.http.errors import body_of
 
 _commits = Routes("commits")
 _refs = Routes("refs")
@@ -150,8 +149,7 @@ def _conflict(error: MergeConflict) -> dict[str, object]:
     keys = error.conflicts.column("key").slice(0, _CONFLICTS_SHOWN).to_pylist()
     return {
         "reference": "",
-        "message": message_of(error, "mergeIntoBranch"),
-        "kind": error.kind,
+        **body_of(error, "mergeIntoBranch"),
         "conflicts": [as_text(key) for key in keys],
         "conflicts_total": error.conflicts.num_rows,
     }
@@ -184,7 +182,7 @@ def revert(
             repository, branch, body.ref, wanted, parent_number=body.parent_number or None
         )
     except ParentNumberMissing as error:
-        return Reply(status=409, body=Error(message=str(error), kind=error.kind))
+        return Reply(status=409, body=body_of(error, "revertBranch"))
     return Reply()
 
 
