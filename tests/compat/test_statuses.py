@@ -169,3 +169,107 @@ def test_force_writes_to_read_only_repositories(fresh: Server) -> None:
     change(204, "DELETE", f"{base}/branches/dev", {}, None)
     again = fresh.call("POST", f"{main}/objects", params={"path": "late"}, body=b"x", pair=ADMIN)
     assert again.status_code == 403, "what one request was allowed must not stay for the next"
+
+
+# Smaller things
+
+
+def test_a_storage_that_is_not_configured_is_refused(shared: Server) -> None:
+    body = {"name": "other", "storage_namespace": "mem://lakes/other", "storage_id": "second"}
+    answer = shared.call("POST", "/repositories", json=body)
+    assert answer.status_code == 400
+    assert "'second'" in answer.json["message"]
+    assert shared.call("GET", "/repositories/other").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("amount", "status"), [(1001, 400), (-2, 400), (-1, 200), (0, 200), (1, 200), (1000, 200)]
+)
+def test_amounts_are_bounded(shared: Server, amount: int, status: int) -> None:
+    for path in ("/repositories", f"{REPO}/branches", f"{REPO}/refs/main/objects/ls"):
+        answer = shared.call("GET", path, params={"amount": amount})
+        assert answer.status_code == status, answer.text
+
+
+def test_an_amount_of_nothing_means_a_hundred(shared: Server) -> None:
+    for number in range(101):
+        shared.services.auth.users.create(f"many-{number:03}")
+    for amount in (-1, 0):
+        users = shared.call("GET", "/auth/users", params={"amount": amount, "prefix": "many-"})
+        assert len(users.json["results"]) == 100
+
+
+def test_a_shallow_copy_is_not_there(shared: Server) -> None:
+    shared.put("deep")
+    copy = f"{ON_BRANCH}/objects/copy"
+    for shallow, status in ((True, 501), (False, 201)):
+        body = {"src_path": "deep", "shallow": shallow}
+        answer = shared.call("POST", copy, params={"dest_path": "copy"}, json=body)
+        assert answer.status_code == status
+
+
+def test_policies_are_checked(shared: Server) -> None:
+    def body(name: str, action: str) -> dict[str, object]:
+        statement = {"effect": "allow", "resource": "*", "action": [action]}
+        return {"id": name, "statement": [statement]}
+
+    unknown = shared.call("POST", "/auth/policies", json=body("odd", "nothing:Read"))
+    assert unknown.status_code == 400
+    assert "nothing:Read" in unknown.json["message"]
+    for action in ("fs:ReadObject", "catalog:*", "*"):
+        name = f"fine-{len(action)}"
+        assert shared.call("POST", "/auth/policies", json=body(name, action)).status_code == 201
+    another = shared.call("PUT", "/auth/policies/fine-1", json=body("fine-2", "*"))
+    assert another.status_code == 400
+    same = shared.call("PUT", "/auth/policies/fine-1", json=body("fine-1", "*"))
+    assert same.status_code == 200
+
+
+def test_what_was_removed_has_no_size(fresh: Server) -> None:
+    fresh.put("short-lived", b"12345")
+    fresh.call("POST", f"{ON_BRANCH}/commits", json={"message": "put"})
+    fresh.call("DELETE", f"{ON_BRANCH}/objects", params={"path": "short-lived"})
+    (staged,) = fresh.call("GET", f"{ON_BRANCH}/diff").json["results"]
+    fresh.call("POST", f"{ON_BRANCH}/commits", json={"message": "removed"})
+    (gone,) = fresh.call("GET", f"{REPO}/refs/main~1/diff/main").json["results"]
+    assert [(each["type"], each["size_bytes"]) for each in (staged, gone)] == [("removed", 0)] * 2
+
+
+def test_a_restore_needs_a_bare_repository(shared: Server) -> None:
+    dump = shared.call("PUT", f"{REPO}/refs/dump").json
+    for method, path in (("PUT", "refs/restore"), ("POST", "restore")):
+        answer = shared.call(method, f"{REPO}/{path}", json=dump)
+        assert answer.status_code == 400
+        assert "is not bare" in answer.json["message"]
+
+
+def test_a_group_without_policies_has_no_word(shared: Server) -> None:
+    shared.call("POST", "/auth/groups", json={"id": "new"})
+    answer = shared.call("GET", "/auth/groups/new/acl")
+    assert (answer.status_code, answer.json) == (200, {"permission": ""})
+
+
+def test_only_what_a_commit_names_may_be_kept(shared: Server) -> None:
+    shared.put("kept")
+    head = shared.call("POST", f"{ON_BRANCH}/commits", json={"message": "keep"}).json["id"]
+    shared.call("POST", f"{REPO}/tags", json={"id": "keep", "ref": head})
+    kept = "private, max-age=31536000, immutable"
+    found = {
+        ref: shared.call(method, f"{REPO}/refs/{ref}/objects", params={"path": "kept"}).headers
+        for ref in (BRANCH, "keep", head[:12], f"{BRANCH}~0", head)
+        for method in ("GET", "HEAD")
+    }
+    short = "no-store, must-revalidate"
+    wanted = {BRANCH: short, "keep": short, head[:12]: short, f"{BRANCH}~0": short, head: kept}
+    assert {ref: headers["Cache-Control"] for ref, headers in found.items()} == wanted
+
+
+def test_there_are_no_rules_of_retention_and_no_pull_requests(shared: Server) -> None:
+    for path in ("settings/gc_rules", "gc/rules"):
+        answer = shared.call("GET", f"{REPO}/{path}")
+        assert (answer.status_code, answer.json["message"]) == (404, "not found")
+    for path in ("gc/rules/set_allowed", "branch_protection/set_allowed"):
+        assert shared.call("GET", f"{REPO}/{path}").status_code == 204
+    pulls = shared.call("GET", f"{REPO}/pulls")
+    assert (pulls.status_code, pulls.json["results"]) == (200, [])
+    assert shared.call("GET", "/repositories/none/pulls").status_code == 404

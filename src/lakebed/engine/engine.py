@@ -36,7 +36,7 @@ from lakebed.engine.refs.dump import dump_refs
 from lakebed.engine.refs.log import History, LogPage, LogQuery
 from lakebed.engine.refs.protection import BranchProtection
 from lakebed.engine.refs.resolve import Resolver, View
-from lakebed.engine.refs.restore import restore_refs
+from lakebed.engine.refs.restore import is_restored, restore_refs
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode, newest
@@ -449,6 +449,14 @@ class Engine:
         """Write all branches, tags and commits into the repository's namespace; see `dump_refs`."""
         repository = self.repositories.get(repository_id)
         return dump_refs(self._store, self._block, self._runtime, repository)
+
+    def check_restorable(self, repository: Repository, dump_id: DumpID) -> None:
+        """Refuse at once what `restore_refs` would refuse: a repository that is not bare.
+
+        Raises:
+            Invalid: It has refs of its own, or of another dump.
+        """
+        is_restored(self._store, repository, dump_id)
 
     @traced("engine.restore_refs")
     def restore_refs(self, repository_id: RepositoryID, dump_id: DumpID) -> DumpManifest:

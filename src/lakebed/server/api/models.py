@@ -52,12 +52,14 @@ class PageQuery(Wire):
 
     prefix: str = ""
     after: str = ""
-    amount: Annotated[int, Meta(description="at most 1000; less than 1 means 100")] = PAGE_DEFAULT
+    amount: Annotated[int, Meta(ge=-1, le=PAGE_MAX, description="less than 1 means 100")] = (
+        PAGE_DEFAULT
+    )
 
     @property
     def limit(self) -> int:
         """How many items a page holds at most."""
-        return PAGE_DEFAULT if self.amount <= 0 else min(self.amount, PAGE_MAX)
+        return PAGE_DEFAULT if self.amount <= 0 else self.amount
 
 
 class KeysQuery(PageQuery):

@@ -54,6 +54,17 @@ class NotImplementedHere(LakebedError):  # noqa: N818 - it says what happened
     kind = "not_implemented"
 
 
+class NoRules(LakebedError):  # noqa: N818 - it says what happened
+    """No rules of retention are set for a repository."""
+
+    kind = "no_gc_rules"
+
+    def __init__(self, repository: str) -> None:
+        super().__init__(
+            f"no garbage collection rules are set for repository {repository}: all commits are kept"
+        )
+
+
 class FileMissing(LakebedError, KeyError):  # noqa: N818 - it says what happened
     """There is no such range or metarange."""
 
@@ -72,6 +83,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (NotJSON, 415),
     (NotImplementedHere, 501),
     (FileMissing, 404),
+    (NoRules, 404),
     # who is asking
     (auth.AuthenticationFailed, 401),
     (auth.Denied, 401),
@@ -169,6 +181,7 @@ _WORDS: Final[tuple[tuple[type[Exception], str | None, str], ...]] = (
     (engine.EntryNotFound, "copyObject", "object not found"),
     (engine.NotFound, None, "not found"),
     (FileMissing, None, "not found"),
+    (NoRules, None, "not found"),
     (catalog.TaskNotFound, None, "not found"),
     (auth.UserNotFound, None, "user not found"),
     (auth.GroupNotFound, None, "group not found"),

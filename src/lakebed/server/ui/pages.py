@@ -20,7 +20,6 @@ from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
 from lakebed.server.settings import MetricsSettings
 
-
 NO_SUCH_OPERATION: Final = "invalid API endpoint"
 
 

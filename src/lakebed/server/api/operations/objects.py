@@ -9,7 +9,7 @@ from lakebed.auth.policy.actions import object_arn
 from lakebed.catalog.errors import RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.model import ObjectStats as Found
-from lakebed.catalog.nouns import BranchID, CommonPrefix, RepositoryID
+from lakebed.catalog.nouns import BranchID, CommonPrefix, RepositoryID, is_commit_id
 from lakebed.server.api.models import (
     Force,
     ForceQuery,
@@ -38,7 +38,7 @@ from lakebed.server.http.conditions import (
     write_condition,
 )
 from lakebed.server.http.dispositions import ATTACHMENT
-from lakebed.server.http.errors import BadRequest, message_of, status_of
+from lakebed.server.http.errors import BadRequest, NotImplementedHere, message_of, status_of
 from lakebed.server.http.forms import form_file
 
 routes = Routes("objects")
@@ -53,6 +53,11 @@ METADATA_PREFIX: Final = "X-LAKEFS-META-"
 INTERNAL_PREFIX: Final = "X-LAKEFS-INTERNAL-"
 INTERNAL_KEY: Final = "::lakefs::"
 """The prefix of internal metadata, so that it cannot be taken for a user's."""
+
+
+_NOT_KEPT: Final = "no-store, must-revalidate"
+_KEPT: Final = "private, max-age=31536000, immutable"
+"""Not by caches that serve others: they do not ask who may read it."""
 
 
 class PathQuery(Wire):
@@ -105,12 +110,18 @@ def wire(
 # Reading
 
 
-def _headers(found: Found) -> dict[str, str]:
+def _cache_control(ref: str) -> str:
+    """How long an answer may be kept: what the id of a commit names never changes."""
+    return _KEPT if is_commit_id(ref) else _NOT_KEPT
+
+
+def _headers(found: Found, ref: str) -> dict[str, str]:
     name = as_text(found.path).rpartition("/")[2]
     return {
         "ETag": etag(found.checksum),
         "Last-Modified": http_date(found.mtime),
         "Accept-Ranges": "bytes",
+        "Cache-Control": _cache_control(ref),
         "Content-Disposition": f"{ATTACHMENT}; filename*=UTF-8''{quote(name, safe='')}",
     }
 
@@ -132,7 +143,7 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
     if query.presign:
         objects.check_bytes(found)
         return Reply(status=302, headers={"Location": request.absolute(objects.presign(found).url)})
-    headers = _headers(found)
+    headers = _headers(found, ref)
     known = request.header("If-None-Match")
     if known is not None and matches(known, found.checksum):
         return Reply(status=304, headers=headers)
@@ -170,7 +181,7 @@ def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: 
         selection = select_bytes(requested_range(request.header("Range")), found.size)
     except RangeNotSatisfiable:
         return Reply(status=416, headers=no_bytes_headers(found.size))
-    headers = _headers(found) | selection.headers
+    headers = _headers(found, ref) | selection.headers
     headers |= {"Content-Length": str(selection.length), "Content-Type": found.content_type}
     return Reply(status=selection.status, headers=headers)
 
@@ -367,7 +378,7 @@ def delete_objects(
         fs("ReadObject", "repository/{repository}/object/{body.src_path}"),
     ),
     status=201,
-    statuses=(403,),
+    statuses=(403, 501),
 )
 def copy_object(
     request: ApiRequest,
@@ -377,6 +388,11 @@ def copy_object(
     body: ObjectCopyCreation,
 ) -> ObjectStats:
     """Copy an object onto a branch, from any ref of the repository."""
+    if body.shallow:
+        raise NotImplementedHere(
+            "a shallow copy would share its bytes with an object that may be removed before it:"
+            " copy without shallow, young objects are not copied byte by byte either"
+        )
     copied = request.catalog.copies.copy(
         repository,
         branch,

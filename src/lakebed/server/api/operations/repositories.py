@@ -18,6 +18,7 @@ from lakebed.server.api.models import (
 )
 from lakebed.server.api.request import ApiRequest, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
+from lakebed.server.http.errors import BadRequest
 from lakebed.server.sample import add_sample
 
 routes = Routes("repositories")
@@ -69,6 +70,11 @@ def create_repository(
     request: ApiRequest, query: CreationQuery, body: RepositoryCreation
 ) -> Repository:
     """Create a repository."""
+    if body.storage_id:
+        raise BadRequest(
+            f"storage_id is '{body.storage_id}', and this server has one storage, without an id:"
+            " leave it out"
+        )
     repositories = request.catalog.repositories
     created = repositories.create(
         body.name,
