@@ -1,6 +1,7 @@
 """Statuses, types and headers of the REST API, as the clients that people have expect them."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from falcon.testing import Result
@@ -66,7 +67,7 @@ def test_answers_without_a_body_have_no_type(walked: Server, route: Route) -> No
     ],
 )
 def test_changes_of_permissions_answer_with_nothing(
-    shared: Server, method: str, path: str, options: dict[str, object]
+    shared: Server, method: str, path: str, options: dict[str, Any]
 ) -> None:
     answer = shared.call(method, path, **options)
     assert answer.status_code == 201
@@ -143,7 +144,9 @@ def test_force_writes_to_read_only_repositories(fresh: Server) -> None:
 
     def change(status: int, method: str, path: str, query: dict[str, str], json: object) -> None:
         """Make a change that says `force` in its body, if it has one, else in its query."""
-        content = {"body": b"data"} if json is None and method == "POST" else {"json": json}
+        content: dict[str, Any] = (
+            {"body": b"data"} if json is None and method == "POST" else {"json": json}
+        )
         plain = fresh.call(method, path, params=query, **content)
         assert plain.status_code == 403, (path, plain.text)
         if isinstance(json, dict) and "paths" not in json and "type" not in json:
@@ -273,3 +276,18 @@ def test_there_are_no_rules_of_retention_and_no_pull_requests(shared: Server) ->
     pulls = shared.call("GET", f"{REPO}/pulls")
     assert (pulls.status_code, pulls.json["results"]) == (200, [])
     assert shared.call("GET", "/repositories/none/pulls").status_code == 404
+
+
+def test_requests_are_counted_by_month(fresh: Server) -> None:
+    def counted() -> int:
+        report = fresh.call("GET", "/usage-report/summary")
+        assert report.status_code == 200, report.text
+        assert report.json["installation_id"]
+        assert all(each.keys() == {"year", "month", "count"} for each in report.json["reports"])
+        return sum(each["count"] for each in report.json["reports"])
+
+    before = counted()
+    for _ in range(5):
+        fresh.call("GET", "/user")
+    fresh.call("GET", "/user", pair=None)  # a stranger is not counted
+    assert counted() == before + 5 + 1

@@ -47,6 +47,7 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             if route.needs is not Access.ANYONE:
                 identity = authenticate(services, request, client=record.client)
                 record.user = identity.user_id
+                services.catalog.usage.count()
             if route.needs_slot:
                 admission.claim(record)
             context = Context(source_ip=record.client)

@@ -492,5 +492,16 @@ class Config(Struct, kw_only=True):
     capabilities_config: dict[str, bool]
 
 
+class UsageReport(Wire):
+    year: int
+    month: int
+    count: int
+
+
+class InstallationUsageReport(Struct, kw_only=True):
+    installation_id: str
+    reports: list[UsageReport]
+
+
 class GarbageCollectionConfig(Wire):
     grace_period: int

@@ -72,6 +72,7 @@ class Gateway:
             self._admission.admit_work(record)
         verified = self._verify(environ, asked)
         record.user = verified.identity.user_id
+        self._services.catalog.usage.count()
         self._admission.claim(record)
         return operation.handle(S3Request(self._services, environ, asked, verified, record.client))
 

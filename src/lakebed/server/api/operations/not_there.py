@@ -40,7 +40,6 @@ _OPERATIONS: Final = (
     ("internalDeleteGarbageCollectionRules", "DELETE", f"{_REPOSITORY}/gc/rules"),
     # An id covers more of a commit than this request can say: restoring a dump does it.
     ("CreateCommitRecord", "POST", f"{_REPOSITORY}/commits"),
-    ("getUsageReportSummary", "GET", "/usage-report/summary"),
 )
 
 
