@@ -149,6 +149,7 @@ def _meaning(environ: Environ) -> object:
         for name, value in environ.items()
         if name not in {"QUERY_STRING", "HTTP_AUTHORIZATION"}
     }
+    others["PATH_INFO"] = others["PATH_INFO"] or b"/"
     return query, authorization, others
 
 
