@@ -104,7 +104,7 @@ def test_repositories(lake: Repository) -> None:
         api.create_repository(
             sdk.RepositoryCreation(name="nested-one", storage_namespace=lake.namespace + "/in")
         )
-    assert status_of(nested) == 409
+    assert status_of(nested) == 400
     api.delete_repository(lake.name)
     with pytest.raises(NotFoundException) as gone:
         api.get_repository(lake.name)

@@ -226,7 +226,7 @@ def test_listing_by_pages(world: Server) -> None:
     assert (seen, pages) == ([f"pages/{number}" for number in range(7)], 3)
 
 
-@pytest.mark.parametrize(("amount", "status"), [(0, 200), (-1, 200), (5000, 200), ("many", 400)])
+@pytest.mark.parametrize(("amount", "status"), [(0, 200), (-1, 200), (5000, 400), ("many", 400)])
 def test_amounts(world: Server, amount: object, status: int) -> None:
     answer = world.call("GET", f"{AT_MAIN}/ls", params={"amount": str(amount)})
     assert answer.status_code == status
