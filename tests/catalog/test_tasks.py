@@ -56,7 +56,8 @@ def test_only_a_bare_repository_is_restored_into(lake: Lake) -> None:
 
 def test_a_task_that_fails_says_why(lake: Lake) -> None:
     tasks = lake.catalog.tasks
-    lake.engine.repositories.create_bare(OTHER, lake.repository.namespace)
+    place = Namespace.parse(f"{lake.block.scheme}://lake/{OTHER}")
+    lake.engine.repositories.create_bare(OTHER, place)
     task_id = tasks.start_restore(OTHER, DumpID("nothing"))
     status = tasks.status(OTHER, task_id, RESTORE_REFS)
     assert status.done
