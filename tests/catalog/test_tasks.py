@@ -11,7 +11,7 @@ from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.keys import TASKS
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.catalog.tasks import DUMP_REFS, RESTORE_REFS, TaskID
-from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.errors import Invalid, RepositoryNotFound
 from lakebed.engine.model import RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.formats import DumpID
@@ -49,10 +49,17 @@ def test_a_dump_is_restored(lake: Lake) -> None:
     assert [branch.id for branch in lake.engine.branches.list(bare)] == ["dev", "main"]
 
 
+def test_only_a_bare_repository_is_restored_into(lake: Lake) -> None:
+    with pytest.raises(Invalid, match="is not bare"):
+        lake.catalog.tasks.start_restore(REPOSITORY, DumpID("nothing"))
+
+
 def test_a_task_that_fails_says_why(lake: Lake) -> None:
     tasks = lake.catalog.tasks
-    task_id = tasks.start_restore(REPOSITORY, DumpID("nothing"))
-    status = tasks.status(REPOSITORY, task_id, RESTORE_REFS)
+    place = Namespace.parse(f"{lake.block.scheme}://lake/{OTHER}")
+    lake.engine.repositories.create_bare(OTHER, place)
+    task_id = tasks.start_restore(OTHER, DumpID("nothing"))
+    status = tasks.status(OTHER, task_id, RESTORE_REFS)
     assert status.done
     assert (status.result, status.error_kind) == (None, "missing_file")
     assert status.error is not None

@@ -71,6 +71,11 @@ def inside(
             "'repo' is not the URI of a repository, expected for example lakefs://my-repo",
         ),
         (
+            ["commit", "lakefs://repo/main", "-m", " "],
+            2,
+            "the message is empty: say what was done, or give --allow-empty-message",
+        ),
+        (
             ["commit", "lakefs://repo/main", "-m", "x", "--meta", "novalue"],
             2,
             "'novalue' is not name=value, expected for example owner=ada",

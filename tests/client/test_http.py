@@ -78,6 +78,16 @@ def test_the_message_of_the_server_is_the_error() -> None:
     assert caught.value.body == {"message": "not\nfound"}
 
 
+def test_the_detail_says_more_than_the_message() -> None:
+    said = {"message": "branch not found", "detail": "branch not found: dev", "kind": "x"}
+    with (
+        scripted_client(lambda _: answer_json(said, 404)) as client,
+        pytest.raises(Refused) as caught,
+    ):
+        client.get("x")
+    assert str(caught.value) == "branch not found: dev (404)"
+
+
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"message": 5}', b"\xff"])
 def test_without_a_message_the_status_speaks(body: bytes) -> None:
     with (

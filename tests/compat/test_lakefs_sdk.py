@@ -104,7 +104,7 @@ def test_repositories(lake: Repository) -> None:
         api.create_repository(
             sdk.RepositoryCreation(name="nested-one", storage_namespace=lake.namespace + "/in")
         )
-    assert status_of(nested) == 409
+    assert status_of(nested) == 400
     api.delete_repository(lake.name)
     with pytest.raises(NotFoundException) as gone:
         api.get_repository(lake.name)
@@ -546,8 +546,8 @@ def test_wrong_keys(lakebed: LakebedServer) -> None:
 def test_what_is_not_there_yet_says_so(lake: Repository) -> None:
     calls: list[Callable[[], object]] = [
         lambda: lake.client.actions_api.list_repository_runs(lake.name),
-        lambda: lake.client.repositories_api.get_gc_rules(lake.name),
-        lake.client.internal_api.get_usage_report_summary,
+        lambda: lake.client.repositories_api.delete_gc_rules(lake.name),
+        lambda: lake.client.import_api.import_status(lake.name, "main", "none"),
     ]
     for call in calls:
         with pytest.raises(ApiException) as missing:

@@ -1,9 +1,10 @@
 """A server in this process, on memory: for what concerns requests and not processes."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from falcon.testing import Result, TestClient
 
@@ -19,12 +20,31 @@ REPOSITORY = "lake"
 BRANCH = "main"
 
 
+UNTYPED = "none; added by the tests"
+"""Stands for the Content-Type that an answer did not have."""
+
+
+def typed(app: WSGIApplication) -> WSGIApplication:
+    """An application whose answers all have a type: Python's checks of WSGI insist on one."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            bodiless = status.startswith(("204", "304"))
+            if not bodiless and not any(name.lower() == "content-type" for name, _ in headers):
+                headers = [*headers, ("Content-Type", UNTYPED)]
+            return start_response(status, headers, *rest)
+
+        return app(environ, start)
+
+    return answer
+
+
 class Server:
     """An application, and requests to it."""
 
     def __init__(self, services: Services, begin_span: BeginSpan | None = None) -> None:
         self.services = services
-        self._client = TestClient(build(services, begin_span))
+        self._client = TestClient(typed(build(services, begin_span)))
 
     def call(
         self, method: str, path: str, *, pair: KeyPair | None = ADMIN, **kwargs: Any

@@ -49,7 +49,7 @@ def test_a_path_comes_back_as_it_went(world: Server, path: str) -> None:
     assert listed["results"][0]["path"] == path
     assert world.call("DELETE", ON_MAIN, params={"path": path}).status_code == 204
     gone = world.call("GET", AT_MAIN, params={"path": path})
-    assert (gone.status_code, gone.json["message"]) == (404, f"object not found: {path}")
+    assert (gone.status_code, gone.json["detail"]) == (404, f"object not found: {path}")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_listing_by_pages(world: Server) -> None:
     assert (seen, pages) == ([f"pages/{number}" for number in range(7)], 3)
 
 
-@pytest.mark.parametrize(("amount", "status"), [(0, 200), (-1, 200), (5000, 200), ("many", 400)])
+@pytest.mark.parametrize(("amount", "status"), [(0, 200), (-1, 200), (5000, 400), ("many", 400)])
 def test_amounts(world: Server, amount: object, status: int) -> None:
     answer = world.call("GET", f"{AT_MAIN}/ls", params={"amount": str(amount)})
     assert answer.status_code == status
@@ -242,7 +242,7 @@ def test_copy_and_metadata(world: Server) -> None:
     answer = world.call(
         "PUT", f"{ON_MAIN}/stat/user_metadata", params={"path": "copy"}, json={"set": {"a": "b"}}
     )
-    assert answer.status_code == 201
+    assert answer.status_code == 204
     for shown, expected in (("true", {"a": "b"}), ("false", None)):
         stat = world.call(
             "GET", f"{AT_MAIN}/stat", params={"path": "copy", "user_metadata": shown}

@@ -56,7 +56,7 @@ def test_a_metarange_of_others_cannot_be_committed(api: httpx.Client) -> None:
     for forged in (theirs, "0" * 64):
         answer = commit(api, "mine", source_metarange=forged)
         assert answer.status_code == 404
-        assert answer.json()["message"] == (
+        assert answer.json()["detail"] == (
             f"no commit of repository mine has the metarange '{forged}': use the metarange id of"
             " one of its commits"
         )

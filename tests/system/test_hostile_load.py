@@ -75,7 +75,7 @@ def assert_serves(server: LakebedServer, source: str = "127.0.0.1") -> None:
     with httpx.Client(
         transport=transport, base_url=server.endpoint, timeout=AT_ONCE_SECONDS
     ) as client:
-        assert client.get("/_health").status_code == 204
+        assert client.get("/_health").status_code == 200
         assert client.get(f"{BASE_PATH}/healthcheck").status_code == 204
         assert client.get("/readiness").status_code == 200
         found = client.get(f"{BASE_PATH}/repositories", headers=signed_in)

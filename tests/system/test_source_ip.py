@@ -74,7 +74,7 @@ class Lakebed:
     def by_rest(self, user: str, source: str, headers: Mapping[str, Any]) -> bool:
         path = f"/api/v1/repositories/{REPOSITORY}"
         answer = self._send("GET", path, source=source, auth=self.keys[user], headers=headers)
-        return is_allowed(answer, 401, "insufficient permissions: user")
+        return is_allowed(answer, 401, "insufficient permissions")
 
     def by_s3(self, user: str, source: str, headers: Mapping[str, Any]) -> bool:
         request = self._signed(user, S3SigV4Auth)

@@ -19,6 +19,7 @@ knows it: what the catalog keeps in an entry's metadata for itself is left out.
 | `metadata_files`, `symlinks`      | files for programs that read the storage themselves         |
 | `gc`, `gc_marks`                  | the server's part of garbage collection                     |
 | `tasks`                           | what takes longer than a client waits                       |
+| `usage`                           | counts requests                                             |
 
 Places in the storage that clients name are read by `lakebed.catalog.places`, in one spelling. The
 nouns of the layers below that a door needs (`BranchID`, `Commit`, `Query`...) are in

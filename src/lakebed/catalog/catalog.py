@@ -27,6 +27,7 @@ from lakebed.catalog.symlinks import Symlinks
 from lakebed.catalog.tasks import RunInBackground, Tasks, run_inline
 from lakebed.catalog.unfinished import UnfinishedUploads
 from lakebed.catalog.uploads import Uploads
+from lakebed.catalog.usage import Usage
 from lakebed.engine.engine import Engine
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
@@ -85,3 +86,4 @@ class Catalog:
         self.tasks = Tasks(engine, store, runtime, settings, run_in_background)
         self.gc = GCPreparation(engine, store, block, runtime, settings)
         self.gc_marks = GCMarks(engine, block, runtime)
+        self.usage = Usage(store, runtime)

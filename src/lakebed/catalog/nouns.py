@@ -18,6 +18,8 @@ from lakebed.engine.model import (
     Tag,
     TagID,
 )
+from lakebed.engine.names import is_commit_id
+from lakebed.engine.read_only import read_only_lifted
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import DumpID, Entry
 from lakebed.formats.gc_files import GCRunID
@@ -47,5 +49,7 @@ __all__ = [
     "Suffix",
     "Tag",
     "TagID",
+    "is_commit_id",
+    "read_only_lifted",
     "resolve_range",
 ]

@@ -99,8 +99,10 @@ class Tasks:
 
         Raises:
             RepositoryNotFound: There is none.
+            Invalid: It is not bare.
         """
         repository = self._engine.repositories.get(repository_id)
+        self._engine.check_restorable(repository, dump_id)
 
         def restore() -> str:
             return self._engine.restore_refs(repository_id, dump_id).dump_id

@@ -225,7 +225,9 @@ def _refusal(response: httpx.Response) -> Refused:
         body = response.json()
     except ValueError:
         body = None
-    message = body.get("message") if isinstance(body, dict) else None
+    said = body if isinstance(body, dict) else {}
+    # What a Lakebed server adds says more than the words that all clients know.
+    message = said.get("detail") or said.get("message")
     if not isinstance(message, str) or not message:
         message = response.reason_phrase.lower() or "the server gave no reason"
     return Refused(response.status_code, " ".join(message.split()), body)

@@ -30,12 +30,13 @@ from lakebed.engine.model import (
 )
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.parts import assemble
+from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.ancestry import find_merge_base
 from lakebed.engine.refs.dump import dump_refs
 from lakebed.engine.refs.log import History, LogPage, LogQuery
 from lakebed.engine.refs.protection import BranchProtection
 from lakebed.engine.refs.resolve import Resolver, View
-from lakebed.engine.refs.restore import restore_refs
+from lakebed.engine.refs.restore import is_restored, restore_refs
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode, newest
@@ -449,6 +450,14 @@ class Engine:
         repository = self.repositories.get(repository_id)
         return dump_refs(self._store, self._block, self._runtime, repository)
 
+    def check_restorable(self, repository: Repository, dump_id: DumpID) -> None:
+        """Refuse at once what `restore_refs` would refuse: a repository that is not bare.
+
+        Raises:
+            Invalid: It has refs of its own, or of another dump.
+        """
+        is_restored(self._store, repository, dump_id)
+
     @traced("engine.restore_refs")
     def restore_refs(self, repository_id: RepositoryID, dump_id: DumpID) -> DumpManifest:
         """Restore a dump into a bare repository; see `restore_refs`."""
@@ -457,7 +466,7 @@ class Engine:
 
     def _writable(self, repository_id: RepositoryID) -> Repository:
         repository = self.repositories.get(repository_id)
-        if repository.read_only:
+        if repository.read_only and not is_read_only_lifted():
             raise ReadOnly(repository_id)
         return repository
 

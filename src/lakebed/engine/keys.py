@@ -8,7 +8,7 @@
 | <repository>-<uid>     | branches/<name>, tags/<name>, commits/<id>, settings/…    |
 | <staging token>        | key/<object path>, emptied                                |
 | cleanup_tokens         | <staging token>                                           |
-| kv_metadata            | schema_version, installation_id, leases/…                 |
+| kv_metadata            | schema_version, installation_id, leases/…, usage/<month>  |
 
 The catalog keeps more in the partition of a repository (`lakebed.catalog.keys`), and users and
 permissions have a partition of their own (`lakebed.auth.entities.keys`).

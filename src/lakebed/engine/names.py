@@ -17,6 +17,11 @@ COMMIT_ID: Final = re.compile(r"[0-9a-f]{64}")
 """No branch or tag may have such a name: the id of a commit always means that commit."""
 
 
+def is_commit_id(expression: str) -> bool:
+    """Whether an expression is the whole id of a commit, so that it never means anything else."""
+    return COMMIT_ID.fullmatch(expression) is not None
+
+
 def check_repository_name(name: str) -> RepositoryID:
     """Return the name of a repository, if it can be one.
 

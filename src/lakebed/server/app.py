@@ -143,6 +143,8 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
     """Return the application that serves all operations and pages."""
     guard = _guard(services)
     app = falcon.App(middleware=[_GuardedPages(guard)])
+    # An answer without a body has no type: clients would look for JSON in it.
+    app.resp_options.default_media_type = None  # type: ignore[assignment]
     admission = Admission(services.settings.limits)
     by_path: dict[str, dict[str, Any]] = {}
     for route in ROUTES:

@@ -43,6 +43,8 @@ class Action(StrEnum):
 
     READ_ACTION = "ci:ReadAction"
 
+    LIST_PULL_REQUESTS = "pr:ListPullRequests"
+
     READ_USER = "auth:ReadUser"
     CREATE_USER = "auth:CreateUser"
     DELETE_USER = "auth:DeleteUser"
@@ -64,6 +66,10 @@ class Action(StrEnum):
     CREATE_CREDENTIALS = "auth:CreateCredentials"
     DELETE_CREDENTIALS = "auth:DeleteCredentials"
     LIST_CREDENTIALS = "auth:ListCredentials"
+
+
+SERVICES: Final = frozenset({"auth", "branches", "catalog", "ci", "fs", "pr", "retention"})
+"""Whose actions policies name; with those of lakeFS that nothing here needs yet."""
 
 
 ALL: Final = "*"

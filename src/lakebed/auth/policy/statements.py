@@ -7,6 +7,7 @@ from typing import Final
 
 from lakebed.auth.errors import InvalidPolicy
 from lakebed.auth.model import Conditions, Statement
+from lakebed.auth.policy.actions import SERVICES
 from lakebed.auth.policy.addresses import parse_network
 
 SOURCE_IP: Final = "SourceIp"
@@ -52,6 +53,8 @@ def check_new_statements(statements: Iterable[Statement]) -> tuple[Statement, ..
         InvalidPolicy: As `check_statements`, or there are too many.
     """
     checked = check_statements(statements)
+    for action in (action for statement in checked for action in statement.actions):
+        _check_service(action)
     patterns = sum(
         len(statement.actions)
         + len(resource_patterns(statement.resource))
@@ -63,6 +66,15 @@ def check_new_statements(statements: Iterable[Statement]) -> tuple[Statement, ..
             f"a policy has at most {_PATTERNS_MAX} actions, resources and addresses, not {patterns}"
         )
     return checked
+
+
+def _check_service(action: str) -> None:
+    service = action.partition(":")[0]
+    if service != "*" and service not in SERVICES:
+        raise InvalidPolicy(
+            f"{_shown(action)} is an action of a service that there is not: use one of"
+            f" {', '.join(sorted(SERVICES))}"
+        )
 
 
 def resource_patterns(resource: str) -> list[str]:

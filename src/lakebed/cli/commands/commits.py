@@ -30,11 +30,16 @@ def commit(
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Commit even if nothing changed.")
     ] = False,
+    allow_empty_message: Annotated[
+        bool, typer.Option("--allow-empty-message", help="Commit even if the message says nothing.")
+    ] = False,
 ) -> None:
     """Commit what is staged on a branch.
 
     lakebed commit lakefs://my-repo/main -m "New data"
     """
+    if not message.strip() and not allow_empty_message:
+        raise Misuse("the message is empty: say what was done, or give --allow-empty-message")
     body = {"message": message, "metadata": key_values(meta), "allow_empty": allow_empty}
     made = session.client.call(
         "POST",

@@ -85,7 +85,7 @@ def restore_refs(
     active_record(store, repository)
     files = _Files(block, repository, dump_id)
     notes = Records(store, RESTORED, repository.partition)
-    if not _is_restored(store, repository, dump_id):
+    if not is_restored(store, repository, dump_id):
         _check_dump(files, block, repository)
         _note(notes, dump_id)
         restorer = _Restorer(store, runtime, repository)
@@ -133,7 +133,7 @@ class _Files:
 # Whether the repository can take the dump
 
 
-def _is_restored(store: Store, repository: Repository, dump_id: DumpID) -> bool:
+def is_restored(store: Store, repository: Repository, dump_id: DumpID) -> bool:
     """Return whether there is nothing left to do; refuse a repository that is not bare."""
     note = Records(store, RESTORED, repository.partition).find(RESTORED_NAME)
     if note is not None:

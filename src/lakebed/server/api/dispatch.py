@@ -8,6 +8,7 @@ import falcon
 import msgspec
 
 from lakebed.auth import Context, Permission
+from lakebed.catalog.nouns import read_only_lifted
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
@@ -46,15 +47,17 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             if route.needs is not Access.ANYONE:
                 identity = authenticate(services, request, client=record.client)
                 record.user = identity.user_id
+                services.catalog.usage.count()
             if route.needs_slot:
                 admission.claim(record)
             context = Context(source_ip=record.client)
             given = bind(ApiRequest(services, request, identity, context), parts)
             if identity is not None and isinstance(route.needs, tuple):
                 services.auth.authorize(identity, context, *permissions(route, parts, given))
-            _answer(route, response, route.handler(**given))
+            with read_only_lifted(lifted=_is_forced(given)):
+                _answer(route, response, route.handler(**given))
         except Exception as error:  # noqa: BLE001 - the last place that can answer
-            answer_error(error, route.operation, response)
+            answer_error(error, route.operation, response, parts)
 
     return respond
 
@@ -76,6 +79,11 @@ def permissions(
             Permission(need.action, need.resource.format(**fields, each=value)) for value in values
         ]
     return tuple(found)
+
+
+def _is_forced(given: dict[str, Any]) -> bool:
+    """Whether the client wants to write even to a read-only repository."""
+    return any(getattr(given.get(part), "force", False) for part in ("query", "body"))
 
 
 # What they ask

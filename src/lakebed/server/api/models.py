@@ -30,8 +30,18 @@ class Error(Wire):
     """What went wrong."""
 
     message: str
+    """In the words that clients know."""
     kind: str = "error"
-    """Stable; the message may change."""
+    """Stable."""
+    detail: str = ""
+    """What was wrong, with which value, and what to do; for people."""
+
+
+Force = Annotated[bool, Meta(description="write even to a read-only repository")]
+
+
+class ForceQuery(Wire):
+    force: Force = False
 
 
 # Pages
@@ -42,12 +52,14 @@ class PageQuery(Wire):
 
     prefix: str = ""
     after: str = ""
-    amount: Annotated[int, Meta(description="at most 1000; less than 1 means 100")] = PAGE_DEFAULT
+    amount: Annotated[int, Meta(ge=-1, le=PAGE_MAX, description="less than 1 means 100")] = (
+        PAGE_DEFAULT
+    )
 
     @property
     def limit(self) -> int:
         """How many items a page holds at most."""
-        return PAGE_DEFAULT if self.amount <= 0 else min(self.amount, PAGE_MAX)
+        return PAGE_DEFAULT if self.amount <= 0 else self.amount
 
 
 class KeysQuery(PageQuery):
@@ -187,11 +199,13 @@ class BranchCreation(Wire):
     name: str
     source: str
     hidden: bool = False
+    force: Force = False
 
 
 class TagCreation(Wire):
     id: str
     ref: str
+    force: Force = False
 
 
 class ResetCreation(Wire):
@@ -210,12 +224,14 @@ class RevertCreation(Wire):
     """Counts from 1; 0 where there is only one parent."""
     commit_overrides: CommitOverrides | None = None
     allow_empty: bool = False
+    force: Force = False
 
 
 class CherryPickCreation(Wire):
     ref: str
     parent_number: int | None = None
     commit_overrides: CommitOverrides | None = None
+    force: Force = False
 
 
 class CommitCreation(Wire):
@@ -223,6 +239,7 @@ class CommitCreation(Wire):
     metadata: dict[str, str] = field(default_factory=dict)
     date: Seconds | None = None
     allow_empty: bool = False
+    force: Force = False
 
 
 class Commit(Struct, kw_only=True):
@@ -243,6 +260,7 @@ class Merge(Wire):
     strategy: str = ""
     allow_empty: bool = False
     squash_merge: bool = False
+    force: Force = False
 
 
 class MergeResult(Wire):
@@ -307,6 +325,7 @@ class ObjectCopyCreation(Wire):
     src_path: str
     src_ref: str | None = None
     shallow: bool = False
+    force: Force = False
 
 
 class ObjectStageCreation(Wire):
@@ -316,6 +335,7 @@ class ObjectStageCreation(Wire):
     mtime: Seconds | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     content_type: str | None = None
+    force: Force = False
 
     @property
     def place(self) -> str:
@@ -344,6 +364,7 @@ class StagingMetadata(Wire):
     user_metadata: dict[str, str] = field(default_factory=dict)
     content_type: str | None = None
     mtime: Seconds | None = None
+    force: Force = False
 
 
 # Users and permissions
@@ -469,6 +490,17 @@ class Config(Struct, kw_only=True):
     storage_config_list: list[StorageConfig]
     ui_config: UIConfig
     capabilities_config: dict[str, bool]
+
+
+class UsageReport(Wire):
+    year: int
+    month: int
+    count: int
+
+
+class InstallationUsageReport(Struct, kw_only=True):
+    installation_id: str
+    reports: list[UsageReport]
 
 
 class GarbageCollectionConfig(Wire):

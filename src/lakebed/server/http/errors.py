@@ -5,8 +5,10 @@ Strangers get the `public_message` of the error.
 """
 
 import logging
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 import falcon
 import msgspec
@@ -25,6 +27,7 @@ from lakebed.server.http.request import current_record
 JSON_TYPE: Final = "application/json"
 RETRY_SECONDS: Final = 1
 UNEXPECTED: Final = 500
+_NO_PARTS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -51,6 +54,17 @@ class NotImplementedHere(LakebedError):  # noqa: N818 - it says what happened
     kind = "not_implemented"
 
 
+class NoRules(LakebedError):  # noqa: N818 - it says what happened
+    """No rules of retention are set for a repository."""
+
+    kind = "no_gc_rules"
+
+    def __init__(self, repository: str) -> None:
+        super().__init__(
+            f"no garbage collection rules are set for repository {repository}: all commits are kept"
+        )
+
+
 class FileMissing(LakebedError, KeyError):  # noqa: N818 - it says what happened
     """There is no such range or metarange."""
 
@@ -69,6 +83,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (NotJSON, 415),
     (NotImplementedHere, 501),
     (FileMissing, 404),
+    (NoRules, 404),
     # who is asking
     (auth.AuthenticationFailed, 401),
     (auth.Denied, 401),
@@ -94,6 +109,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (catalog.CatalogError, 400),
     # the engine
     (engine.NotFound, 404),
+    (engine.NamespaceTaken, 400),
     (engine.NotUnique, 409),
     (engine.MergeConflict, 409),
     (engine.Invalid, 400),
@@ -139,13 +155,41 @@ _INTERNAL: Final = "internal error: the log of the server has the details under 
 
 _FORBIDDEN: Final = "the storage refuses this to the server"
 
-# What clients look for in messages.
-_PHRASES: Final[dict[tuple[str, type[Exception]], str]] = {
-    ("createRepository", engine.NotUnique): "error creating repository: not unique",
-    ("commit", engine.NoChanges): "commit: no changes",
-    ("mergeIntoBranch", engine.NoChanges): "merge: no changes",
-    ("mergeIntoBranch", engine.MergeConflict): "conflict found",
-}
+# What lakeFS says, to the letter: scripts and tests of clients compare it. The first line that fits
+# counts; with an operation before those without. ``{names}`` are parts of the path.
+_WORDS: Final[tuple[tuple[type[Exception], str | None, str], ...]] = (
+    (engine.NamespaceTaken, None, "failed to create repository: storage namespace already in use"),
+    (engine.NotUnique, "createRepository", "error creating repository: not unique"),
+    (engine.NotUnique, "createBranch", "branch already exists: not unique"),
+    (engine.NotUnique, "createTag", "tag already exists: not unique"),
+    (engine.NoChanges, "commit", "commit: no changes"),
+    (engine.NoChanges, "mergeIntoBranch", "update branch {destination_branch}: no changes"),
+    (engine.NoChanges, "revertBranch", "update branch {branch}: no changes"),
+    (engine.NoChanges, "cherryPick", "update branch {branch}: no changes"),
+    (engine.MergeConflict, None, "update branch: conflict found"),
+    (engine.DirtyBranch, None, "uncommitted changes (dirty branch)"),
+    (engine.Protected, "commit", "cannot commit to protected branch"),
+    (engine.Protected, None, "cannot write to protected branch"),
+    (engine.ReadOnly, None, "read-only repository"),
+    (engine.DefaultBranch, None, "cannot delete repository default branch"),
+    (engine.PreconditionFailed, None, "precondition failed"),
+    (engine.RepositoryNotFound, None, "repository not found"),
+    (engine.BranchNotFound, None, "branch not found"),
+    (engine.TagNotFound, None, "tag not found"),
+    (engine.CommitNotFound, None, "commit not found"),
+    (engine.RefNotFound, None, "commit not found"),
+    (engine.EntryNotFound, "copyObject", "object not found"),
+    (engine.NotFound, None, "not found"),
+    (FileMissing, None, "not found"),
+    (NoRules, None, "not found"),
+    (catalog.TaskNotFound, None, "not found"),
+    (auth.UserNotFound, None, "user not found"),
+    (auth.GroupNotFound, None, "group not found"),
+    (auth.PolicyNotFound, None, "policy not found"),
+    (auth.CredentialNotFound, None, "credentials not found"),
+    (auth.AlreadyExists, None, "Already exists"),
+    (auth.Denied, None, "insufficient permissions"),
+)
 
 
 def status_of(error: Exception) -> int:
@@ -163,17 +207,31 @@ def public_message(error: Exception) -> str | None:
     return _FORBIDDEN if isinstance(error, block.Forbidden) else None
 
 
-def message_of(error: Exception, operation: str) -> str:
-    """Return what to tell a client about an error."""
+def explain(error: Exception) -> str:
+    """Return our own sentence about an error: what was wrong, with which value, what to do."""
     public = public_message(error)
     if public is not None:
         return public
     if isinstance(error, engine.EntryNotFound):
         return f"object not found: {error.key.decode(errors='replace')}"
-    for (where, kind), phrase in _PHRASES.items():
-        if where == operation and isinstance(error, kind):
-            return f"{phrase}: {error}"
     return str(error)
+
+
+def message_of(error: Exception, operation: str, parts: Mapping[str, str] = _NO_PARTS) -> str:
+    """Return what to tell a client about an error, in the words of lakeFS where it has some."""
+    for kind, where, words in _WORDS:
+        if isinstance(error, kind) and where in {None, operation}:
+            return words.format_map(parts)
+    return explain(error)
+
+
+def body_of(
+    error: Exception, operation: str, parts: Mapping[str, str] = _NO_PARTS
+) -> dict[str, Any]:
+    """Return the answer to a request that failed; `detail` is there if it says more."""
+    message, detail = message_of(error, operation, parts), explain(error)
+    said = {"message": message, "kind": kind_of(error)}
+    return said if detail == message else {**said, "detail": detail}
 
 
 def kind_of(error: Exception) -> str:
@@ -202,8 +260,13 @@ def note_error(error: Exception, status: int, kind: str) -> None:
         record.kind, record.cause = kind, cause
 
 
-def answer_error(error: Exception, operation: str, response: falcon.Response) -> None:
-    """Turn an error into an answer of the REST API."""
+def answer_error(
+    error: Exception,
+    operation: str,
+    response: falcon.Response,
+    parts: Mapping[str, str] = _NO_PARTS,
+) -> None:
+    """Turn an error into an answer of the REST API; `parts` are those of the path."""
     status = status_of(error)
     kind = kind_of(error)
     note_error(error, status, kind)
@@ -213,5 +276,5 @@ def answer_error(error: Exception, operation: str, response: falcon.Response) ->
         response.set_header("Retry-After", str(seconds))
     if status == HTTPStatus.UNAUTHORIZED:
         response.set_header("WWW-Authenticate", "Basic realm=lakebed")
-    response.data = msgspec.json.encode({"message": message_of(error, operation), "kind": kind})
+    response.data = msgspec.json.encode(body_of(error, operation, parts))
     response.content_type = JSON_TYPE

@@ -74,6 +74,7 @@ class Gateway:
             self._admission.admit_work(record)
         verified = self._verify(environ, asked)
         record.user = verified.identity.user_id
+        self._services.catalog.usage.count()
         self._admission.claim(record)
         request = S3Request(self._services, environ, asked, verified, record.client)
         try:

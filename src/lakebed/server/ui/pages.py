@@ -1,8 +1,8 @@
 """What a server shows outside of the API: a page for people, its description, its metrics."""
 
 from collections.abc import Iterable
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Final
 
 import falcon
 import msgspec
@@ -20,15 +20,20 @@ from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
 from lakebed.server.settings import MetricsSettings
 
+NO_SUCH_OPERATION: Final = "invalid API endpoint"
+
 
 def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_path: str) -> None:
     """Add the pages to an application."""
-    app.add_route("/", _Home())
+    home = _Home()
+    app.add_route("/", home)
     app.add_route("/openapi.json", _Description(routes, base_path))
     app.add_route("/healthcheck", _Healthy())
-    app.add_route("/_health", _Healthy())
+    app.add_route("/_health", _HealthyInWords())
     app.add_route("/metrics", _Metrics(services.settings.metrics))
     app.add_route("/logout", _Logout(services))
+    # What a browser is at is for the page to say; programs are told what the API does not have.
+    app.add_sink(partial(_show_home, home), "/(?!api(?:/|$))")
 
 
 class _Home:
@@ -36,6 +41,12 @@ class _Home:
         response.data = ui.page(f"{request.forwarded_scheme}://{request.forwarded_host}")
         response.content_type = ui.CONTENT_TYPE
         response.set_header("Content-Security-Policy", ui.SECURITY_POLICY)
+
+
+def _show_home(home: _Home, request: falcon.Request, response: falcon.Response) -> None:
+    if request.method not in {"GET", "HEAD"}:
+        raise falcon.HTTPNotFound
+    home.on_get(request, response)
 
 
 class _Description:
@@ -56,6 +67,12 @@ class _Description:
 class _Healthy:
     def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
         response.status = falcon.HTTP_NO_CONTENT
+
+
+class _HealthyInWords:
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.text = "alive!"
+        response.content_type = "text/plain; charset=utf-8"
 
 
 class _Metrics:
@@ -93,9 +110,10 @@ def serialize_error(
 ) -> None:
     """Answer what Falcon itself refuses (no such path, no such method) like any other error."""
     kind = "no_such_method" if error.status_code == 405 else "no_such_path"  # noqa: PLR2004
-    message = f"there is no operation {request.method} {request.path}"
+    message = NO_SUCH_OPERATION
+    detail = f"there is no operation {request.method} {request.path}"
     record = current_record()
     if record is not None:
         record.kind = kind
-    response.data = msgspec.json.encode(Error(message=message, kind=kind))
+    response.data = msgspec.json.encode(Error(message=message, kind=kind, detail=detail))
     response.content_type = JSON_TYPE

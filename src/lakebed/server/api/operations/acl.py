@@ -32,6 +32,8 @@ class ACL(Wire):
 def get_acl(request: ApiRequest, group: str) -> ACL:
     """Return the word that says what a group may do."""
     attached = _attached(request, group)
+    if not attached:
+        return ACL(permission="")
     for word, policies in _WORDS.items():
         if attached == policies:
             return ACL(permission=word)

@@ -21,6 +21,7 @@ from lakebed.server.api.models import (
 )
 from lakebed.server.api.request import ApiRequest, one_of, seconds
 from lakebed.server.api.routes import Access, Routes, iam
+from lakebed.server.http.errors import BadRequest
 
 routes = Routes("auth")
 
@@ -397,6 +398,8 @@ def get_policy(request: ApiRequest, policy: str) -> Policy:
 @routes.add("updatePolicy", "PUT", _POLICY, iam("UpdatePolicy", "policy/{policy}"))
 def update_policy(request: ApiRequest, policy: str, body: Policy) -> Policy:
     """Replace the statements of a policy."""
+    if body.id != policy:
+        raise BadRequest(f"the body is of policy '{body.id}', and the path of policy '{policy}'")
     return wire_policy(request.services.auth.policies.update(policy, _statements(body)))
 
 

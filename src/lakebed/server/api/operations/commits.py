@@ -10,7 +10,7 @@ from lakebed.server.api.models import (
     Commit,
     CommitCreation,
     CommitOverrides,
-    Error,
+    ForceQuery,
     Merge,
     MergeResult,
     ResetCreation,
@@ -19,7 +19,7 @@ from lakebed.server.api.models import (
 )
 from lakebed.server.api.request import ApiRequest, as_key, as_text, one_of, seconds
 from lakebed.server.api.routes import Reply, Routes, fs
-from lakebed.server.http.errors import message_of
+from lakebed.server.http.errors import body_of
 
 _commits = Routes("commits")
 _refs = Routes("refs")
@@ -49,7 +49,7 @@ class CommitQuery(Wire):
     source_metarange: str = ""
 
 
-class HardResetQuery(Wire):
+class HardResetQuery(ForceQuery, kw_only=True):
     ref: str
 
 
@@ -153,8 +153,7 @@ def _conflict(error: MergeConflict) -> dict[str, object]:
     keys = error.conflicts.column("key").slice(0, _CONFLICTS_SHOWN).to_pylist()
     return {
         "reference": "",
-        "message": message_of(error, "mergeIntoBranch"),
-        "kind": error.kind,
+        **body_of(error, "mergeIntoBranch"),
         "conflicts": [as_text(key) for key in keys],
         "conflicts_total": error.conflicts.num_rows,
     }
@@ -187,7 +186,7 @@ def revert(
             repository, branch, body.ref, wanted, parent_number=body.parent_number or None
         )
     except ParentNumberMissing as error:
-        return Reply(status=409, body=Error(message=str(error), kind=error.kind))
+        return Reply(status=409, body=body_of(error, "revertBranch"))
     return Reply()
 
 
@@ -221,7 +220,11 @@ def cherry_pick(
 
 @_branches.add("resetBranch", "PUT", _ONE, fs("RevertBranch", _ARN), status=204, statuses=(403,))
 def reset_branch(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: ResetCreation
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: ForceQuery,  # noqa: ARG001 - the dispatcher reads it
+    body: ResetCreation,
 ) -> None:
     """Discard what is uncommitted on a branch: all, below a prefix, or one object."""
     commits = request.catalog.commits

@@ -6,8 +6,10 @@ from lakebed import __version__
 from lakebed.server.api.models import (
     Config,
     GarbageCollectionConfig,
+    InstallationUsageReport,
     StorageConfig,
     UIConfig,
+    UsageReport,
     VersionConfig,
 )
 from lakebed.server.api.request import ApiRequest
@@ -28,10 +30,11 @@ _EXAMPLES: Final = {
 _TYPES: Final = {"local": "local", "mem": "mem", "s3": "s3", "gs": "gs", "https": "azure"}
 
 
+# lakectl warns on every command of a server that names another product here.
 def _version() -> VersionConfig:
     return VersionConfig(
         version=__version__,
-        version_context="lakebed",
+        version_context="lakeFS",
         latest_version=__version__,
     )
 
@@ -98,3 +101,16 @@ def get_auth_capabilities(request: ApiRequest) -> dict[str, bool]:  # noqa: ARG0
 def post_statistics(request: ApiRequest, body: dict[str, Any]) -> Reply:  # noqa: ARG001
     """Accept statistics from clients, and keep none."""
     return Reply()
+
+
+@routes.add("getUsageReportSummary", "GET", "/usage-report/summary", _READ)
+def get_usage(request: ApiRequest) -> InstallationUsageReport:
+    """Return how many requests of known users were answered, by month."""
+    usage = request.catalog.usage
+    return InstallationUsageReport(
+        installation_id=usage.installation_id(),
+        reports=[
+            UsageReport(year=each.year, month=each.month, count=each.count)
+            for each in usage.report()
+        ],
+    )

@@ -62,7 +62,7 @@ def _wire(item: Difference | CommonPrefix, *, with_stats: bool) -> Diff:
         type="conflict" if item.conflict else _TYPES[item.change],
         path=as_text(item.path),
         path_type="object",
-        size_bytes=item.size,
+        size_bytes=item.size if is_there else 0,
         right=_stat(item) if with_stats and is_there else None,
     )
 

@@ -15,7 +15,8 @@ from lakebed.catalog.unfinished import UnfinishedUpload as Unfinished
 from lakebed.ids import UniqueID
 from lakebed.server.api.models import Error, Page, PageQuery, TaskInfo, Wire, first_page
 from lakebed.server.api.request import ApiRequest, as_text
-from lakebed.server.api.routes import Need, Routes, fs
+from lakebed.server.api.routes import Need, Reply, Routes, fs
+from lakebed.server.http.errors import NoRules
 
 routes = Routes("gc")
 
@@ -24,6 +25,8 @@ _ARN: Final = "arn:lakefs:fs:::repository/{repository}"
 _COMMITS: Final = Need("retention:PrepareGarbageCollectionCommits", _ARN)
 _UNCOMMITTED: Final = Need("retention:PrepareGarbageCollectionUncommitted", _ARN)
 _DELETE: Final = fs("DeleteObject", "repository/{repository}/object/*")
+_GET_RULES: Final = Need("retention:GetGarbageCollectionRules", _ARN)
+_SET_RULES: Final = Need("retention:SetGarbageCollectionRules", _ARN)
 _TASK: Final = "prepare_gc_commits"
 
 
@@ -227,3 +230,33 @@ def _wire(prepared: Prepared) -> GarbageCollectionPrepareResponse:
         gc_commits_location=prepared.location,
         gc_addresses_location=prepared.location,
     )
+
+
+# Rules of retention: none can be set yet
+
+
+def _no_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
+    request.catalog.repositories.get(repository)
+    raise NoRules(repository)
+
+
+@routes.add(
+    "getGCRules", "GET", "/repositories/{repository}/settings/gc_rules", _GET_RULES, status=404
+)
+def get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
+    """Answer that no rules of retention are set."""
+    return _no_rules(request, repository)
+
+
+@routes.add("internalGetGarbageCollectionRules", "GET", f"{_GC}/rules", _GET_RULES, status=404)
+def old_get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
+    """Answer that no rules of retention are set."""
+    return _no_rules(request, repository)
+
+
+@routes.add(
+    "setGarbageCollectionRulesPreflight", "GET", f"{_GC}/rules/set_allowed", _SET_RULES, status=204
+)
+def may_set_rules(request: ApiRequest, repository: RepositoryID) -> None:
+    """Answer whether the caller may set rules of retention."""
+    request.catalog.repositories.get(repository)

@@ -15,7 +15,6 @@ _OPERATIONS: Final = (
     ("getRun", "GET", f"{_REPOSITORY}/actions/runs/{{run_id}}"),
     ("listRunHooks", "GET", f"{_REPOSITORY}/actions/runs/{{run_id}}/hooks"),
     ("getRunHookOutput", "GET", f"{_REPOSITORY}/actions/runs/{{run_id}}/hooks/{{hook}}/output"),
-    ("listPullRequests", "GET", f"{_REPOSITORY}/pulls"),
     ("createPullRequest", "POST", f"{_REPOSITORY}/pulls"),
     ("getPullRequest", "GET", f"{_REPOSITORY}/pulls/{{pull_request}}"),
     ("updatePullRequest", "PATCH", f"{_REPOSITORY}/pulls/{{pull_request}}"),
@@ -35,16 +34,12 @@ _OPERATIONS: Final = (
     ("externalPrincipalLogin", "POST", "/auth/external/principal/login"),
     ("stsLogin", "POST", "/sts/login"),
     ("oauthCallback", "GET", "/oidc/callback"),
-    ("getGCRules", "GET", f"{_REPOSITORY}/settings/gc_rules"),
     ("setGCRules", "PUT", f"{_REPOSITORY}/settings/gc_rules"),
     ("deleteGCRules", "DELETE", f"{_REPOSITORY}/settings/gc_rules"),
-    ("internalGetGarbageCollectionRules", "GET", f"{_REPOSITORY}/gc/rules"),
     ("internalSetGarbageCollectionRules", "POST", f"{_REPOSITORY}/gc/rules"),
     ("internalDeleteGarbageCollectionRules", "DELETE", f"{_REPOSITORY}/gc/rules"),
-    ("setGarbageCollectionRulesPreflight", "GET", f"{_REPOSITORY}/gc/rules/set_allowed"),
     # An id covers more of a commit than this request can say: restoring a dump does it.
     ("CreateCommitRecord", "POST", f"{_REPOSITORY}/commits"),
-    ("getUsageReportSummary", "GET", "/usage-report/summary"),
 )
 
 

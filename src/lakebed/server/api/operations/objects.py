@@ -9,8 +9,10 @@ from lakebed.auth.policy.actions import object_arn
 from lakebed.catalog.errors import RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.model import ObjectStats as Found
-from lakebed.catalog.nouns import BranchID, CommonPrefix, RepositoryID
+from lakebed.catalog.nouns import BranchID, CommonPrefix, RepositoryID, is_commit_id
 from lakebed.server.api.models import (
+    Force,
+    ForceQuery,
     KeysQuery,
     ObjectCopyCreation,
     ObjectError,
@@ -36,7 +38,7 @@ from lakebed.server.http.conditions import (
     write_condition,
 )
 from lakebed.server.http.dispositions import ATTACHMENT
-from lakebed.server.http.errors import BadRequest, message_of, status_of
+from lakebed.server.http.errors import BadRequest, NotImplementedHere, message_of, status_of
 from lakebed.server.http.forms import form_file
 
 routes = Routes("objects")
@@ -53,8 +55,17 @@ INTERNAL_KEY: Final = "::lakefs::"
 """The prefix of internal metadata, so that it cannot be taken for a user's."""
 
 
+_NOT_KEPT: Final = "no-store, must-revalidate"
+_KEPT: Final = "private, max-age=31536000, immutable"
+"""Not by caches that serve others: they do not ask who may read it."""
+
+
 class PathQuery(Wire):
     path: str
+
+
+class ForcePathQuery(PathQuery):
+    force: Force = False
 
 
 class ReadQuery(PathQuery):
@@ -99,12 +110,18 @@ def wire(
 # Reading
 
 
-def _headers(found: Found) -> dict[str, str]:
+def _cache_control(ref: str) -> str:
+    """How long an answer may be kept: what the id of a commit names never changes."""
+    return _KEPT if is_commit_id(ref) else _NOT_KEPT
+
+
+def _headers(found: Found, ref: str) -> dict[str, str]:
     name = as_text(found.path).rpartition("/")[2]
     return {
         "ETag": etag(found.checksum),
         "Last-Modified": http_date(found.mtime),
         "Accept-Ranges": "bytes",
+        "Cache-Control": _cache_control(ref),
         "Content-Disposition": f"{ATTACHMENT}; filename*=UTF-8''{quote(name, safe='')}",
     }
 
@@ -126,7 +143,7 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
     if query.presign:
         objects.check_bytes(found)
         return Reply(status=302, headers={"Location": request.absolute(objects.presign(found).url)})
-    headers = _headers(found)
+    headers = _headers(found, ref)
     known = request.header("If-None-Match")
     if known is not None and matches(known, found.checksum):
         return Reply(status=304, headers=headers)
@@ -164,7 +181,7 @@ def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: 
         selection = select_bytes(requested_range(request.header("Range")), found.size)
     except RangeNotSatisfiable:
         return Reply(status=416, headers=no_bytes_headers(found.size))
-    headers = _headers(found) | selection.headers
+    headers = _headers(found, ref) | selection.headers
     headers |= {"Content-Length": str(selection.length), "Content-Type": found.content_type}
     return Reply(status=selection.status, headers=headers)
 
@@ -252,7 +269,7 @@ def _prefix(item: CommonPrefix) -> ObjectStats:
     headers=("If-Match", "If-None-Match"),
 )
 def upload_object(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
 ) -> ObjectStats:
     """Upload an object: the field `content` of a form, or the body as it is."""
     limits = request.services.settings.limits
@@ -314,7 +331,7 @@ def may_upload(
     statuses=(403,),
 )
 def delete_object(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
 ) -> None:
     """Delete an object, if it is there."""
     request.catalog.objects.delete(repository, branch, as_key(query.path))
@@ -328,7 +345,11 @@ def delete_object(
     statuses=(403,),
 )
 def delete_objects(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: PathList
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: ForceQuery,  # noqa: ARG001 - the dispatcher reads it
+    body: PathList,
 ) -> ObjectErrorList:
     """Delete many objects; the answer names those that could not be deleted."""
     if len(body.paths) > PATHS_MAX:
@@ -357,7 +378,7 @@ def delete_objects(
         fs("ReadObject", "repository/{repository}/object/{body.src_path}"),
     ),
     status=201,
-    statuses=(403,),
+    statuses=(403, 501),
 )
 def copy_object(
     request: ApiRequest,
@@ -367,6 +388,11 @@ def copy_object(
     body: ObjectCopyCreation,
 ) -> ObjectStats:
     """Copy an object onto a branch, from any ref of the repository."""
+    if body.shallow:
+        raise NotImplementedHere(
+            "a shallow copy would share its bytes with an object that may be removed before it:"
+            " copy without shallow, young objects are not copied byte by byte either"
+        )
     copied = request.catalog.copies.copy(
         repository,
         branch,
@@ -382,7 +408,7 @@ def copy_object(
     "PUT",
     f"{_ON_BRANCH}/stat/user_metadata",
     fs("WriteObject", _OBJECT),
-    status=201,
+    status=204,
     statuses=(403,),
 )
 def update_metadata(

@@ -10,6 +10,7 @@ from lakebed.server.api.models import (
     BranchCreation,
     Commit,
     FindMergeBaseResult,
+    ForceQuery,
     Page,
     PageQuery,
     Ref,
@@ -72,14 +73,14 @@ def list_branches(request: ApiRequest, repository: RepositoryID, query: Branches
     fs("CreateBranch", f"{_REPOSITORY}/branch/{{body.name}}"),
     status=201,
     statuses=(403, 409),
-    media="text/html",
+    media="text/plain",
 )
 def create_branch(request: ApiRequest, repository: RepositoryID, body: BranchCreation) -> Reply:
     """Create a branch; the answer is the id of its commit, as text."""
     created = request.catalog.refs.create_branch(
         repository, body.name, body.source, hidden=body.hidden
     )
-    return Reply(body=created.commit_id, content_type="text/html")
+    return Reply(body=created.commit_id, content_type="text/plain")
 
 
 @_branches.add("getBranch", "GET", _BRANCH, fs("ReadBranch", _BRANCH_ARN))
@@ -96,7 +97,12 @@ def get_branch(request: ApiRequest, repository: RepositoryID, branch: BranchID) 
     status=204,
     statuses=(403,),
 )
-def delete_branch(request: ApiRequest, repository: RepositoryID, branch: BranchID) -> None:
+def delete_branch(
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: ForceQuery,  # noqa: ARG001 - the dispatcher reads it
+) -> None:
     """Delete a branch and what is uncommitted on it."""
     request.catalog.refs.delete_branch(repository, branch)
 
@@ -131,7 +137,12 @@ def get_tag(request: ApiRequest, repository: RepositoryID, tag: TagID) -> Ref:
 
 
 @_tags.add("deleteTag", "DELETE", _TAG, fs("DeleteTag", _TAG_ARN), status=204, statuses=(403,))
-def delete_tag(request: ApiRequest, repository: RepositoryID, tag: TagID) -> None:
+def delete_tag(
+    request: ApiRequest,
+    repository: RepositoryID,
+    tag: TagID,
+    query: ForceQuery,  # noqa: ARG001 - the dispatcher reads it
+) -> None:
     """Delete a tag; the commit stays."""
     request.catalog.refs.delete_tag(repository, tag)
 

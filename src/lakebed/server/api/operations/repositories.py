@@ -6,6 +6,7 @@ from lakebed.catalog import nouns
 from lakebed.catalog.nouns import RepositoryID
 from lakebed.server.api.models import (
     BranchProtectionRule,
+    ForceQuery,
     Page,
     PageQuery,
     Repository,
@@ -17,6 +18,7 @@ from lakebed.server.api.models import (
 )
 from lakebed.server.api.request import ApiRequest, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
+from lakebed.server.http.errors import BadRequest
 from lakebed.server.sample import add_sample
 
 routes = Routes("repositories")
@@ -31,10 +33,6 @@ class RepositoriesQuery(PageQuery):
 
 class CreationQuery(Wire):
     bare: bool = False
-
-
-class ForceQuery(Wire):
-    force: bool = False
 
 
 def wire(repository: nouns.Repository) -> Repository:
@@ -72,6 +70,11 @@ def create_repository(
     request: ApiRequest, query: CreationQuery, body: RepositoryCreation
 ) -> Repository:
     """Create a repository."""
+    if body.storage_id:
+        raise BadRequest(
+            f"storage_id is '{body.storage_id}', and this server has one storage, without an id:"
+            " leave it out"
+        )
     repositories = request.catalog.repositories
     created = repositories.create(
         body.name,
