@@ -301,6 +301,11 @@ class MinioPy(Tool):
 class Rclone(Tool):
     """The program rclone."""
 
+    def __init__(self, gateway: Gateway, **variables: str) -> None:
+        """Prepare it; `variables` are more of those that it looks at."""
+        super().__init__(gateway)
+        self._variables = variables
+
     def upload(self, folder: Path, prefix: str) -> None:
         parts = ["--s3-chunk-size=5M", "--s3-upload-cutoff=5M"]
         self._rclone("copy", *parts, str(folder), f"lake:{self.bucket}/{prefix}")
@@ -321,6 +326,7 @@ class Rclone(Tool):
             RCLONE_CONFIG_LAKE_PROVIDER="Other",
             RCLONE_CONFIG_LAKE_ENDPOINT=self.gateway.url,
             RCLONE_CONFIG_LAKE_ENV_AUTH="true",
+            **self._variables,
         )
 
 

@@ -133,5 +133,5 @@ def test_a_partitioned_dataset_is_read_back_from_a_commit(gateway: Gateway) -> N
     assert set(again["day"]) == {"mon", "tue"}
     assert isinstance(table, pa.Table)
     # What is committed is not written to.
-    with pytest.raises(OSError, match="branch not found"):
+    with pytest.raises(OSError, match="The specified bucket does not exist"):
         storage.open_output_stream(f"lake/{commit}/new").close()

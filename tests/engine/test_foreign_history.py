@@ -22,7 +22,7 @@ MAIN = BranchID("main")
 REQUEST = CommitRequest(committer="tester", message="some")
 
 
-class Lake:
+class TwoRepositories:
     """Two repositories on a real database and a real disk, and engines that share them."""
 
     def __init__(self, folder: Path, store: Store) -> None:
@@ -48,12 +48,12 @@ class Lake:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
+def lake(tmp_path: Path) -> Iterator[TwoRepositories]:
     with open_store(f"sqlite:///{tmp_path}/kv.db") as store:
-        yield Lake(tmp_path / "blocks", store)
+        yield TwoRepositories(tmp_path / "blocks", store)
 
 
-def commit_metarange(lake: Lake, metarange_id: MetaRangeID) -> Commit:
+def commit_metarange(lake: TwoRepositories, metarange_id: MetaRangeID) -> Commit:
     return lake.engine.commit(MINE, MAIN, REQUEST, source_metarange=metarange_id).commit
 
 
@@ -61,7 +61,7 @@ def commit_metarange(lake: Lake, metarange_id: MetaRangeID) -> Commit:
 
 
 @pytest.mark.parametrize("metarange_id", ["0" * 64, "", "../../theirs/x/_lakebed/metaranges/0"])
-def test_a_metarange_that_nobody_made_is_refused(lake: Lake, metarange_id: str) -> None:
+def test_a_metarange_that_nobody_made_is_refused(lake: TwoRepositories, metarange_id: str) -> None:
     head = lake.commit(lake.engine, MINE)
     with pytest.raises(
         MetaRangeNotFound, match=f"repository mine has the metarange '{metarange_id}"
@@ -71,7 +71,7 @@ def test_a_metarange_that_nobody_made_is_refused(lake: Lake, metarange_id: str) 
     assert len(list(lake.engine.commits.list(lake.engine.repositories.get(MINE)))) == 2
 
 
-def test_the_metarange_of_another_repository_is_refused(lake: Lake) -> None:
+def test_the_metarange_of_another_repository_is_refused(lake: TwoRepositories) -> None:
     lake.commit(lake.engine, MINE, "mine")
     theirs = lake.commit(lake.engine, THEIRS, "secret")
     lake.engine.list_entries(THEIRS, MAIN, Query())  # now it is in the cache
@@ -84,7 +84,7 @@ def test_the_metarange_of_another_repository_is_refused(lake: Lake) -> None:
         commit_metarange(lake, theirs.metarange_id)
 
 
-def test_a_metarange_of_an_earlier_commit_is_committed_again(lake: Lake) -> None:
+def test_a_metarange_of_an_earlier_commit_is_committed_again(lake: TwoRepositories) -> None:
     first = lake.commit(lake.engine, MINE, "a")
     lake.commit(lake.engine, MINE, "b")
     again = commit_metarange(lake, first.metarange_id)
@@ -94,7 +94,7 @@ def test_a_metarange_of_an_earlier_commit_is_committed_again(lake: Lake) -> None
 
 
 @pytest.mark.parametrize("folder", ["metaranges", "ranges"])
-def test_a_metarange_whose_files_are_gone_is_refused(lake: Lake, folder: str) -> None:
+def test_a_metarange_whose_files_are_gone_is_refused(lake: TwoRepositories, folder: str) -> None:
     first = lake.commit(lake.engine, MINE, "a")
     head = lake.commit(lake.engine, MINE, "b")
     lake.engine.list_entries(MINE, first.id, Query())  # what is cached does not hide it
@@ -107,7 +107,7 @@ def test_a_metarange_whose_files_are_gone_is_refused(lake: Lake, folder: str) ->
 # What one repository knows says nothing of another
 
 
-def test_a_commit_of_another_repository_is_not_found(lake: Lake) -> None:
+def test_a_commit_of_another_repository_is_not_found(lake: TwoRepositories) -> None:
     theirs = lake.commit(lake.engine, THEIRS)
     repository = lake.engine.repositories.get(THEIRS)
     assert lake.engine.commits.get(repository, theirs.id).id == theirs.id  # now it is in the cache
@@ -115,7 +115,9 @@ def test_a_commit_of_another_repository_is_not_found(lake: Lake) -> None:
         lake.engine.commits.get(lake.engine.repositories.get(MINE), theirs.id)
 
 
-def test_a_repository_made_again_at_the_same_place_writes_all_its_files(lake: Lake) -> None:
+def test_a_repository_made_again_at_the_same_place_writes_all_its_files(
+    lake: TwoRepositories,
+) -> None:
     """Also where another process, which knew the old one, makes the commit."""
     other = lake.another_engine()
     lake.commit(lake.engine, MINE)

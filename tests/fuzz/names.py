@@ -119,9 +119,10 @@ ENDPOINT_WORDS: Final = [
 
 @targets.add(texts(ENDPOINT_WORDS, st.just("http://127.0.0.1:8000/api/v1/")))
 def endpoints(text: str) -> None:
+    """The path of the API may be added or left out."""
     found = attempt(SettingsError, normal_endpoint, text)
     if found is not None:
-        assert normal_endpoint(found) == found
+        assert normal_endpoint(f"{found}/api/v1/") == found
 
 
 PATTERN_WORDS: Final = [

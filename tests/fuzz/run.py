@@ -68,12 +68,16 @@ class Fuzzing:
         return not self._found
 
     def _try_in_turn(self, seconds: float) -> None:
+        """Try all targets in rounds; each gets a turn, even if the ones before took too long."""
         until = time.monotonic() + seconds
         turn = min(ROUND_SECONDS, seconds / len(self._targets))
         while time.monotonic() < until:
             for target in self._targets:
-                turn_ends = min(until, time.monotonic() + turn)
-                while time.monotonic() < turn_ends:
+                if time.monotonic() >= until and self._tried[target.name]:
+                    return
+                turn_ends = time.monotonic() + turn
+                self._try_some(target)
+                while time.monotonic() < min(until, turn_ends):
                     self._try_some(target)
 
     def _try_some(self, target: Target) -> None:

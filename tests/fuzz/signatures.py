@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from email.utils import format_datetime
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote
@@ -66,6 +67,12 @@ ADDED: Final = [
     "response-content-type=a", "response-%e2%82%ac=1", "partNumber=1", "uploadId=%C3%BC", "x-id=1",
     "content-type=a", "x-amz-meta-a=", "acl", "prefix=a+b", "a", "=", "%3d=%26",
 ]  # fmt: skip
+OLD_AUTHORIZATION: Final = f"AWS {ACCESS_KEY}:AAAA"
+OLD_HEADER_WORDS: Final = ["AWS ", "AWS", ACCESS_KEY, ":", "AAAA", "=", " ", "ÿ", ""]
+OLD_DATE: Final = format_datetime(NOW, usegmt=True)
+OLD_DATE_WORDS: Final = [
+    *OLD_DATE.split(" "), " ", ",", ":", "-0000", "+9999", "UTC", "0", "9" * 20, TIME, "²", "",
+]  # fmt: skip
 METHODS: Final = st.sampled_from(["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH"])
 PAYLOADS: Final = [
     "UNSIGNED-PAYLOAD", sha256().hexdigest(), "STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
@@ -89,7 +96,12 @@ def environs(draw: st.DrawFn, kinds: Sequence[str]) -> Environ:
         environ["HTTP_AUTHORIZATION"] = draw(texts(HEADER_WORDS, st.just(AUTHORIZATION)))
         environ["HTTP_X_AMZ_DATE"] = draw(texts(["2026", "T", "Z", "0", "9", "²"], st.just(TIME)))
         environ["HTTP_X_AMZ_CONTENT_SHA256"] = draw(st.sampled_from(PAYLOADS) | wire_text)
-    if kind != "header":
+    if kind == "old header":
+        environ["HTTP_AUTHORIZATION"] = draw(texts(OLD_HEADER_WORDS, st.just(OLD_AUTHORIZATION)))
+        date = draw(st.sampled_from(["HTTP_DATE", "HTTP_X_AMZ_DATE"]))
+        environ[date] = draw(texts(OLD_DATE_WORDS, st.just(OLD_DATE)))
+        environ["QUERY_STRING"] = draw(texts(QUERY_WORDS))
+    elif kind != "header":
         signed = OLD_QUERY if kind == "old query" else QUERY
         added = st.lists(st.sampled_from(ADDED), unique=True, max_size=3)
         sound = added.map(lambda parameters: "&".join([signed, *parameters]))
@@ -109,11 +121,11 @@ def signatures_of_version_4(environ: Environ) -> None:
     assert accepted is None
 
 
-@targets.add(environs(["old query"]))
+@targets.add(environs(["old query", "old header"]))
 def signatures_of_version_2(environ: Environ) -> None:
     is_s3_request(environ, domain=DOMAIN)
     asked = attempt(S3Error, route, environ, domain=DOMAIN)
-    if asked is not None and sigv2.has_signature(asked):
+    if asked is not None and sigv2.has_signature(environ, asked):
         assert attempt(S3Error, sigv2.verify, environ, asked, secret_for, now=NOW) is None
 
 
@@ -149,6 +161,7 @@ def _meaning(environ: Environ) -> object:
         for name, value in environ.items()
         if name not in {"QUERY_STRING", "HTTP_AUTHORIZATION"}
     }
+    others["PATH_INFO"] = others["PATH_INFO"] or b"/"
     return query, authorization, others
 
 

@@ -116,10 +116,11 @@ def _spelled(method: str, target: str, headers: dict[str, str], body: bytes) -> 
 
 @lru_cache
 def _server() -> _Server:
-    stack = ExitStack()
-    atexit.register(stack.close)
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lakebed-fuzz-")))
-    return _Server(stack.enter_context(lakebed_server(folder)))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lakebed-fuzz-")))
+        server = _Server(stack.enter_context(lakebed_server(folder)))
+        atexit.register(stack.pop_all().close)
+        return server
 
 
 @st.composite

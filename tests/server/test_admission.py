@@ -59,14 +59,24 @@ def test_one_user_does_not_get_all_slots() -> None:
     admitted(admission, "ada")
 
 
-def test_one_address_of_strangers_does_not_get_all_slots() -> None:
+def test_one_address_of_strangers_does_not_get_all_slots_of_strangers() -> None:
     admission = Admission(LimitSettings(work_slots=8))
-    for _ in range(share_of(8)):
+    for _ in range(share_of(share_of(8))):
         admitted(admission)
-    with pytest.raises(Overloaded):
+    with pytest.raises(Overloaded, match="they hold 5 of its 8 slots for work"):
         admitted(admission)
     admitted(admission, client="192.0.2.2")
     admitted(admission, "ada")  # of the same address, but signed in
+
+
+def test_strangers_of_many_addresses_do_not_get_all_slots() -> None:
+    admission = Admission(LimitSettings(work_slots=8))
+    first = [admitted(admission, client=f"2001:db8::{number}") for number in range(share_of(8))]
+    with pytest.raises(Overloaded, match="of those who are not signed in: they hold 6 of its 8"):
+        admitted(admission, client="2001:db8::ffff")
+    admitted(admission, "ada")
+    first[0].end()
+    admitted(admission, client="2001:db8::ffff")
 
 
 @pytest.mark.parametrize(("count", "share"), [(1, 1), (2, 2), (4, 3), (8, 6), (64, 48)])
@@ -112,7 +122,7 @@ def test_a_transfer_keeps_its_slot_while_it_reads() -> None:
 
 def test_bodies_that_are_kept_whole_are_bounded_together() -> None:
     admission = Admission(LimitSettings(json_bytes_max=1000))
-    records = [admitted(admission, "ada") for _ in range(5)]
+    records = [admitted(admission, user) for user in ("ada", "ada", "ada", "bob", "eve")]
     for record in records[:4]:
         assert record.slot is not None
         with record.slot.while_reading(1000):
@@ -124,6 +134,37 @@ def test_bodies_that_are_kept_whole_are_bounded_together() -> None:
     records[0].end()
     with last.while_reading(1000):
         pass
+
+
+def test_bodies_of_one_user_do_not_take_all_memory() -> None:
+    admission = Admission(LimitSettings(json_bytes_max=1000))
+    records = [admitted(admission, "ada") for _ in range(4)]
+    slots = [record.slot for record in records]
+    for slot in slots[:3]:
+        assert slot is not None
+        with slot.while_reading(1000):
+            pass
+    last = slots[3]
+    assert last is not None
+    with pytest.raises(Overloaded, match="yours: their bodies hold 3000"), last.while_reading(1):
+        pytest.fail("the rest is for others")
+    others = admitted(admission, "bob")
+    assert others.slot is not None
+    with others.slot.while_reading(1000):
+        pass
+    records[0].end()
+    with last.while_reading(1000):
+        pass
+
+
+def test_a_body_that_is_larger_than_all_memory_is_taken_if_it_is_the_only_one() -> None:
+    """XML may be larger than the JSON that the settings allow."""
+    admission = Admission(LimitSettings(json_bytes_max=1000))
+    record = admitted(admission, "ada")
+    assert record.slot is not None
+    with record.slot.while_reading(10_000):
+        pass
+    record.end()
 
 
 def test_health_needs_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -323,6 +323,7 @@ def test_a_quickstart_answers_to_names_of_this_machine(
     assert (answer.status_code == 403) is not is_known, answer.text
     if not is_known:
         assert answer.json["kind"] == "foreign_host"
+        assert "connection" not in answer.headers  # there is no body that was not read
     signed = quickstart.request("GET", "/?X-Amz-Signature=x", headers={"Host": host})
     assert ("names of this machine only" in signed.text) is not is_known
     probe = quickstart.request("GET", "/healthcheck", headers={"Host": host})

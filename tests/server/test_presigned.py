@@ -1,6 +1,8 @@
 """Presigned URLs of a server whose storage signs none."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 import pytest
@@ -88,6 +90,8 @@ def test_an_object_by_presigned_url(world: Server) -> None:
     assert world.request("GET", url).content == b"0123456789"
     part = world.request("GET", url, headers={"Range": "bytes=2-3"})
     assert (part.status_code, part.content) == (206, b"23")
+    written = parsedate_to_datetime(part.headers["last-modified"])
+    assert 0 <= datetime.now(UTC).timestamp() - written.timestamp() < 60
     assert part.headers["content-range"] == "bytes 2-3/10"
     assert world.request("GET", url, headers={"Range": "bytes=10-"}).status_code == 416
     # Behind the server's back, the object became another.

@@ -74,7 +74,7 @@ def attacker() -> Iterator[Attacker]:
     started.server.server_close()
 
 
-class Lake:
+class Target:
     """A server, its administrator, and a repository with an object in it."""
 
     def __init__(self, endpoint: str, keys: tuple[str, str], name: str) -> None:
@@ -118,9 +118,9 @@ class Lake:
 
 
 @pytest.fixture(scope="module")
-def lake(sqlite_lakebed: LakebedServer) -> Iterator[Lake]:
+def lake(sqlite_lakebed: LakebedServer) -> Iterator[Target]:
     keys = sqlite_lakebed.access_key_id, sqlite_lakebed.secret_access_key
-    found = Lake(sqlite_lakebed.endpoint, keys, "hostile-pages")
+    found = Target(sqlite_lakebed.endpoint, keys, "hostile-pages")
     namespace = f"{sqlite_lakebed.namespace}/{found.name}"
     made = found.api.post(
         "/repositories", json={"name": found.name, "storage_namespace": namespace}
@@ -159,9 +159,9 @@ def running_quickstart(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     with running_quickstart(tmp_path_factory.mktemp("quickstart")) as url:
-        found = Lake(url, (KEY, SECRET), "sample")
+        found = Target(url, (KEY, SECRET), "sample")
         yield found
         found.api.close()
 
@@ -185,7 +185,7 @@ XHTML: Final = '<html xmlns="http://www.w3.org/1999/xhtml"><head><title>x</title
 <script>{}</script></body></html>'
 
 
-def s3_link(lake: Lake, path: str, body: str, **options: str) -> str:
+def s3_link(lake: Target, path: str, body: str, **options: str) -> str:
     """Store an object, and return a presigned URL of it."""
     s3: Client = boto3.client(
         "s3",
@@ -212,7 +212,7 @@ def s3_link(lake: Lake, path: str, body: str, **options: str) -> str:
     ids=["html", "inline", "xhtml"],
 )
 def test_a_stored_script_does_not_run_where_the_server_is(
-    lake: Lake, browser: Browser, name: str, page: str, options: dict[str, str]
+    lake: Target, browser: Browser, name: str, page: str, options: dict[str, str]
 ) -> None:
     url = s3_link(lake, f"{name}.html", page.format(script(name)), **options)
     assert browser.visit(url, cookie=lake.cookie).ended == "download"
@@ -236,7 +236,7 @@ def deleting(url: str, path: str) -> str:
 
 
 def test_a_page_of_another_port_cannot_use_the_cookie_of_a_login(
-    lake: Lake, browser: Browser, attacker: Attacker
+    lake: Target, browser: Browser, attacker: Attacker
 ) -> None:
     path = lake.upload("wanted-by-another-port")
     url = attacker.page(deleting(lake.delete_url, path))
@@ -244,7 +244,7 @@ def test_a_page_of_another_port_cannot_use_the_cookie_of_a_login(
     assert lake.has(path)
 
 
-def test_a_page_of_the_server_itself_can(lake: Lake, browser: Browser) -> None:
+def test_a_page_of_the_server_itself_can(lake: Target, browser: Browser) -> None:
     path = lake.upload("deleted-by-our-page")
     own = f"{lake.endpoint}/page-of-this-test"
     body = json.dumps({"paths": [path]})
@@ -258,7 +258,7 @@ def test_a_page_of_the_server_itself_can(lake: Lake, browser: Browser) -> None:
 
 
 def test_no_page_can_use_the_keys_of_a_quickstart_in_a_url(
-    quickstart: Lake, browser: Browser, attacker: Attacker
+    quickstart: Target, browser: Browser, attacker: Attacker
 ) -> None:
     path = quickstart.upload("wanted-by-a-form")
     secret = SECRET.replace("/", "%2F")
@@ -273,7 +273,7 @@ def test_no_page_can_use_the_keys_of_a_quickstart_in_a_url(
 
 
 def test_no_page_can_sign_requests_to_a_quickstart(
-    quickstart: Lake, browser: Browser, attacker: Attacker
+    quickstart: Target, browser: Browser, attacker: Attacker
 ) -> None:
     path = quickstart.upload("wanted-by-a-signature")
     request = AWSRequest("POST", f"{quickstart.endpoint}/sample", params={"delete": ""})
@@ -288,7 +288,7 @@ def test_no_page_can_sign_requests_to_a_quickstart(
 
 
 def test_a_name_that_is_led_to_a_quickstart_opens_nothing(
-    quickstart: Lake, browser: Browser
+    quickstart: Target, browser: Browser
 ) -> None:
     # The browser takes every name under .example for this machine.
     evil = quickstart.endpoint.replace("127.0.0.1", "evil.example")
@@ -305,7 +305,7 @@ def test_a_name_that_is_led_to_a_quickstart_opens_nothing(
 
 
 def test_links_to_a_quickstart_still_work(
-    quickstart: Lake, browser: Browser, attacker: Attacker
+    quickstart: Target, browser: Browser, attacker: Attacker
 ) -> None:
     link = f'<title>x</title><a href="{quickstart.endpoint}/">x</a>\
 <script>document.links[0].click()</script>'

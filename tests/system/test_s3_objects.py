@@ -195,6 +195,7 @@ def test_missing_objects_branches_and_buckets(s3: Client) -> None:
     calls: list[tuple[Callable[[], Any], str]] = [
         (lambda: get(s3, "main/nothing"), "NoSuchKey"),
         (lambda: get(s3, "main/"), "NoSuchKey"),
+        (lambda: get(s3, "nobranch/a"), "NoSuchKey"),
         (lambda: s3.head_object(Bucket=LAKE, Key="main/nothing"), "404"),
         (lambda: s3.get_object(Bucket="nowhere", Key="main/a"), "NoSuchBucket"),
         (lambda: put(s3, "nobranch/a"), "NoSuchBucket"),
@@ -223,9 +224,9 @@ def test_buckets_are_repositories(s3: Client) -> None:
     s3.head_bucket(Bucket="made-by-s3")
     calls: list[tuple[Callable[[], Any], str]] = [
         (lambda: s3.create_bucket(Bucket="made-by-s3"), "BucketAlreadyExists"),
-        (lambda: s3.delete_bucket(Bucket="made-by-s3"), "MethodNotAllowed"),
+        (lambda: s3.delete_bucket(Bucket="made-by-s3"), "ERRLakeFSNotSupported"),
         (lambda: s3.get_bucket_policy(Bucket=LAKE), "NoSuchBucketPolicy"),
-        (lambda: s3.put_bucket_policy(Bucket=LAKE, Policy="{}"), "NotImplemented"),
+        (lambda: s3.put_bucket_policy(Bucket=LAKE, Policy="{}"), "ERRLakeFSNotSupported"),
     ]
     for call, code in calls:
         with pytest.raises(ClientError) as caught:

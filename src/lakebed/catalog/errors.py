@@ -29,8 +29,10 @@ from lakebed.block.errors import RangeNotSatisfiable
 from lakebed.engine.errors import (
     Deleting,
     EntryNotFound,
+    InvalidRef,
     MergeConflict,
     ParentNumberMissing,
+    RefNotFound,
     RepositoryNotFound,
 )
 from lakebed.errors import LakebedError, NotFoundMixin, quoted
@@ -51,6 +53,7 @@ __all__ = [
     "InvalidMetadata",
     "InvalidParts",
     "InvalidPath",
+    "InvalidRef",
     "InvalidRun",
     "InvalidSettings",
     "LinkExpired",
@@ -62,6 +65,7 @@ __all__ = [
     "PartTooSmall",
     "PartsOutOfOrder",
     "RangeNotSatisfiable",
+    "RefNotFound",
     "RepositoryNotFound",
     "TaskNotFound",
     "UploadNotUnfinished",

@@ -26,6 +26,8 @@ class Presigning:
         self._runtime = runtime
         self._life_seconds = max(1, int(life_seconds))
         self._sign = None if block.supports_presign else sign
+        self.by_storage = block.supports_presign
+        """Whether a URL leads to the storage, past the server."""
         self.supported = block.supports_presign or sign is not None
 
     def to_read(self, address: Address, size: int | None = None) -> PresignedURL:

@@ -197,7 +197,6 @@ class _GuardedPages:
             self._guard.check_origin(request.env)
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             answer_error(error, "guard", response)
-            response.set_header("Connection", "close")  # the body is not read
             response.complete = True
 
 

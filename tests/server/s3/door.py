@@ -51,6 +51,18 @@ class Door:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Make a request; `target` is path and query, percent-encoded."""
+        return self.send(self.signed(method, target, body, pair=pair, headers=headers), body)
+
+    def signed(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        *,
+        pair: KeyPair | None = ADMIN,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Return a request that is signed and not sent yet."""
         url = f"http://{HOST}{target}"
         sent = dict(headers or {})
         if pair is not None:
@@ -58,8 +70,7 @@ class Door:
             request = AWSRequest(method, url, headers=sent, data=body)
             S3SigV4Auth(credentials, "s3", "us-east-1").add_auth(request)
             sent = dict(request.headers.items())
-        environ = environ_of(method, url, {**sent, "content-length": str(len(body))})
-        return self.send(environ, body)
+        return environ_of(method, url, {**sent, "content-length": str(len(body))})
 
     def send(self, environ: dict[str, Any], body: bytes) -> Answer:
         """Make a request as a server would."""

@@ -13,8 +13,9 @@ There are three kinds:
 
 Bodies that are kept whole take memory until their request ends. All of them together are bounded.
 
-**Nobody gets all slots.** One user holds at most three quarters of the slots of a kind, and so
-does one address of those who are not signed in.
+**Nobody gets all slots.** One user holds at most three quarters of the slots of a kind, and of the
+memory for bodies. So do all together who are not signed in, since addresses are easily had; one
+address of theirs holds at most three quarters of that.
 """
 
 import threading
@@ -31,6 +32,8 @@ from lakebed.server.settings import LimitSettings
 Holder = tuple[str, str]
 """A user, or an address of somebody who is not signed in; the other one is empty."""
 
+_STRANGERS: Final[Holder] = ("", "all")
+"""All together who are not signed in."""
 _NOBODY: Final[Holder] = ("", "")
 """Who asks is not known yet; that lasts for a moment only."""
 _LARGEST_AT_ONCE: Final = 4
@@ -104,7 +107,7 @@ class _Held:
         Raises:
             Overloaded: No slot for bodies is free, or none for work afterwards, or no memory.
         """
-        self._memory.take(size)
+        self._memory.take(size, self._holder)
         self._bytes += size
         if self._for_body is self._slots:
             yield
@@ -114,7 +117,7 @@ class _Held:
         self._take(self._slots)
 
     def end(self) -> None:
-        self._memory.give_back(self._bytes)
+        self._memory.give_back(self._bytes, self._holder)
         self._leave()
 
     def _leave(self) -> None:
@@ -159,15 +162,16 @@ class _Slots:
     def change_holder(self, before: Holder, after: Holder) -> Holder:
         """Count a slot for somebody else than before; return that one."""
         with self._lock:
-            if after != _NOBODY and self._held[after] >= self._share:
-                self._refused.inc()
-                raise Overloaded(
-                    f"the server is busy with other requests of yours: they hold {self._share} of"
-                    f" its {self._count} slots for {self._name}; try again when some have ended"
-                )
+            for each, share in self._shares(after):
+                if self._held[each] >= share:
+                    self._refused.inc()
+                    whose = "those who are not signed in" if each == _STRANGERS else "yours"
+                    raise Overloaded(
+                        f"the server is busy with other requests of {whose}: they hold {share} of"
+                        f" its {self._count} slots for {self._name}; try again when some have ended"
+                    )
             self._forget(before)
-            if after != _NOBODY:
-                self._held[after] += 1
+            self._held.update(each for each, _ in self._shares(after))
         return after
 
     def give_back(self, holder: Holder) -> None:
@@ -177,34 +181,55 @@ class _Slots:
         self._free.release()
 
     def _forget(self, holder: Holder) -> None:
-        if holder != _NOBODY:
-            self._held[holder] -= 1
-            if not self._held[holder]:
-                del self._held[holder]
+        for each, _ in self._shares(holder):
+            self._held[each] -= 1
+            if not self._held[each]:
+                del self._held[each]
+
+    def _shares(self, holder: Holder) -> list[tuple[Holder, int]]:
+        """Return for whom a slot of somebody counts, and how many each of them may hold."""
+        if holder == _NOBODY:
+            return []
+        user, _ = holder
+        if user:
+            return [(holder, self._share)]
+        return [(holder, share_of(self._share)), (_STRANGERS, self._share)]
 
 
 class _Memory:
-    """What the bodies that are kept whole may take together."""
+    """What the bodies that are kept whole may take together. One alone is always taken."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
+        self._share = share_of(bytes_max)
         self._lock = threading.Lock()
         self._used = 0
+        self._held: Counter[Holder] = Counter()
 
-    def take(self, size: int) -> None:
+    def take(self, size: int, holder: Holder) -> None:
         with self._lock:
-            if self._used + size > self._bytes_max:
+            held = self._held[holder]
+            if held and held + size > self._share:
+                raise Overloaded(
+                    f"the server is busy with other requests of yours: their bodies hold {held} of"
+                    f" the {self._bytes_max} bytes that it has for them; try again soon"
+                )
+            if self._used and self._used + size > self._bytes_max:
                 raise Overloaded(
                     f"the server is busy: bodies of other requests hold {self._used} of the"
                     f" {self._bytes_max} bytes that it has for them; try again soon"
                 )
             self._used += size
+            self._held[holder] += size
 
-    def give_back(self, size: int) -> None:
+    def give_back(self, size: int, holder: Holder) -> None:
         with self._lock:
             self._used -= size
+            self._held[holder] -= size
+            if not self._held[holder]:
+                del self._held[holder]
 
 
 def share_of(count: int) -> int:
-    """Return how many of so many slots one user, or one address, may hold."""
+    """Return how many of so many one user, or all strangers together, may hold."""
     return max(1, count - count // 4)

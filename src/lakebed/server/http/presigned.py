@@ -19,7 +19,7 @@ from lakebed.catalog.errors import ChangedBytes
 from lakebed.runtime import Runtime
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.bodies import Body
-from lakebed.server.http.conditions import etag, requested_range, select_bytes
+from lakebed.server.http.conditions import etag, http_date, requested_range, select_bytes
 from lakebed.server.http.dispositions import ATTACHMENT
 from lakebed.server.http.errors import answer_error
 from lakebed.server.http.request import current_record
@@ -93,13 +93,19 @@ class PresignedDoor:
         """Return an object, or a part of it."""
         try:
             wanted = requested_range(request.get_header("Range"))
-            stream = self._read(self._open(request, token), wanted)
+            opened = self._open(request, token)
+            written = self._block.head(opened.address).mtime
+            stream = self._read(opened, wanted)
             selection = select_bytes(wanted, stream.object_size)
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
             answer_error(error, _OPERATION, response)
             return
         response.status = selection.status
-        headers = {"Accept-Ranges": "bytes", "Content-Disposition": ATTACHMENT}
+        headers = {
+            "Accept-Ranges": "bytes",
+            "Content-Disposition": ATTACHMENT,
+            "Last-Modified": http_date(written),
+        }
         response.set_headers(headers | selection.headers)
         response.content_type = "application/octet-stream"
         response.set_stream(stream, selection.length)

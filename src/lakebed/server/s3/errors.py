@@ -10,45 +10,64 @@ from http import HTTPStatus
 from typing import ClassVar, Final
 
 from lakebed.errors import LakebedError
-from lakebed.server.s3.xml_writer import document, element
+from lakebed.server.s3.xml_writer import Markup, document, element
 
 NO_VERSION_IDS: Final = "objects have no version ids; name a commit in the key instead"
 NO_CONDITIONAL_DELETES: Final = "deletes with conditions are not supported"
 
 
 class ErrorCode(Enum):
-    """A code of S3, the HTTP status it is sent with, and the message if there is no better one."""
+    """A code of S3, the HTTP status it is sent with, what S3 says with it, and what we say.
 
-    def __init__(self, code: str, status: HTTPStatus, message: str) -> None:
+    S3 has one sentence for most codes; tools and tests of others look for it. For the others, S3
+    says what was wrong with this request, and so do we: their sentence is empty here.
+    """
+
+    def __init__(self, code: str, status: HTTPStatus, message: str, detail: str = "") -> None:
         self.code = code
         self.status = status
         self.message = message
+        """What S3 says; empty if that differs from request to request."""
+        self.detail = detail
+        """What is said if nothing better is known; empty: `message` says it all."""
 
     # Who sends the request
-    ACCESS_DENIED = "AccessDenied", HTTPStatus.FORBIDDEN, "access denied"
+    ACCESS_DENIED = (
+        "AccessDenied",
+        HTTPStatus.FORBIDDEN,
+        "Access Denied",
+    )
     AUTHORIZATION_HEADER_MALFORMED = (
         "AuthorizationHeaderMalformed",
         HTTPStatus.BAD_REQUEST,
+        "",
         "the Authorization header is malformed",
     )
     AUTHORIZATION_QUERY_PARAMETERS = (
         "AuthorizationQueryParametersError",
         HTTPStatus.BAD_REQUEST,
+        "",
         "the query parameters of the signature are malformed",
     )
     INVALID_ACCESS_KEY_ID = (
         "InvalidAccessKeyId",
         HTTPStatus.FORBIDDEN,
+        "The AWS Access Key Id you provided does not exist in our records.",
         "the access key id is not known; check the credentials of the client",
     )
     REQUEST_TIME_TOO_SKEWED = (
         "RequestTimeTooSkewed",
         HTTPStatus.FORBIDDEN,
+        "The difference between the request time and the current time is too large.",
         "the time of the request is more than 15 minutes off the server's; set the client's clock",
     )
     SIGNATURE_DOES_NOT_MATCH = (
         "SignatureDoesNotMatch",
         HTTPStatus.FORBIDDEN,
+        (
+            "The request signature we calculated does not match the signature you provided. "
+            "Check your key and signing method."
+        ),
         "the signature does not match the request; check the secret access key",
     )
 
@@ -56,173 +75,278 @@ class ErrorCode(Enum):
     BAD_DIGEST = (
         "BadDigest",
         HTTPStatus.BAD_REQUEST,
+        "The Content-MD5 you specified did not match what we received.",
         "the bytes that arrived do not have the checksum of the request",
     )
     CONTENT_SHA256_MISMATCH = (
         "XAmzContentSHA256Mismatch",
         HTTPStatus.BAD_REQUEST,
+        "The provided 'x-amz-content-sha256' header does not match what was computed.",
         "the bytes that arrived do not have the x-amz-content-sha256 of the request",
     )
-    ENTITY_TOO_LARGE = "EntityTooLarge", HTTPStatus.BAD_REQUEST, "the body is too large"
+    ENTITY_TOO_LARGE = (
+        "EntityTooLarge",
+        HTTPStatus.BAD_REQUEST,
+        "Your proposed upload exceeds the maximum allowed size",
+    )
     ENTITY_TOO_SMALL = (
         "EntityTooSmall",
         HTTPStatus.BAD_REQUEST,
+        "Your proposed upload is smaller than the minimum allowed size",
         "a part is too small; only the last one may be smaller than 5 MiB",
     )
     INCOMPLETE_BODY = (
         "IncompleteBody",
         HTTPStatus.BAD_REQUEST,
+        "You did not provide the number of bytes specified by the Content-Length HTTP header.",
         "the body does not have the length that was announced",
     )
-    INVALID_DIGEST = "InvalidDigest", HTTPStatus.BAD_REQUEST, "the Content-MD5 is malformed"
-    MALFORMED_TRAILER = "MalformedTrailerError", HTTPStatus.BAD_REQUEST, "the trailer is malformed"
-    MALFORMED_XML = "MalformedXML", HTTPStatus.BAD_REQUEST, "the XML of the body is malformed"
+    INVALID_DIGEST = (
+        "InvalidDigest",
+        HTTPStatus.BAD_REQUEST,
+        "The Content-MD5 you specified was invalid.",
+    )
+    MALFORMED_TRAILER = (
+        "MalformedTrailerError",
+        HTTPStatus.BAD_REQUEST,
+        (
+            "The request contained trailing data that was not well-formed or did not conform "
+            "to our published schema."
+        ),
+    )
+    MALFORMED_XML = (
+        "MalformedXML",
+        HTTPStatus.BAD_REQUEST,
+        "The XML you provided was not well-formed or did not validate against our published schema",
+    )
     MISSING_CONTENT_LENGTH = (
         "MissingContentLength",
         HTTPStatus.LENGTH_REQUIRED,
-        "the request needs a Content-Length header",
+        "You must provide the Content-Length HTTP header.",
     )
     REQUEST_TIMEOUT = (
         "RequestTimeout",
         HTTPStatus.BAD_REQUEST,
+        (
+            "Your socket connection to the server was not read from or written to within the "
+            "timeout period."
+        ),
         "the body took too long to arrive",
     )
 
     # Requests
-    INVALID_ARGUMENT = "InvalidArgument", HTTPStatus.BAD_REQUEST, "an argument is invalid"
+    INVALID_ARGUMENT = (
+        "InvalidArgument",
+        HTTPStatus.BAD_REQUEST,
+        "",
+        "an argument is invalid",
+    )
     INVALID_BUCKET_NAME = (
         "InvalidBucketName",
         HTTPStatus.BAD_REQUEST,
+        "The specified bucket is not valid.",
         "the bucket name is not a valid name of a repository",
     )
     INVALID_PART = (
         "InvalidPart",
         HTTPStatus.BAD_REQUEST,
+        (
+            "One or more of the specified parts could not be found. The part may not have "
+            "been uploaded, or the specified entity tag may not match the part's entity tag."
+        ),
         "a part was not uploaded, or has another ETag",
     )
     INVALID_PART_NUMBER = (
         "InvalidPartNumber",
         HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+        "The requested partnumber is not satisfiable",
         "the object does not have a part of this number",
     )
     INVALID_PART_ORDER = (
         "InvalidPartOrder",
         HTTPStatus.BAD_REQUEST,
-        "the parts are not in ascending order",
+        "The list of parts was not in ascending order. Parts must be ordered by part number.",
     )
     INVALID_RANGE = (
         "InvalidRange",
         HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+        "The requested range is not satisfiable",
         "the range begins behind the end of the object",
     )
-    INVALID_REQUEST = "InvalidRequest", HTTPStatus.BAD_REQUEST, "the request is invalid"
-    INVALID_URI = "InvalidURI", HTTPStatus.BAD_REQUEST, "the path or the query is not valid"
-    KEY_TOO_LONG = "KeyTooLongError", HTTPStatus.BAD_REQUEST, "the key is too long"
+    INVALID_REQUEST = (
+        "InvalidRequest",
+        HTTPStatus.BAD_REQUEST,
+        "",
+        "the request is invalid",
+    )
+    INVALID_URI = (
+        "InvalidURI",
+        HTTPStatus.BAD_REQUEST,
+        "Couldn't parse the specified URI.",
+        "the path or the query is not valid",
+    )
+    KEY_TOO_LONG = (
+        "KeyTooLongError",
+        HTTPStatus.BAD_REQUEST,
+        "Your key is too long",
+    )
     METADATA_TOO_LARGE = (
         "MetadataTooLarge",
         HTTPStatus.BAD_REQUEST,
+        "Your metadata headers exceed the maximum allowed metadata size",
         "the metadata is larger than 2 KiB",
     )
     METHOD_NOT_ALLOWED = (
         "MethodNotAllowed",
         HTTPStatus.METHOD_NOT_ALLOWED,
-        "the method is not allowed on this resource",
+        "The specified method is not allowed against this resource.",
     )
     NOT_IMPLEMENTED = (
         "NotImplemented",
         HTTPStatus.NOT_IMPLEMENTED,
+        "A header you provided implies functionality that is not implemented",
         "Lakebed does not support this part of S3",
+    )
+    NOT_SUPPORTED = (
+        "ERRLakeFSNotSupported",
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        "This operation is not supported in LakeFS",
     )
     PRECONDITION_FAILED = (
         "PreconditionFailed",
         HTTPStatus.PRECONDITION_FAILED,
-        "a condition of the request is not met",
+        "At least one of the pre-conditions you specified did not hold",
     )
 
     # What exists and what does not
     BUCKET_ALREADY_EXISTS = (
         "BucketAlreadyExists",
         HTTPStatus.CONFLICT,
+        (
+            "The requested bucket name is not available. The bucket namespace is shared by "
+            "all users of the system. Please select a different name and try again."
+        ),
         "a repository of this name exists already",
     )
     NO_SUCH_BUCKET = (
         "NoSuchBucket",
         HTTPStatus.NOT_FOUND,
+        "The specified bucket does not exist",
         "the repository or ref does not exist",
     )
-    NO_SUCH_KEY = "NoSuchKey", HTTPStatus.NOT_FOUND, "the object does not exist"
-    NO_SUCH_UPLOAD = "NoSuchUpload", HTTPStatus.NOT_FOUND, "the multipart upload does not exist"
+    NO_SUCH_BUCKET_BUT_API = (
+        "ErrNoSuchBucketPossibleAPIEndpoint",
+        HTTPStatus.NOT_FOUND,
+        (
+            'Repository "api" not found; this can happen if your endpoint URL mistakenly '
+            'ends in "/api/v1".'
+        ),
+        "the endpoint of S3 clients is the address of the server alone, without /api/v1",
+    )
+    NO_SUCH_KEY = (
+        "NoSuchKey",
+        HTTPStatus.NOT_FOUND,
+        "The specified key does not exist.",
+    )
+    NO_SUCH_UPLOAD = (
+        "NoSuchUpload",
+        HTTPStatus.NOT_FOUND,
+        (
+            "The specified upload does not exist. The upload ID may be invalid, or the "
+            "upload may have been aborted or completed."
+        ),
+    )
     OBJECT_CHANGED = (
         "ObjectChanged",
         HTTPStatus.GONE,
+        "",
         "the bytes in the storage are not those of the object",
     )
     NO_SUCH_VERSION = (
         "NoSuchVersion",
         HTTPStatus.NOT_FOUND,
+        "The specified version does not exist.",
         "the bytes of the object are no longer in the storage",
     )
     READ_ONLY_REPOSITORY = (
         "ErrReadOnlyRepository",
         HTTPStatus.FORBIDDEN,
-        "the repository is read-only",
+        "Attempted to write to a read-only repository",
     )
     WRITE_TO_PROTECTED_BRANCH = (
         "ErrWriteToProtectedBranch",
         HTTPStatus.FORBIDDEN,
-        "the branch is protected",
+        "Attempted to write to a protected branch",
     )
 
     # Settings of buckets that repositories do not have; clients look for them and go on
-    NO_SUCH_BUCKET_POLICY = "NoSuchBucketPolicy", HTTPStatus.NOT_FOUND, "there is no bucket policy"
-    NO_SUCH_CORS = "NoSuchCORSConfiguration", HTTPStatus.NOT_FOUND, "there is no CORS configuration"
+    NO_SUCH_BUCKET_POLICY = (
+        "NoSuchBucketPolicy",
+        HTTPStatus.NOT_FOUND,
+        "The bucket policy does not exist",
+    )
+    NO_SUCH_CORS = (
+        "NoSuchCORSConfiguration",
+        HTTPStatus.NOT_FOUND,
+        "The CORS configuration does not exist",
+    )
     NO_SUCH_ENCRYPTION = (
         "ServerSideEncryptionConfigurationNotFoundError",
         HTTPStatus.NOT_FOUND,
-        "there is no encryption configuration",
+        "The server side encryption configuration was not found",
     )
     NO_SUCH_LIFECYCLE = (
         "NoSuchLifecycleConfiguration",
         HTTPStatus.NOT_FOUND,
-        "there is no lifecycle configuration",
+        "The lifecycle configuration does not exist",
     )
     NO_SUCH_OBJECT_LOCK = (
         "ObjectLockConfigurationNotFoundError",
         HTTPStatus.NOT_FOUND,
-        "there is no object lock configuration",
+        "Object Lock configuration does not exist for this bucket",
     )
     NO_SUCH_OWNERSHIP_CONTROLS = (
         "OwnershipControlsNotFoundError",
         HTTPStatus.NOT_FOUND,
-        "there are no ownership controls",
+        "The bucket ownership controls were not found",
     )
     NO_SUCH_PUBLIC_ACCESS_BLOCK = (
         "NoSuchPublicAccessBlockConfiguration",
         HTTPStatus.NOT_FOUND,
-        "there is no public access block",
+        "The public access block configuration was not found",
     )
     NO_SUCH_REPLICATION = (
         "ReplicationConfigurationNotFoundError",
         HTTPStatus.NOT_FOUND,
-        "there is no replication configuration",
+        "The replication configuration was not found",
     )
-    NO_SUCH_TAG_SET = "NoSuchTagSet", HTTPStatus.NOT_FOUND, "there is no tag set"
+    NO_SUCH_TAG_SET = (
+        "NoSuchTagSet",
+        HTTPStatus.NOT_FOUND,
+        "The TagSet does not exist",
+    )
     NO_SUCH_WEBSITE = (
         "NoSuchWebsiteConfiguration",
         HTTPStatus.NOT_FOUND,
-        "there is no website configuration",
+        "The specified bucket does not have a website configuration",
     )
 
     # The server
     INTERNAL_ERROR = (
         "InternalError",
         HTTPStatus.INTERNAL_SERVER_ERROR,
-        "the server failed; try again",
+        "We encountered an internal error. Please try again.",
     )
-    SLOW_DOWN = "SlowDown", HTTPStatus.SERVICE_UNAVAILABLE, "the server is busy; try again later"
+    SLOW_DOWN = (
+        "SlowDown",
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "Please reduce your request rate.",
+        "the server is busy; try again later",
+    )
     SERVICE_UNAVAILABLE = (
         "ServiceUnavailable",
         HTTPStatus.SERVICE_UNAVAILABLE,
+        "Service is unable to handle request.",
         "the storage does not answer; try again later",
     )
 
@@ -235,14 +359,28 @@ class S3Error(LakebedError):
     def __init__(
         self,
         code: ErrorCode,
-        message: str | None = None,
+        detail: str | None = None,
         *,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Make the error; `headers` are sent with the answer."""
-        super().__init__(message or code.message)
+        """Make the error.
+
+        Args:
+            code: The code of S3.
+            detail: What was wrong, with which value, and what to do.
+            headers: Headers that are sent with the answer.
+        """
+        super().__init__(detail or code.detail or code.message)
         self.code = code
         self.headers = headers or {}
+
+
+def error_elements(error: S3Error) -> list[Markup]:
+    """Return what an answer says about an error: code and message of S3, and our own sentence."""
+    detail = _printable(str(error))
+    message = error.code.message or detail
+    elements = [element("Code", error.code.code), element("Message", message)]
+    return elements if detail == message else [*elements, element("Detail", detail)]
 
 
 def error_body(error: S3Error, *, resource: str, request_id: str) -> bytes:
@@ -255,8 +393,7 @@ def error_body(error: S3Error, *, resource: str, request_id: str) -> bytes:
     """
     return document(
         "Error",
-        element("Code", error.code.code),
-        element("Message", _printable(str(error))),
+        *error_elements(error),
         element("Resource", resource),
         element("RequestId", request_id),
         namespace=None,

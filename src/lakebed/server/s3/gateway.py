@@ -8,6 +8,7 @@ from urllib.parse import quote
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.auth import Identity
+from lakebed.catalog.errors import RepositoryNotFound
 from lakebed.server.http import refusals
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.browsers import Guard
@@ -24,6 +25,7 @@ from lakebed.server.s3.translation import as_s3_error
 from lakebed.server.services import Services
 
 _LOGGER: Final = logging.getLogger(__name__)
+_METADATA: Final = "HTTP_X_AMZ_META_"
 _NO_BODY: Final = frozenset({204, 304})
 
 _BODY_CODES: Final = frozenset(
@@ -73,18 +75,47 @@ class Gateway:
         verified = self._verify(environ, asked)
         record.user = verified.identity.user_id
         self._admission.claim(record)
-        return operation.handle(S3Request(self._services, environ, asked, verified, record.client))
+        request = S3Request(self._services, environ, asked, verified, record.client)
+        try:
+            return operation.handle(request)
+        except RepositoryNotFound as error:
+            if _means_the_api(asked):
+                raise S3Error(ErrorCode.NO_SUCH_BUCKET_BUT_API) from error
+            raise
 
     def _verify(self, environ: WSGIEnvironment, asked: Route) -> Verified[Identity]:
         now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
         secret_for = self._services.auth.secret_for
         try:
-            if sigv2.has_signature(asked):
+            if sigv2.has_signature(environ, asked):
                 return sigv2.verify(environ, asked, secret_for, now=now)
             return sigv4.verify(environ, secret_for, now=now)
         except S3Error as error:
             refusals.count(Refusal.BAD_SIGNATURE, f"{error.code.code}: {error}")
+            if error.code is ErrorCode.SIGNATURE_DOES_NOT_MATCH:
+                raise _mismatch(environ) from error
             raise
+
+
+def _mismatch(environ: WSGIEnvironment) -> S3Error:
+    """Return the refusal of a signature, with the reason if it can be guessed.
+
+    The HTTP server hands over the values of headers that are ASCII, and others as empty.
+    """
+    empty = [key for key, value in environ.items() if key.startswith(_METADATA) and not value]
+    if not empty:
+        return S3Error(ErrorCode.SIGNATURE_DOES_NOT_MATCH)
+    name = empty[0].removeprefix("HTTP_").replace("_", "-").lower()
+    return S3Error(
+        ErrorCode.SIGNATURE_DOES_NOT_MATCH,
+        f'the signature does not match; the header "{name[:100]}" arrived empty, as headers do that'
+        " are not ASCII: send such text as an encoded word (RFC 2047), like =?UTF-8?B?...?=",
+    )
+
+
+def _means_the_api(asked: Route) -> bool:
+    """Whether a client seems to take the endpoint of the API for that of S3."""
+    return asked.is_path_style and asked.bucket == "api" and f"{asked.key}/".startswith("v1/")
 
 
 def _refusal(error: Exception, environ: WSGIEnvironment, record: RequestRecord) -> S3Reply:

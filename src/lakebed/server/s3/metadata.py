@@ -4,8 +4,9 @@ A header ``x-amz-meta-<name>`` is kept as ``X-Amz-Meta-<name>``, the name in low
 name clients of the REST API see it. Metadata that was set by the REST API has plain names; S3
 clients see it too.
 
-Headers carry bytes, metadata holds text. A text that is not ASCII is sent as an encoded word
-(RFC 2047), as S3 does. What cannot be a header is only counted, in ``x-amz-missing-meta``.
+Headers carry bytes, metadata holds text. A client sends a text that is not ASCII as UTF-8 or as
+encoded words (RFC 2047); it is kept as plain text, and sent as an encoded word, as S3 does. What
+cannot be a header is only counted, in ``x-amz-missing-meta``.
 
 Headers like ``Content-Encoding`` are kept with the object and sent with it; see
 `lakebed.catalog.entry_metadata`.
@@ -14,6 +15,8 @@ Headers like ``Content-Encoding`` are kept with the object and sent with it; see
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from email.errors import HeaderParseError
+from email.header import decode_header
 from typing import Final
 
 from lakebed.catalog.entry_metadata import HEADERS, for_headers
@@ -26,6 +29,10 @@ BYTES_MAX: Final = 2048
 _HEADER_PREFIX: Final = "x-amz-meta-"
 _KEPT_PREFIX: Final = "X-Amz-Meta-"
 _CHUNKED: Final = "aws-chunked"
+_WORD: Final = "=?"
+"""How an encoded word begins."""
+_CHARSETS: Final = {"utf-8": "utf-8", "iso-8859-1": "latin-1", "us-ascii": "ascii", None: "ascii"}
+"""Of encoded words that clients send; None: of what stands between two words."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
@@ -39,7 +46,8 @@ def metadata_of(request: S3Request) -> dict[str, str]:
 
 
 def _user_metadata(request: S3Request) -> dict[str, str]:
-    found = {name: _text(value) for name, value in request.headers(_HEADER_PREFIX)}
+    sent = request.headers(_HEADER_PREFIX)
+    found = {name: _without_encoded_words(_text(value)) for name, value in sent}
     _check_size(sum(len(name) + len(value.encode()) for name, value in found.items()))
     return {_KEPT_PREFIX + name: value for name, value in found.items()}
 
@@ -89,6 +97,24 @@ def _text(value: str) -> str:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:
         return value
+
+
+def _without_encoded_words(value: str) -> str:
+    """Return the text that encoded words stand for; what cannot be decoded stays as it was sent."""
+    if _WORD not in value or not value.isascii():
+        return value
+    try:
+        return "".join(map(_decoded, decode_header(value)))
+    except (HeaderParseError, UnicodeDecodeError, KeyError):
+        return value
+
+
+def _decoded(piece: tuple[bytes | str, str | None]) -> str:
+    """Return the text of an encoded word, or of what stands between two."""
+    text, charset = piece
+    if isinstance(text, str):
+        return text
+    return text.decode(_CHARSETS[charset])
 
 
 def _header(value: str) -> str:

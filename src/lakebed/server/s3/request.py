@@ -9,8 +9,9 @@ from lakebed.auth import Action, Context, Identity, Permission
 from lakebed.auth.policy.actions import object_arn, repository_arn
 from lakebed.catalog.model import PATH_BYTES_MAX
 from lakebed.catalog.multipart.records import MultipartID, Target
-from lakebed.catalog.nouns import BranchID, ByteStream, RepositoryID
+from lakebed.catalog.nouns import BranchID, ByteStream, Condition, RepositoryID
 from lakebed.server.http.bodies import Body as RawBody
+from lakebed.server.http.conditions import write_condition
 from lakebed.server.s3.environ import Environ, environ_key, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Body, open_body
@@ -81,6 +82,21 @@ class S3Request:
         branch, path = self.place
         upload_id = MultipartID(self.route.query["uploadId"])
         return Target(self.repository, BranchID(branch), path, upload_id)
+
+    @property
+    def write_condition(self) -> Condition | None:
+        """The condition that a write has to meet; None if the request sets none.
+
+        Raises:
+            S3Error: `NOT_IMPLEMENTED`: the request has a condition that S3 does not have either.
+        """
+        absent = self.header("If-None-Match")
+        if absent not in {None, "*"}:
+            raise S3Error(
+                ErrorCode.NOT_IMPLEMENTED,
+                f'If-None-Match of a write must be "*", not "{absent[:100]}"',
+            )
+        return write_condition(self.header("If-Match"), absent)
 
     def amount(self, parameter: str, most: int) -> int:
         """Return how many items the query asks for: `most` if it does not say, and never more.

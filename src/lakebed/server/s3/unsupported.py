@@ -1,7 +1,8 @@
 """What S3 has and Lakebed does not, and how a request for it is refused.
 
 A client that only looks gets the answer that S3 gives where nothing is set, and goes on. A client
-that wants to change something gets 501.
+that wants to change something gets 405 with the code that lakeFS has for it. A header that asks for
+what objects do not have gets 501, as S3 answers where it does not know a header's function.
 """
 
 from collections.abc import Mapping
@@ -86,6 +87,11 @@ def unknown_operation(method: str, subresource: str) -> S3Error:
         return S3Error(_NOT_SET[subresource])
     if subresource:
         return S3Error(
-            ErrorCode.NOT_IMPLEMENTED, f"{method} with ?{subresource} is not supported here"
+            ErrorCode.NOT_SUPPORTED, f"{method} with ?{subresource} is not supported here"
+        )
+    if method == "DELETE":
+        return S3Error(
+            ErrorCode.NOT_SUPPORTED,
+            "S3 clients cannot delete a repository; delete it by the API or the command line",
         )
     return S3Error(ErrorCode.METHOD_NOT_ALLOWED)

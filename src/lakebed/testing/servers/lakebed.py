@@ -1,10 +1,9 @@
-"""A Lakebed server in processes of its own, as an installation would run it."""
+"""Lakebed servers in processes of their own, as an installation would run them."""
 
 import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,18 +11,22 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.request import Request, urlopen
 
+import psutil
 import yaml
 
 from lakebed.testing.servers.object_stores import free_ports
 
-PATIENCE_SECONDS: Final = 120.0
+Settings = dict[str, dict[str, Any]]
+"""The sections of a configuration."""
+
+_END_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class LakebedServer:
     """A server that runs, and its administrator."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[str]
     folder: Path
     port: int
     access_key_id: str
@@ -38,7 +41,7 @@ class LakebedServer:
 
     def log(self) -> str:
         """What it said."""
-        return (self.folder / "server.log").read_text()
+        return log_of(self.folder)
 
 
 @contextmanager
@@ -55,53 +58,87 @@ def lakebed_server(
         settings: Sections of the configuration.
         namespace: What storage namespaces begin with.
     """
-    (port,) = free_ports(1)
-    sections: dict[str, dict[str, Any]] = {
-        "listen": {"port": port},
-        "processes": {"workers": 2, "shutdown_seconds": 5},
+    given = dict(settings or {})
+    given["processes"] = {"workers": 2, "shutdown_seconds": 5, **given.get("processes", {})}
+    given["logging"] = {"format": "text", **given.get("logging", {})}
+    sections = settings_in(folder, given)
+    process = launch(folder, sections, "-m", "lakebed", "run", "--config")
+    try:
+        port = sections["listen"]["port"]
+        wait_until_ready(process, folder, f"lakebed is ready at http://127.0.0.1:{port}")
+        key_pair = _set_up(port)
+        yield LakebedServer(process, folder, port, *key_pair, namespace)
+    finally:
+        end(process)
+
+
+def settings_in(folder: Path, sections: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """Return a configuration with all data in a folder, and a free port; what is given counts."""
+    defaults: Settings = {
+        "listen": {"port": free_ports(1)[0]},
         "database": {"url": f"sqlite:///{folder}/lakebed.db"},
         "blockstore": {"local": {"root": str(folder / "objects")}},
-        "auth": {"secret_key": os.urandom(16).hex()},
-        "logging": {"format": "text"},
+        "auth": {"secret_key": "a key for tests only"},
     }
-    for name, values in (settings or {}).items():
-        sections[name] = {**sections.get(name, {}), **values}
-    config = folder / "lakebed.yaml"
-    config.write_text(yaml.safe_dump(sections))
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "lakebed", "run", "--config", str(config)],
-            stdout=log,
+    return {
+        name: {**defaults.get(name, {}), **sections.get(name, {})}
+        for name in {*defaults, *sections}
+    }
+
+
+def launch(
+    folder: Path, settings: Settings, *command: str, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start Python with a command whose last argument is a file of settings in the folder."""
+    file = folder / "lakebed.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    with (folder / "log").open("w") as log:
+        return subprocess.Popen(
+            [sys.executable, *command, str(file)],
+            stdout=subprocess.PIPE,
             stderr=log,
+            text=True,
+            env={**os.environ, **(environment or {})},
         )
+
+
+def wait_until_ready(process: subprocess.Popen[str], folder: Path, line: str) -> None:
+    """Wait until a server says that it is ready; fail with its log if it says anything else."""
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    if said != f"{line}\n":
+        raise AssertionError(f"the server did not start: {said!r}\n{log_of(folder)}")
+
+
+def log_of(folder: Path) -> str:
+    """Return what a server that was launched in a folder said."""
+    return (folder / "log").read_text()
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End a server and all processes that it has started."""
+    family = [psutil.Process(process.pid)] if process.poll() is None else []
+    family += [child for each in family for child in each.children(recursive=True)]
+    process.terminate()
     try:
-        yield _set_up(process, folder, port, namespace)
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.wait(timeout=_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for child in family:
+        if child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+            child.kill()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
-def _set_up(
-    process: subprocess.Popen[bytes], folder: Path, port: int, namespace: str
-) -> LakebedServer:
-    url = f"http://127.0.0.1:{port}/api/v1/setup_lakefs"
-    until = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            body = json.dumps({"username": "admin"}).encode()
-            request = Request(url, body, {"Content-Type": "application/json"})
-            with urlopen(request, timeout=30) as answer:
-                made = json.load(answer)
-            break
-        except OSError as error:
-            if process.poll() is not None or time.monotonic() > until:
-                log = (folder / "server.log").read_text()
-                raise AssertionError(f"the server did not start:\n{log}") from error
-            time.sleep(0.05)
-    return LakebedServer(
-        process, folder, port, made["access_key_id"], made["secret_access_key"], namespace
+def _set_up(port: int) -> tuple[str, str]:
+    """Make the first administrator; return the access key and the secret."""
+    request = Request(
+        f"http://127.0.0.1:{port}/api/v1/setup_lakefs",
+        json.dumps({"username": "admin"}).encode(),
+        {"Content-Type": "application/json"},
     )
+    with urlopen(request, timeout=60) as answer:
+        made = json.load(answer)
+    return made["access_key_id"], made["secret_access_key"]

@@ -5,7 +5,7 @@ from urllib.parse import quote
 from lakebed.auth import Action
 from lakebed.catalog.entry_metadata import checksum_of
 from lakebed.catalog.multipart.records import NamedPart
-from lakebed.server.http.conditions import etag, write_condition
+from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import (
     object_elements,
     requested_checksum,
@@ -28,7 +28,7 @@ def handle(request: S3Request) -> S3Reply:
         size=request.number_header("x-amz-mp-object-size"),
         whole=requested_checksum(request),
         whole_type=requested_type(request),
-        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
+        condition=request.write_condition,
     )
     return xml(
         document(

@@ -4,7 +4,7 @@ from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
 from lakebed.catalog.entry_metadata import checksum_of
 from lakebed.catalog.nouns import BranchID
-from lakebed.server.http.conditions import etag, write_condition
+from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import object_elements
 from lakebed.server.s3.copy_source import copy_source, source_condition
 from lakebed.server.s3.errors import ErrorCode, S3Error
@@ -30,7 +30,7 @@ def handle(request: S3Request) -> S3Reply:
         source_condition=source_condition(request),
         content_type=request.header("Content-Type") if replaces else None,
         metadata=metadata_of(request) if replaces else None,
-        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
+        condition=request.write_condition,
     )
     return xml(
         document(

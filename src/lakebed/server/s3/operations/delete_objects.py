@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from lakebed.auth import Action
 from lakebed.catalog.nouns import BranchID
 from lakebed.errors import LakebedError
-from lakebed.server.s3.errors import S3Error
+from lakebed.server.s3.errors import S3Error, error_elements
 from lakebed.server.s3.request import S3Reply, S3Request, place_of, xml
 from lakebed.server.s3.translation import as_s3_error
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_delete
@@ -57,11 +57,6 @@ def _results(keys: list[str], failed: dict[str, S3Error], *, quiet: bool) -> Ite
     for key in keys:
         error = failed.get(key)
         if error is not None:
-            yield element(
-                "Error",
-                element("Key", key),
-                element("Code", error.code.code),
-                element("Message", str(error)),
-            )
+            yield element("Error", element("Key", key), *error_elements(error))
         elif not quiet:
             yield element("Deleted", element("Key", key))

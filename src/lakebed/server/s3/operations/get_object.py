@@ -6,7 +6,7 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.catalog.entry_metadata import PartRange, checksum_of, headers_of, parts_of
-from lakebed.catalog.errors import RangeNotSatisfiable
+from lakebed.catalog.errors import InvalidRef, RangeNotSatisfiable, RefNotFound
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
 from lakebed.catalog.nouns import Between, ByteRange
 from lakebed.server.http.conditions import (
@@ -38,6 +38,9 @@ _OVERRIDES: Final = {
 }
 """Parameters that set headers of the answer, as a link in a page needs."""
 
+_REDIRECTION: Final = "s3RedirectionSupport"
+"""Clients with this in their User-Agent can follow a redirection to the storage."""
+
 
 def handle(request: S3Request) -> S3Reply:
     """Carry GetObject out."""
@@ -46,11 +49,36 @@ def handle(request: S3Request) -> S3Reply:
     headers = _for_browsers(reply.headers)
     if selection is None:
         return S3Reply(reply.status, headers)
+    if _is_redirected(request):
+        return _redirect(request, stats)
     stream = request.services.catalog.objects.read(stats, byte_range=selection.byte_range)
     if selection.length > AT_ONCE_BYTES_MAX:
         return S3Reply(reply.status, headers, stream)
     with stream:
         return S3Reply(reply.status, headers, b"".join(stream))
+
+
+def _is_redirected(request: S3Request) -> bool:
+    """Whether the client fetches the object from the storage itself.
+
+    Only clients that say so can. What the storage does not know, the server has to answer: headers
+    that the query sets, and parts.
+    """
+    query = request.route.query
+    return (
+        _REDIRECTION in (request.header("User-Agent") or "")
+        and request.services.catalog.presigning.by_storage
+        and "partNumber" not in query
+        and not query.keys() & _OVERRIDES.keys()
+    )
+
+
+def _redirect(request: S3Request, stats: ObjectStats) -> S3Reply:
+    """Send the client to the storage, by a URL that reads this one object for a while."""
+    objects = request.services.catalog.objects
+    objects.check_bytes(stats)
+    location = {"Location": objects.presign(stats).url, "Cache-Control": "no-store"}
+    return S3Reply(HTTPStatus.TEMPORARY_REDIRECT, location)
 
 
 def _for_browsers(headers: Mapping[str, str]) -> Mapping[str, str]:
@@ -70,17 +98,22 @@ def find(request: S3Request) -> ObjectStats:
 
     Raises:
         Denied: The sender may not read it.
-        S3Error: `NO_SUCH_KEY`: the key names a ref alone.
-        RepositoryNotFound, RefNotFound, InvalidRef, EntryNotFound: It does not exist.
+        S3Error: `NO_SUCH_KEY`: the key names a ref alone, or one that does not exist.
+        RepositoryNotFound, EntryNotFound: It does not exist.
     """
     ref, path = request.place
     request.authorize_object(Action.READ_OBJECT, path)
     if not path:
+        request.services.catalog.repositories.get(request.repository)
         raise S3Error(
             ErrorCode.NO_SUCH_KEY,
             f'the key "{request.route.key}" must be <ref>/<path of an object>',
         )
-    return request.services.catalog.objects.stat(request.repository, ref, path)
+    try:
+        return request.services.catalog.objects.stat(request.repository, ref, path)
+    except (RefNotFound, InvalidRef) as error:
+        # The bucket is there; what is not there is a part of the key.
+        raise S3Error(ErrorCode.NO_SUCH_KEY, str(error)) from error
 
 
 def _head(request: S3Request, stats: ObjectStats) -> tuple[S3Reply, Selection | None]:

@@ -4,6 +4,7 @@ Repositories have none of these settings; the answers are those that let clients
 """
 
 from lakebed.auth import Action
+from lakebed.server.s3.operations.get_object import find
 from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, document, element, owner
 
@@ -31,25 +32,19 @@ def get_bucket_acl(request: S3Request) -> S3Reply:
 
 def get_object_acl(request: S3Request) -> S3Reply:
     """GetObjectAcl: the same as that of the bucket."""
-    _check_object(request)
+    find(request)
     return _full_control(request)
 
 
 def get_object_tagging(request: S3Request) -> S3Reply:
     """GetObjectTagging: objects have no tags."""
-    _check_object(request)
+    find(request)
     return xml(document("Tagging", element("TagSet")))
 
 
 def _check_repository(request: S3Request) -> None:
     request.authorize_repository(Action.READ_REPOSITORY)
     request.services.catalog.repositories.get(request.repository)
-
-
-def _check_object(request: S3Request) -> None:
-    ref, path = request.place
-    request.authorize_object(Action.READ_OBJECT, path)
-    request.services.catalog.objects.stat(request.repository, ref, path)
 
 
 def _full_control(request: S3Request) -> S3Reply:

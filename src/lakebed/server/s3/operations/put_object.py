@@ -6,7 +6,7 @@ from typing import Final
 from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.nouns import BranchID
-from lakebed.server.http.conditions import etag, write_condition
+from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import object_headers
 from lakebed.server.s3.metadata import metadata_of
 from lakebed.server.s3.request import S3Reply, S3Request
@@ -28,7 +28,7 @@ def handle(request: S3Request) -> S3Reply:
         body,
         content_type=request.header("Content-Type") or DEFAULT_CONTENT_TYPE,
         metadata=metadata_of(request),
-        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
+        condition=request.write_condition,
         proof=body,
     )
     return S3Reply(headers={"ETag": etag(stored.checksum), **object_headers(body.proved())})
