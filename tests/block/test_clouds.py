@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Iterator
+from typing import Any
 
 import obstore
 import pyarrow as pa
@@ -20,7 +21,9 @@ from lakebed.block import (
     LIST_SCHEMA,
     Address,
     AlreadyExists,
+    Between,
     BlockError,
+    ETag,
     Forbidden,
     InvalidAddress,
     InvalidArgument,
@@ -29,14 +32,19 @@ from lakebed.block import (
     ObjectNotFound,
     PreconditionFailed,
     RangeNotSatisfiable,
+    S3Settings,
     StorageFull,
     StorageUnavailable,
+    Suffix,
     UploadId,
 )
+from lakebed.block.address import StoreName
 from lakebed.block.drivers.azure.blocks import Block, Kind, Uploads
 from lakebed.block.drivers.cloud.errors import Answer, explain, refusal
 from lakebed.block.drivers.cloud.streams import Source, held_back, in_sizes
 from lakebed.block.drivers.gcs import _listed
+from lakebed.block.drivers.s3.store import S3BlockStore
+from lakebed.runtime import ThreadRuntime
 
 ADDRESS = Address.parse("s3://bucket/path")
 MINE, OTHER = UploadId("11" * 16), UploadId("22" * 16)
@@ -103,6 +111,28 @@ def test_only_a_conditional_call_fails_by_its_condition(
 ) -> None:
     assert type(explain(error("text"), ADDRESS, conditional=True)) is meaning
     assert type(explain(error("text"), ADDRESS)) is StorageUnavailable
+
+
+class Careless(S3BlockStore):
+    """A storage whose server does not look at conditions."""
+
+    def _connect(self, store: StoreName, retries: object) -> Any:
+        return MemoryStore()
+
+    def _only(self, etag: ETag) -> Any:
+        return {}
+
+
+def test_other_content_is_not_read_though_the_server_gives_it() -> None:
+    settings = S3Settings(access_key_id="id", secret_access_key="secret")
+    with Careless(settings, ThreadRuntime()) as store:
+        first = store.put(ADDRESS, [b"first"]).etag
+        with store.get(ADDRESS, etag=first) as stream:
+            assert b"".join(stream) == b"first"
+        store.put(ADDRESS, [b"other"])
+        for byte_range in (None, Between(1, 3), Suffix(2)):
+            with pytest.raises(PreconditionFailed, match=str(ADDRESS)):
+                store.get(ADDRESS, byte_range=byte_range, etag=first)
 
 
 @given(chunks=st.lists(st.binary(max_size=7)), size=st.integers(1, 5))

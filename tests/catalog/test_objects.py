@@ -5,7 +5,7 @@ import pytest
 from lakebed.block import Between, FromOffset, NotSupported, RangeNotSatisfiable, Suffix
 from lakebed.catalog.checksums import Checksum
 from lakebed.catalog.entry_metadata import for_checksum
-from lakebed.catalog.errors import InvalidPath, MissingBytes
+from lakebed.catalog.errors import ChangedBytes, InvalidPath, MissingBytes
 from lakebed.catalog.model import ObjectStats, identity_of
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.committed import CommonPrefix, Query
@@ -140,3 +140,21 @@ def test_the_same_bytes_again_change_nothing(lake: Lake) -> None:
     lake.upload(b"a", "x")
     page = lake.engine.list_changes(REPOSITORY, MAIN, Query())
     assert page.items == []
+
+
+def test_bytes_that_were_changed_are_brought_back_as_the_error_says(lake: Lake) -> None:
+    lake.upload(b"a", "stored")
+    first = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit
+    stats = lake.catalog.objects.stat(REPOSITORY, "main", b"a")
+    lake.block.put(stats.address, [b"changed"])
+    advice = "Upload the data again; if it was committed, first delete it and commit that"
+    with pytest.raises(ChangedBytes, match=advice):
+        lake.text("main", b"a")
+    # To upload it and no more would not help: a commit takes it for what is there.
+    lake.catalog.objects.delete(REPOSITORY, MAIN, b"a")
+    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    lake.upload(b"a", "stored")
+    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    assert lake.text("main", b"a") == "stored"
+    with pytest.raises(ChangedBytes):
+        lake.text(first.id, b"a")

@@ -1,5 +1,6 @@
 """How commands end: their exit codes and what they print."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from lakebed import cli
 from lakebed.cli import COMMANDS, running
 from tests.cli.kit import bare_environ
-from tests.client.scripted import answer_json, scripted_server
+from tests.client.scripted import Answer, Request, answer_json, scripted_server
 
 
 @pytest.fixture
@@ -155,3 +156,22 @@ def test_options_may_stand_before_and_after_the_command(inside: Inside) -> None:
             ["--endpoint", "http://x.invalid", "repo", "list", "--endpoint", endpoint, "--json"],
         ):
             assert inside(*arguments) == (0, "[]\n", "")
+
+
+def test_to_end_all_uploads_goes_on_behind_one_that_is_over(inside: Inside) -> None:
+    uploads = [{"id": each} for each in ("1", "2", "3")]
+    page = {"results": uploads, "pagination": {"has_more": False, "next_offset": ""}}
+
+    def script(request: Request) -> Answer:
+        if request.method == "GET":
+            return answer_json(page)
+        if request.target.endswith("/2"):
+            return answer_json({"message": "it is over"}, 404)
+        return Answer(204)
+
+    command = ["gc", "end-uploads", "lakefs://lake", "--yes", "--endpoint"]
+    with scripted_server(script) as endpoint:
+        said = inside(*command, endpoint, "--all", "--json")[1]
+        assert json.loads(said) == {"ended": ["1", "3"]}
+        code, _, said = inside(*command, endpoint, "2")
+        assert (code, "it is over (404)" in said) == (1, True)

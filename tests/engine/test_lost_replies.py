@@ -146,6 +146,34 @@ def test_a_store_that_takes_no_more_writes_is_not_asked_again_and_again(
     pytest.fail("an operation has fewer than 20 writes")
 
 
+def test_a_reset_that_was_applied_and_overtaken_is_not_denied() -> None:
+    """Its reply is lost, somebody moves the branch back, and the store takes no more writes."""
+    lake = CommitKit()
+    plain = lake.engine()
+    before = plain.commits.get(REPOSITORY, plain.branches.get(REPOSITORY, DEV).commit_id)
+    put(plain, b"first", "w0")
+    target = commit(plain).commit
+    is_locked = False
+
+    def network(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        nonlocal is_locked
+        if call.writes and is_locked:
+            raise StoreLocked("/var/lib/lakebed.db")
+        result = apply()
+        if call.writes and plain.branches.get(REPOSITORY, DEV).commit_id == target.id:
+            plain.resetter.hard_reset(REPOSITORY, DEV, before)
+            is_locked = True
+            raise OutcomeUnknown("the reply was lost")
+        return result
+
+    engine = lake.engine(store=FaultyStore(lake.store, network))
+    with pytest.raises(OutcomeUnknown) as caught:
+        engine.resetter.hard_reset(REPOSITORY, DEV, target)
+    assert is_locked
+    assert not isinstance(caught.value, StoreUnavailable)
+    assert StoreLocked.reason in (caught.value.public_message or "")
+
+
 @pytest.mark.parametrize("kind", [StoreFull, StoreLocked])
 def test_a_repository_is_not_tried_to_be_made_again_and_again(
     kind: type[StoreUnavailable],

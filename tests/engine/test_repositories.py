@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -149,6 +150,17 @@ def test_a_wrong_name_is_refused_before_anything_is_touched(parts: Parts, name: 
     with pytest.raises(LimitExceeded):
         create(parts, path="x" * 5000)
     assert parts.partitions(GRAVELER, DELETED_PARTITION) == {GRAVELER: 0, DELETED_PARTITION: 0}
+
+
+def test_a_repository_in_the_longest_namespace_can_be_deleted(parts: Parts) -> None:
+    longest = parts.store.limits.key_bytes
+    for length in range(longest, 0, -1):
+        with suppress(LimitExceeded):
+            create(parts, path="x" * length)
+            break
+    assert longest - 100 < length < longest
+    parts.repositories.delete(LAKE)
+    create(parts)
 
 
 def test_a_name_is_taken_once(parts: Parts) -> None:

@@ -117,7 +117,8 @@ class ChangedBytes(CatalogError):
     def __init__(self, path: bytes, address: object, how: str) -> None:
         super().__init__(
             f"the data of {quoted(path)} is not what was stored: the object at {address} {how}."
-            " Restore the object, or upload the data again"
+            " Upload the data again; if it was committed, first delete it and commit that, since"
+            " the same data again is no change"
         )
 
 

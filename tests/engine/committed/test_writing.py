@@ -176,6 +176,29 @@ def test_a_range_that_turns_out_to_be_missing_is_written_again() -> None:
     assert store.get(metarange, b"a") == entry(b"a", 0)
 
 
+def test_a_range_that_is_found_missing_while_it_is_taken_for_stored_is_written_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = committed()
+    files = store._files
+    metarange = store.write([A])
+    (ref,) = files.metarange(metarange).refs
+    address = NAMESPACE.address(range_path(ref.range_id))
+    count = files._count
+
+    def find_missing(counter: str) -> None:
+        count(counter)
+        files._block.delete(address)
+        with pytest.raises(MissingFile):
+            files._check_range(ref.range_id)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(files, "_count", find_missing)
+        store.write([A])  # it was known when the writer looked
+    assert store.write([A]) == metarange
+    assert files._block.exists(address)
+
+
 @pytest.mark.parametrize("missing", ["range", "metarange"])
 def test_what_is_cached_does_not_hide_that_a_file_is_missing(missing: str) -> None:
     store = committed()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from lakebed.cli.options import YesOption
 from lakebed.cli.output import size, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
+from lakebed.client.errors import Refused
 from lakebed.client.paging import list_items
 
 if TYPE_CHECKING:
@@ -213,11 +215,21 @@ def end_uploads(
         raise Misuse("name the uploads to end, or pass --all")
     chosen = ids or [item["id"] for item in _unfinished(session, repository)]
     session.confirm(f"End {len(chosen)} unfinished upload(s) of {repository}?", yes=yes)
-    for upload_id in chosen:
-        session.client.call("DELETE", *_uploads(repository), upload_id)
+    ended = [each for each in chosen if _end(session, repository, each, may_be_over=everything)]
     session.output.done(
-        f"Ended {len(chosen)} unfinished upload(s) of {repository}", {"ended": chosen}
+        f"Ended {len(ended)} unfinished upload(s) of {repository}", {"ended": ended}
     )
+
+
+def _end(session: Session, repository: RepositoryUri, upload_id: str, *, may_be_over: bool) -> bool:
+    """End an upload; return False if it is over already and `may_be_over`."""
+    try:
+        session.client.call("DELETE", *_uploads(repository), upload_id)
+    except Refused as error:
+        if not (may_be_over and error.status == HTTPStatus.NOT_FOUND):
+            raise
+        return False
+    return True
 
 
 def _unfinished(session: Session, repository: RepositoryUri) -> Iterator[dict[str, Any]]:

@@ -132,22 +132,28 @@ class Resetter:
     def hard_reset(self, repository: Repository, branch: BranchID, target: Commit) -> None:
         """Make a branch point to another commit; raises as `reset` does, and `DirtyBranch`."""
         first = current = self._branches.get(repository, branch)
+        is_uncertain = False
         for _ in range(self._tries):
-            current = self._dirty.require_clean(repository, current)
-            self._branches.announce_drop(repository, branch, current.sealed_tokens)
-            try:
-                self._branches.change(repository, current, commit_id=target.id, sealed_tokens=())
-            except PredicateFailed:
-                current = self._publisher.look_again(repository, first)
-            except StoreUnavailable:
-                raise
-            except OutcomeUnknown as unknown:
-                with settling(unknown):
+            with step_of_many(applied=is_uncertain):
+                current = self._dirty.require_clean(repository, current)
+                self._branches.announce_drop(repository, branch, current.sealed_tokens)
+                try:
+                    self._branches.change(
+                        repository, current, commit_id=target.id, sealed_tokens=()
+                    )
+                except PredicateFailed:
                     current = self._publisher.look_again(repository, first)
-                if current.commit_id == target.id:
+                except StoreUnavailable:
+                    raise
+                except OutcomeUnknown as unknown:
+                    with settling(unknown):
+                        current = self._publisher.look_again(repository, first)
+                    if current.commit_id == target.id:
+                        return
+                    # Our swap may have been applied, and the branch moved on since.
+                    is_uncertain = True
+                else:
                     return
-            else:
-                return
         raise TooManyTries(f"the hard reset of branch {branch}", self._tries)
 
     def _unchanged(self, repository: Repository, before: Branch, keys: list[bytes]) -> bool:

@@ -87,12 +87,13 @@ class Files:
         entries = entries.combine_chunks()
         keys = Range(entries).keys
         saved = range_id(entries)
-        if saved in self._known or not self._create(range_path(saved), encode_range(entries)):
+        if saved in self._known:
             self._count("ranges_reused")
         else:
-            self._count("ranges_written")
-        with self._lock:
-            self._missing.discard(saved)
+            is_new = self._create(range_path(saved), encode_range(entries))
+            self._count("ranges_written" if is_new else "ranges_reused")
+            with self._lock:
+                self._missing.discard(saved)
         return RangeRef(saved, keys[0], keys[-1], len(keys), int(row_bytes(entries).sum()))
 
     def save_metarange(self, refs: Sequence[RangeRef]) -> MetaRangeID:

@@ -52,12 +52,13 @@ class Claims:
         self._closed = Records(store, CLOSED, GRAVELER)
 
     def check_size(self, namespace: Namespace) -> None:
-        """Refuse a namespace whose claim the store could not hold.
+        """Refuse a namespace that the store could not hold claimed, or later closed.
 
         Raises:
             LimitExceeded: It is too long.
         """
-        self._store.limits.check(GRAVELER, CLAIMS.prefix + _name(namespace))
+        for kind in (CLAIMS, CLOSED):
+            self._store.limits.check(GRAVELER, kind.prefix + _name(namespace))
 
     def take(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
         """Claim a namespace for a repository whose record is there.

@@ -153,6 +153,8 @@ class CloudBlockStore(BlockStore):
             if byte_range is not None:
                 resolve(byte_range, self.head(address).size)
             raise
+        if conditional and self._etag(result.meta) != etag:
+            raise PreconditionFailed(address)  # some servers do not know the condition
         chunks = body(result, address)
         return ByteStream(chunks, chunks.close, object_size=result.meta["size"])
 
