@@ -38,6 +38,7 @@ def test_the_public_names_of_formats() -> None:
         "DumpFile",
         "DumpID",
         "DumpManifest",
+        "EMPTY_METARANGE",
         "ENTRY_SCHEMA",
         "Entry",
         "EntryRows",
