@@ -61,9 +61,10 @@ def test_a_metarange_of_others_cannot_be_committed(api: httpx.Client) -> None:
             " one of its commits"
         )
         assert listed(api, "mine") == ["mine.csv"]
-    assert len(api.get("repositories/mine/refs/main/commits").json()["results"]) == 2
-    own = api.get("repositories/mine/refs/main/commits").json()["results"][-1]["meta_range_id"]
-    assert commit(api, "mine", source_metarange=own).status_code == 201
+    (mine, _) = api.get("repositories/mine/refs/main/commits").json()["results"]
+    assert upload(api, "mine", "more.csv").status_code == 201
+    assert commit(api, "mine").status_code == 201
+    assert commit(api, "mine", source_metarange=mine["meta_range_id"]).status_code == 201
     assert listed(api, "mine") == []
 
 
