@@ -16,7 +16,7 @@ TINY_SCALE = 0.002
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure everything and print the table; return 1 where a bar is missed."""
+    """Measure everything and print the table; return 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true", help="do next to nothing, to see it run")
     return report(measure(TINY_SCALE if parser.parse_args(arguments).tiny else 1.0))

@@ -19,7 +19,7 @@ SCAN = "SELECT key, value FROM entries WHERE partition = ? ORDER BY key"
 
 
 def measure(folder: Path, objects: int) -> Row:
-    """Commit so many staged objects."""
+    """Commit `objects` staged objects."""
     with open_lake(folder / "commit") as lake:
         lake.start_worker()
         lake.stage(tables(objects))

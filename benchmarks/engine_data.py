@@ -41,7 +41,7 @@ def tombstones(table: pa.Table) -> Iterator[tuple[bytes, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class BenchLake:
-    """A repository, with the engine that it is used through and the file below."""
+    """A repository, its engine and its SQLite file."""
 
     store: Store
     engine: Engine
@@ -65,7 +65,7 @@ class BenchLake:
         return self.engine.branches.get(self.repository, branch).staging_token.encode()
 
     def start_worker(self) -> None:
-        """Make a large commit elsewhere: a server that has run for a while has its worker."""
+        """Make a large commit on another branch, to start the worker as on a running server."""
         branch = BranchID("elsewhere")
         self.engine.create_branch(LAKE, branch, MAIN)
         self.stage(tables(EngineSettings().large_commit_keys), branch)
@@ -93,9 +93,9 @@ def open_lake(folder: Path) -> Iterator[BenchLake]:
 def tables(
     count: int, *, directories: int = 10, version: int = 0, first: int = 0, step: int = 1
 ) -> Iterator[pa.Table]:
-    """Yield every so manyth of `count` entries in order of their keys, some at a time.
+    """Yield every `step`-th of `count` entries in order of their keys, some at a time.
 
-    There are so many directories at the top: ``0/data/…`` and so on.
+    They are in `directories` directories at the top: ``0/data/…`` and so on.
     """
     for begin in range(0, count, STAGED_AT_A_TIME):
         numbers = pa.array(np.arange(begin + first, min(count, begin + STAGED_AT_A_TIME), step))

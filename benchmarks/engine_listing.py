@@ -1,4 +1,4 @@
-"""Listings of a branch: of what is staged, of directories, and of what is all but deleted."""
+"""Listings of a branch: of what is staged, of directories, and of what is almost all deleted."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +68,7 @@ def measure_directories(folder: Path, objects: int) -> list[Row]:
 
 
 def _directories(folder: Path, lake: BenchLake, where: str) -> Row:
-    """Count what a listing, by an engine with nothing in its cache, asks store and storage for."""
+    """Count the calls to store and storage of a listing by an engine with an empty cache."""
     calls: list[StoreCall] = []
 
     def count(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
@@ -88,7 +88,7 @@ def _directories(folder: Path, lake: BenchLake, where: str) -> Row:
 
 
 def _emptied_twice(lake: BenchLake, operation: str) -> list[Row]:
-    """The first listing leaves a note, by which the second is much faster."""
+    """The first listing leaves a note that makes the second much faster."""
     first = _seconds_to_list(lake, 0)
     again = _seconds_to_list(lake, 0)
     return [

@@ -1,4 +1,4 @@
-"""Reads of single keys, and a merge of two branches that went far apart; nobody judges these."""
+"""Reads of single keys, and a merge of two very different branches; these have no bars."""
 
 import random
 from pathlib import Path
@@ -34,13 +34,13 @@ def _reads(lake: BenchLake, keys: list[bytes], reads: int, where: str) -> Row:
         for key in chance.choices(keys, k=reads):
             lake.engine.get(LAKE, "main", key)
 
-    read(0)  # what is committed comes into the cache
+    read(0)  # fills the cache with what is committed
     seconds, _ = in_threads(read)
     return Row(f"read a {where} key, 16 threads", "sqlite", THREADS * reads / seconds, None, None)
 
 
 def _merge(lake: BenchLake, objects: int, step: int) -> Row:
-    """Change every so manyth object on two branches, others on each, and merge them."""
+    """Change some objects on one branch and others on a second one, and merge them."""
     lake.engine.create_branch(LAKE, DEV, "main")
     for branch, version in ((MAIN, 1), (DEV, 2)):
         lake.stage(tables(objects, version=version, step=step, first=version), branch)

@@ -23,7 +23,7 @@ COMMIT_TO_SLOWEST_WRITE = 4.0
 ResultT = TypeVar("ResultT")
 
 Span = tuple[float, float]
-"""When a write began and when it had been acknowledged."""
+"""When a write began and when it was acknowledged."""
 
 
 def measure_long_commit(folder: Path, objects: int, *, alone_seconds: float) -> list[Row]:
@@ -86,13 +86,13 @@ def _p99_ms(spans: list[Span]) -> float:
 
 
 def measure_racing(folder: Path, commits: int) -> Row:
-    """Let committers, each after a write of its own, commit on one branch."""
+    """Let committers race on one branch; each writes before it commits."""
     with open_lake(folder / "racing") as lake:
         first = _head_generation(lake)
         rebuilds_before = _rebuilds()
 
         def commit(thread: int) -> int:
-            """Commit so often; return how often another had done it all before this one began."""
+            """Commit `commits` times; return how often others had left nothing to commit."""
             trims = 0
             for number in range(commits):
                 key = b"committer-%d/%d" % (thread, number)
@@ -107,7 +107,7 @@ def measure_racing(folder: Path, commits: int) -> Row:
         calls = THREADS * commits
         heads = _head_generation(lake) - first
         rebuilds = _rebuilds() - rebuilds_before
-    # Each success of another, be it a new head or dropped tokens that change nothing, costs a
+    # Each success of another (a new head, or dropped tokens that change nothing) costs a
     # committer at most one more build.
     bound = (THREADS - 1) * (heads + sum(trims))
     counts = f"{heads / calls:.2f} heads, {rebuilds / calls:.1f} rebuilds each"

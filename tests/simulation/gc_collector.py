@@ -1,7 +1,7 @@
 """Garbage collection in the model: the server's preparation and the job, both step by step.
 
-At every run both kinds of run are worked out from the same preparation and the same listing, and
-must agree; one of them is carried out.
+Each time, a clean and an optimized run are computed from the same preparation and listing, and must
+agree; one of them deletes.
 """
 
 from collections.abc import Generator
@@ -27,8 +27,8 @@ from tests.simulation.gc_world import (
 NAMESPACE = Namespace.parse("s3://bucket/lake")
 
 LAG = 60
-"""For how long a listing may miss an object that was just written, as that of a network file system
-may; or one that somebody lost and brought back."""
+"""How long a listing may miss an object that was just written (as on a network file system), or one
+that was lost and brought back."""
 MISSED = 0.2
 
 
@@ -46,7 +46,7 @@ class Preparation:
 
 
 def path_of(entry: Entry) -> str | None:
-    """The path of an entry's address as the job makes it canonical."""
+    """The canonical path of an entry's address, as the job computes it."""
     if entry.path is None:
         return None
     if entry.whole:
@@ -55,7 +55,7 @@ def path_of(entry: Entry) -> str | None:
 
 
 def prepare(world: GCWorld, process: Process) -> Generator[Pause, None, Preparation | None]:
-    """Read in the direction of flow; None if the repository went away."""
+    """Read in the order in which entries move; None if the repository is gone."""
     uid, adopted = world.repository_uid, world.adopted
     began = world.now + process.offset
     yield
@@ -126,7 +126,7 @@ class Collector:
     state_uid: str | None = None
     deletions: int = 0
     trouble: float = 0.05
-    """How often a run is killed or a dry one, and how often the storage refuses."""
+    """How likely a run is to die or to be a dry run, and the storage to refuse."""
 
     def run(self, process: Process) -> Steps:
         self.forget_state_of_others()
@@ -141,7 +141,7 @@ class Collector:
         optimized = self.judge_optimized(states[1], prepared, listed)
         self.compare(candidates(clean), candidates(optimized))
         if self.meets_trouble() or not self.is_latest(states):
-            return True  # a dry run, or one that others overtook
+            return True  # a dry run, or another run was faster
         deleted = yield from self.sweep(prepared, rules.due(clean, prepared.look))
         if self.meets_trouble() or not self.owns(prepared) or not self.is_latest(states):
             return False
@@ -151,7 +151,7 @@ class Collector:
         return True
 
     def run_quiet(self, process: Process) -> Steps:
-        """A run for a repository that nobody writes to: both looks at once, whatever the age."""
+        """A run for a repository that nobody writes to: two looks at once, for any age."""
         self.forget_state_of_others()
         state = self.clean_state
         prepared = yield from prepare(self.world, process)
@@ -165,7 +165,7 @@ class Collector:
             return False
         found = candidates(judged)
         deleted = yield from self.sweep(prepared, found)
-        # As after a run that deleted what it had found before: no state remembers what is gone.
+        # As after a run that deletes what an earlier run found: no state keeps deleted objects.
         left = [one for one in judged if one.stored.path not in deleted]
         self.clean_state = self.advance(None, prepared, left, deleted)
         self.optimized_state = self.advance(None, prepared, left, deleted)
@@ -280,9 +280,9 @@ class Collector:
         )
 
     def compare(self, clean: list[Judged], optimized: list[Judged]) -> None:
-        """Both kinds agree on what is there, but for what came into closed partitions too late.
+        """Both kinds agree on existing objects, except those written late to closed partitions.
 
-        Of closed partitions, optimized runs may remember what a run that died has deleted.
+        An optimized run may still know objects there that a run deleted before it died.
         """
         mine, others = (
             {

@@ -1,4 +1,4 @@
-"""Random histories of a repository with garbage collection in between and beside them.
+"""Random histories of a repository, with garbage collection between and during operations.
 
 Run one again:
 
@@ -33,7 +33,7 @@ class GarbageLeftError(AssertionError):
 
 
 class History:
-    """Tasks that take turns, and wait for a random while at each step."""
+    """Tasks that take turns, and wait a random time at each step."""
 
     def __init__(self, seed: int, *, naps: float, pace: int = 3) -> None:
         self.random = random.Random(seed)
@@ -70,7 +70,7 @@ class History:
         return self.random.choice(self.world.processes)
 
     def operation(self) -> Steps:
-        """Draw something that a client or the Cleaner does."""
+        """Return a random operation of a client or the Cleaner."""
         world, process, draw = self.world, self.process(), self.random.choice
         name, key = draw(BRANCHES), draw(KEYS)
         makers: list[tuple[int, Callable[[], Steps]]] = [
@@ -101,7 +101,7 @@ class History:
         return [number for number, commit in self.world.commits.items() if commit.published]
 
     def settle(self) -> None:
-        """Let everything grow old, collect, and see that only what is named is left."""
+        """Let everything grow old, collect, and check that only named objects are left."""
         world, collector = self.world, self.collector
         collector.trouble = 0.0
         self._naps = self.deaths = 0.0
@@ -131,7 +131,7 @@ RESTORES = 0.7
 
 
 def mixed(seed: int) -> None:
-    """Everything, in turns and at the same time, with sleepers that outlast every limit."""
+    """All operations, in turns and at the same time; some sleep longer than every limit."""
     history = History(seed, naps=0.04)
     for _ in range(history.random.randint(20, 60)):
         history.start(history.operation(), after=history.random.randint(0, 600))
@@ -154,7 +154,7 @@ def sleepers(seed: int) -> None:
 
 
 def overwritten(seed: int) -> None:
-    """Old entries are overwritten while a commit is under way, and runs follow close on runs."""
+    """Old entries are overwritten while a commit runs; collections follow each other closely."""
     history = History(seed, naps=0.08)
     world, draw = history.world, history.random
     for key in KEYS:
@@ -179,7 +179,7 @@ def overwritten(seed: int) -> None:
 def strays(seed: int) -> None:
     """Slow writers overwrite an old entry, twice, under a token that a commit has sealed and read.
 
-    Nothing but the commit knows of that entry then, and the commit takes its time.
+    Only the commit knows that entry then, and the commit is slow.
     """
     history = History(seed, naps=0.01, pace=seed % 2)
     world, draw = history.world, history.random
@@ -214,7 +214,7 @@ def regrets(seed: int) -> None:
 
 
 def held(steps: Steps, number: int, ticks: int) -> Steps:
-    """Let someone sleep for some time at one of the steps."""
+    """Run the steps, but wait for `ticks` at step `number`."""
     for step in count(1):
         try:
             pause = next(steps)
@@ -225,7 +225,7 @@ def held(steps: Steps, number: int, ticks: int) -> Steps:
 
 
 def held_up(seed: int) -> None:
-    """Uploads of all kinds whose clients and servers are slow, and runs that follow on runs."""
+    """Uploads of all kinds with slow clients and servers, and one collection after another."""
     history = History(seed, naps=0.12)
     world, draw = history.world, history.random
     for _ in range(8):

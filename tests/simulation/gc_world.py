@@ -1,9 +1,9 @@
 """A small model of a repository and its storage, for histories of garbage collection.
 
-Every operation is a generator that gives way after each call to the key-value store or to the
-storage; who goes next, and for how long each waits, comes from a seed. The operations follow the
+Every operation is a generator that yields after each call to the key-value store or to the storage;
+a seed decides which one goes next, and how long each waits. The operations follow the
 rules that the server follows (age of objects, order of steps); a test breaks one of them to see
-that the checks notice. Time is a number of ticks.
+that the checks find it. Time is a number of ticks.
 """
 
 import random
@@ -19,7 +19,7 @@ from lakebed.formats.object_paths import (
 )
 
 Pause = Any
-"""How many ticks an operation waits before its next step; None: as long as chance will have it."""
+"""How many ticks an operation waits before its next step; None: a random time."""
 
 Steps = Generator[Pause, None, bool]
 
@@ -36,7 +36,7 @@ PARTITION_OPEN = PARTITION_LIFE + max(HOLD, MULTIPART_LIFE) + SKEW
 
 
 class DataLossError(AssertionError):
-    """Something that can be reached lost its object."""
+    """A reachable entry lost its object."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,11 +47,11 @@ class Entry:
     """None: a tombstone."""
     content: int = 0
     late: bool = False
-    """Written by someone who slept past the limit, and will not acknowledge it."""
+    """Whether the writer slept past the limit, and will not acknowledge the write."""
     whole: bool = False
-    """Whether the entry spells the address out, with the namespace."""
+    """Whether the entry has the full address, with the namespace."""
     replaced: str | None = None
-    """Of a staged entry: what it wrote over, which its writer may yet put back."""
+    """For a staged entry: the path it replaced, which its writer may still put back."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ class Commit:
 
 @dataclass(slots=True)
 class Process:
-    """A server: a clock that is off, and a partition of its own."""
+    """A server: it has a wrong clock, and its own partition."""
 
     number: int
     offset: int
@@ -109,7 +109,7 @@ class GCWorld:
     """The storage: when each object was written."""
     deleted: set[str] = field(default_factory=set)
     late_objects: set[str] = field(default_factory=set)
-    """Written into partitions that count as closed, by someone who slept too long."""
+    """Objects that a writer who slept too long wrote to closed partitions."""
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 1 << 30)))
     processes: list[Process] = field(default_factory=list)
 
@@ -124,7 +124,7 @@ class GCWorld:
     # Records
 
     def branch(self, repository_uid: str | None, name: str) -> Branch | None:
-        """A branch, as an operation sees it that began in this creation of the repository."""
+        """A branch; None if it, or the repository with this id, is gone."""
         return self.branches.get(name) if repository_uid == self.repository_uid else None
 
     def new_branch(self, head: int) -> Branch:
@@ -189,7 +189,7 @@ class GCWorld:
         return self.age(process, path) < HOLD
 
     def delete_object(self, path: str) -> None:
-        """Delete as garbage collection does, and see that nobody misses the object."""
+        """Delete as garbage collection does, and check that nothing names the object."""
         for name, branch in self.branches.items():
             for token in branch.tokens:
                 for key, entry in self.staged.get(token, {}).items():
@@ -197,7 +197,7 @@ class GCWorld:
                         raise DataLossError(f"{path} is staged on {name} as {key}")
         for number, commit in self.commits.items():
             for key, entry in commit.entries.items():
-                # Of a record that is not published nobody knows: `swap` looks when it is.
+                # Nobody knows an unpublished record: `swap` checks it when it is published.
                 if commit.published and entry.path == path and not entry.late:
                     raise DataLossError(f"{path} is {key} of commit {number}")
         self.objects.pop(path, None)
@@ -208,7 +208,7 @@ class GCWorld:
             raise DataLossError(f"{where} names {entry.path}, which is gone")
 
     def check(self) -> None:
-        """See that whatever can be reached has its object."""
+        """Check that every reachable entry has its object."""
         for number, commit in self.commits.items():
             if commit.published:
                 for key, entry in commit.entries.items():

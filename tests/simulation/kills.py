@@ -1,4 +1,4 @@
-"""One death at a certain call: to try every step of something."""
+"""Kills an actor at a certain call, so that a test can try every step."""
 
 from collections.abc import Callable
 from contextlib import suppress

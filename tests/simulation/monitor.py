@@ -1,4 +1,4 @@
-"""Sees every write as it is applied, and knows what must never be of repositories."""
+"""Sees every write as it is applied, and checks the rules for repositories."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -21,8 +21,7 @@ from lakebed.testing.simulation.simulator import Simulation
 from tests.simulation.truth import Truth
 
 ABSENT_STATE: Final = 0
-# From one record under a name to the next, as (unique id, state); the unique id stays where both
-# have one.
+# The changes of state that a record may make; its unique id must not change.
 LEGAL: Final = {
     (ABSENT_STATE, INITIAL),
     (INITIAL, ACTIVE),
@@ -35,7 +34,7 @@ LEGAL: Final = {
 
 @dataclass
 class Span:
-    """A record under a name, and from which step to which it was as it was."""
+    """A record under a name, and the steps during which it did not change."""
 
     name: str
     unique_id: str
@@ -55,14 +54,14 @@ class Span:
 
 
 class WatchedStore(MemoryStore):
-    """Tells of every write that is applied."""
+    """Reports every write that is applied."""
 
     def __init__(
         self, runtime: Runtime, tell: Callable[[bytes, bytes, bytes | None], None]
     ) -> None:
         super().__init__(runtime)
         self._tell = tell
-        """Given partition, key and value; None: it is deleted."""
+        """Gets partition, key and value; None: the key is deleted."""
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
@@ -103,7 +102,7 @@ class WatchedStore(MemoryStore):
 
 
 class WatchedBlock(MemoryBlockStore):
-    """Tells when an owner object was written."""
+    """Reports when an owner object was written."""
 
     def __init__(self, runtime: Runtime, tell: Callable[[], None]) -> None:
         super().__init__(runtime)
@@ -130,14 +129,14 @@ class WatchedBlock(MemoryBlockStore):
 
 
 class Monitor:
-    """What was when, and what should not have been."""
+    """Records which repositories existed when, and which rules were broken."""
 
     def __init__(self, simulation: Simulation, runtime: Runtime) -> None:
         self.store = WatchedStore(runtime, self._applied)
         self.block = WatchedBlock(runtime, self.look)
         self.truth = Truth(simulation, self.violation, self.is_there)
         self.homes: dict[bytes, Home] = {}
-        """By partition, of all repositories that ever were."""
+        """By partition, for all repositories that ever existed."""
         self.violations: list[str] = []
         self.spans: list[Span] = []
         self.deletes_under_way: Counter[str] = Counter()
@@ -150,7 +149,7 @@ class Monitor:
             self.look()
 
     def look(self) -> None:
-        """Compare what is there with what was there, and with the rules."""
+        """Compare the records with the previous ones, and with the rules."""
         records = {record.name.decode(): record for record in self.records()}
         for name in sorted(records.keys() | self._current.keys()):
             self._follow(name, records.get(name))
@@ -160,7 +159,7 @@ class Monitor:
                 self.violation(f"{one} and {other} are both active")
         for span in active:
             if (owner := self._owner(span.namespace)) != span.unique_id:
-                self.violation(f"{span} is active, and its owner object names {owner}")
+                self.violation(f"{span} is active, but its owner object names {owner}")
 
     def records(self) -> Iterator[RepositoryRecord]:
         return Records(self.store, REPOSITORIES, GRAVELER).scan()
@@ -168,18 +167,18 @@ class Monitor:
     def violation(self, what: str) -> None:
         self.violations.append(f"step {self._simulation.step}: {what}")
 
-    # What was when
+    # Which records existed when
 
     def at(self, name: str, began: int, ended: int) -> list[Span]:
-        """All records that there were under a name, at some moment from one step to another."""
+        """All records that existed under a name at any time between two steps."""
         return [span for span in self.spans if span.name == name and span.meets(began, ended)]
 
     def is_there(self, partition: bytes) -> bool:
-        """Whether a repository has a record, in any state, that makes this partition its own."""
+        """Whether a repository with this partition has a record, in any state."""
         return any(span.partition == partition for span in self._current.values())
 
     def active_partitions(self, name: str, began: int, ended: int) -> list[bytes]:
-        """The partitions of a repository that was active at some moment meanwhile."""
+        """The partitions of a repository that was active at some time between two steps."""
         spans = self.at(name, began, ended)
         return [span.partition for span in spans if span.state == ACTIVE]
 
@@ -201,7 +200,7 @@ class Monitor:
         if not same or (old[1], new[1]) not in LEGAL:
             self.violation(f"the record of {name} went from {old} to {new}")
         if old[1] == ACTIVE and not self.deletes_under_way[name]:
-            self.violation(f"{name} ceased to be active, and nobody was deleting it")
+            self.violation(f"{name} stopped being active, but nobody was deleting it")
         if before:
             before.until = self._simulation.step
             del self._current[name]

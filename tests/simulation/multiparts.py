@@ -2,12 +2,12 @@
 
 `parts`: several processes complete one upload, with the same parts and with others; parts are sent
 again; someone aborts, the Cleaner comes by, others write to the path and commit. Every call may
-fail, hang or be the last of its process.
+fail, hang or kill its process.
 
-`parts_collected`: the same with an upload that is older than garbage may become, requests that hang
+`parts_collected`: the same with an upload that is older than garbage can get, requests that hang
 for longer than records and garbage live, and a collector.
 
-One object at most may come of an upload. Whoever is told that it was completed finds it there, made
+An upload may make one object at most. Whoever is told that it was completed finds it there, made
 of the parts named and with their checksum, and is told the same when asking again. Nobody is told
 that an upload was completed that was aborted, or that has another checksum than the one asked for.
 """
@@ -45,7 +45,7 @@ from tests.simulation.objects import (
 PATH: Final = b"a"
 BODIES: Final = {1: b"first", 2: b"second"}
 OTHER: Final = b"FIRST"
-"""Another part 1, of the same size: nothing but its bytes tells it from the first."""
+"""Another part 1, of the same size: only its bytes differ from the first."""
 
 LIFE_SECONDS: Final = 300.0
 MULTIPART_SETTINGS: Final = replace(SETTINGS, multipart_life_seconds=LIFE_SECONDS)
@@ -64,7 +64,7 @@ SLOW: Final = replace(FAULTS, kill=0.003, stall=0.04, stall_seconds=600, skew_se
 
 SCHEME: Final = Scheme("crc64nvme", ChecksumType.FULL_OBJECT)
 WRONG: Final = Checksum("crc64nvme", "AAAAAAAAAAA=")
-"""Of none of the bodies."""
+"""Matches none of the bodies."""
 
 
 def named(number: int, body: bytes) -> NamedPart:
@@ -106,11 +106,11 @@ class Upload:
     overwritten: bool = False
     """Whether anyone tried to write something else to the path."""
     cleaned: bool = False
-    """Whether the Cleaner came by."""
+    """Whether the Cleaner ran."""
 
     @property
     def entries(self) -> list[Entry]:
-        """All that was ever made of it and is named by something."""
+        """All objects made from it that something names."""
         world = self.world
         found = [*world.staged(MAIN), *world.staged(DEV), *world.committed()]
         return [entry for entry in found if str(self.target.upload_id) in entry.address]
@@ -148,7 +148,7 @@ def complete(
         except LakebedError:
             continue
         upload.completed.append(Told(parts, stats))
-        assert whole != WRONG, "told to have a checksum that it has not"
+        assert whole != WRONG, "a wrong checksum was accepted"
         return
 
 
@@ -184,7 +184,7 @@ def start(upload: Upload, name: str, *tasks: Callable[[Process], None]) -> None:
 
 
 def start_all(upload: Upload, *, cleaning: float = 0.3) -> None:
-    """Some of everything."""
+    """Some actors of each kind."""
     random = upload.world.random
 
     def completing(process: Process) -> None:
@@ -222,19 +222,19 @@ def check(upload: Upload) -> None:
         check_bytes(upload, told)
     if upload.completed and not upload.overwritten:
         (shown,) = world.staged(MAIN)
-        assert shown.checksum == upload.completed[0].stats.checksum, "what was told is not there"
+        assert shown.checksum == upload.completed[0].stats.checksum, "another object is shown"
 
 
 def check_bytes(upload: Upload, told: Told) -> None:
-    """What was told to be completed is there, and is made of the parts named."""
+    """An object reported as completed is there, and is made of the parts named."""
     expected = body_of(told.parts)
     assert checksum_of(told.stats.reserved) == checksum(expected)
     with suppress(LakebedError):
         stored = upload.world.block.inner.read(told.stats.address)
-        assert stored == expected, f"{stored!r} was told to be {expected!r}"
+        assert stored == expected, f"{stored!r} should be {expected!r}"
     for entry in upload.entries:
         address = physical_address(upload.world.repository.namespace, entry)
-        assert upload.world.block.inner.exists(address), "acknowledged, named, and gone"
+        assert upload.world.block.inner.exists(address), "acknowledged and named, but gone"
 
 
 def check_repeats(upload: Upload) -> None:

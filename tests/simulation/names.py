@@ -1,7 +1,7 @@
 """Requests that make branches and tags under the same few names, delete them, and look them up.
 
-`Truth` sees whether a name is ever a branch's and a tag's at once. Here answers are compared with
-what was there.
+`Truth` checks that a name never is a branch and a tag at once. Here answers are compared with what
+was there.
 """
 
 from typing import Final
@@ -33,12 +33,12 @@ def _make(world: World, process: Process, prefix: bytes) -> None:
         except NotUnique:
             world.told["NotUnique"] += 1
             there = _versions(world, repository, name, began)
-            world.check(f"{name} was taken all along, and yet it was not", holds=bool(there))
+            world.check(f"{name} was refused as taken, but it was free", holds=bool(there))
             return
         world.told[f"made {prefix.decode()}"] += 1
         made = _versions(world, repository, name, began, prefix)
         new = any(each.since >= began for each in made)
-        world.check(f"told that {prefix.decode()}{name} was made, and it never was", holds=new)
+        world.check(f"told that {prefix.decode()}{name} was made, but it never was", holds=new)
 
 
 def free_branch(world: World, process: Process) -> None:
@@ -62,7 +62,7 @@ def free_tag(world: World, process: Process) -> None:
 
 
 def find_name(world: World, process: Process) -> None:
-    """Look a name up, as a branch, as a tag and in lists: what is found was made, and is whole."""
+    """Look a name up, as a branch, as a tag and in lists: what is found must have been made."""
     name = world.random.choice(NAMES)
     lake = process.lake
     with world.request() as began:
@@ -76,25 +76,25 @@ def find_name(world: World, process: Process) -> None:
         tagged = [each.id for each in lake.tags.list(repository)]
         seen = found or name in listed or name in tagged
         there = _versions(world, repository, name, began)
-        world.check(f"{name} was found, and it never was", holds=bool(there) or not seen)
+        world.check(f"{name} was found, but it never existed", holds=bool(there) or not seen)
         throughout = [each for each in there if each.since < began and each.until > _now(world)]
-        world.check(f"{name} was not found, and it was there", holds=found or not throughout)
+        world.check(f"{name} was not found, but it was there", holds=found or not throughout)
 
 
 def check_freed(world: World) -> None:
-    """A branch or a tag ends only after someone set out to delete it."""
+    """A branch or a tag ends only after someone began to delete it."""
     for (_, key), versions in world.truth.versions.items():
         if key.rpartition(b"/")[2].decode() in NAMES:
             ended = [each for each in versions if each.until <= _now(world)]
             for version in ended:
                 asked = any(which == key and began <= version.until for which, began in world.freed)
-                world.check(f"{version} ended, and nobody deleted it", holds=asked)
+                world.check(f"{version} ended, but nobody deleted it", holds=asked)
 
 
 def _versions(
     world: World, repository: Repository, name: str, began: int, prefix: bytes | None = None
 ) -> list[Version]:
-    """All branches and tags of a name that there were since a step."""
+    """All branches and tags that had a name since a step."""
     prefixes = [BRANCHES.prefix, TAGS.prefix] if prefix is None else [prefix]
     return [
         version

@@ -1,8 +1,8 @@
-"""Scenarios of objects: links that are raced for, and a garbage collector beside writers.
+"""Scenarios of objects: links that race, and a garbage collector beside writers.
 
 `links`: several processes link one address, with the same arguments and with others, while others
-write to the path and commit; every call may fail, hang or be the last of its process. One entry at
-most may come of it, and whoever is told that it worked is told of that one.
+write to the path and commit; every call may fail, hang or kill its process. They may make
+one entry at most, and every success that is reported must name that one.
 
 `collected`: processes upload, copy, link, delete, reset and commit, while a collector looks, waits
 and deletes by the rules (two looks, far enough apart; nothing young). Processes hang for longer
@@ -64,7 +64,7 @@ SETTINGS.check(ENGINE)
 
 
 class OnlookerRuntime(ThreadRuntime):
-    """For whoever looks on from outside: the simulation's clock, and nobody to give way to."""
+    """For an outside observer: it has the simulation's clock, and never waits for others."""
 
     def __init__(self, clock: Runtime) -> None:
         self._clock = clock
@@ -117,7 +117,7 @@ class CatalogWorld:
         return [item for item in page.items if isinstance(item, Entry)]
 
     def committed(self) -> list[Entry]:
-        """What the commits of branches hold. (Those that were never published are nobody's.)"""
+        """What the commits of branches hold, without commits that were never published."""
         found: dict[CommitID, list[Entry]] = {}
         left = [branch.commit_id for branch in self.onlooker.branches.list(self.repository)]
         while left:
@@ -219,7 +219,7 @@ def check_link(world: CatalogWorld, race: Race) -> None:
     assert len({stats.checksum for stats in race.told}) <= 1, f"two answers: {race.told}"
     if race.told and not race.overwritten:
         (shown,) = world.staged(MAIN)
-        assert shown.address == relative, "what was told to be linked is not there"
+        assert shown.address == relative, "the linked entry is not there"
     if linked and race.told:
         assert linked[0].checksum == race.told[0].checksum
     check_repeat(world, race)
@@ -316,7 +316,7 @@ class Collector:
         self.repository = process.world.repository
         self.check = check
         self.candidates: dict[str, int] = {}
-        """When the preparation ended that first found each."""
+        """When the preparation that first found each object ended."""
         self.deleted = 0
 
     def run(self) -> None:
@@ -361,7 +361,7 @@ class Collector:
             f"_lakebed/gc/{self.repository.unique_id}/runs/{manifest.run.run_id}"
         )
         for file in manifest.files:
-            # The job's own reading is not at stake here: it goes past the faults.
+            # The job's own reads are not tested here: they have no faults.
             data = self.process.world.block.inner.read(folder.address(file.name))
             table = decode_gc_table(data, file, file=file.name)
             if file.kind is GCFileKind.COMMITS:
@@ -399,7 +399,7 @@ COLLECT_FAULTS: Final = Faults(
 
 
 def nothing_acknowledged_is_gone(world: CatalogWorld, acknowledged: Acknowledged) -> None:
-    """Every entry that is named, and was acknowledged as it is, has its bytes."""
+    """Every entry that is named, and was acknowledged in this form, has its bytes."""
     entries = [*world.staged(MAIN), *world.staged(DEV), *world.committed()]
     for entry in entries:
         address = physical_address(world.repository.namespace, entry)
@@ -408,7 +408,7 @@ def nothing_acknowledged_is_gone(world: CatalogWorld, acknowledged: Acknowledged
 
 
 class CollectorLives(Simulation):
-    """Faults for all but the collector, which may only be held up: one that fails does no harm."""
+    """Faults for all but the collector, which may only be slow: a failed one does no harm."""
 
     def call(
         self,

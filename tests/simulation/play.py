@@ -1,8 +1,8 @@
 """Plays mixes: processes that do all kinds of things at once, while calls fail and processes die.
 
 A run is followed by the `Monitor` and the `Truth`, which see every write as it is applied; every
-answer is compared with them and with what others were told; and when all is over, what is left must
-be in order (`checks`).
+answer is compared with them and with what others were told; and at the end, what is left must be
+in order (`checks`).
 """
 
 from collections.abc import Callable, Mapping
@@ -36,11 +36,11 @@ class Mix:
     names: tuple[str, ...] = ("lake",)
     namespaces: tuple[str, ...] = ("lake",)
     begin_with: int = 1
-    """How many of the repositories are there when it begins."""
+    """How many of the repositories exist at the start."""
     commits_before: int = 0
     """How many commits there are on each of their branches, so that there is something to move."""
     processes: tuple[int, int] = (2, 4)
-    """At least so many, and at most."""
+    """The least and the greatest number of processes."""
     tasks: int = 2
     """How many tasks each process has."""
     each: int = 6
@@ -54,7 +54,7 @@ class Mix:
 
 
 def play(seed: int, mix: Mix, parts: Parts | None = None) -> World:
-    """Run a mix; raise if something was wrong at any moment, or is in the end."""
+    """Run a mix; raise if something was wrong during the run or at its end."""
     world = begin(Simulation(seed, steps_max=200_000), mix, parts or Parts())
     world.simulation.faults = mix.faults
     names, weights = list(mix.requests), list(mix.requests.values())
@@ -71,7 +71,7 @@ def play(seed: int, mix: Mix, parts: Parts | None = None) -> World:
 
 
 def begin(simulation: Simulation, mix: Mix, parts: Parts) -> World:
-    """Make what there is before anything goes wrong."""
+    """Make the first repositories and commits, without faults."""
     world = World(
         simulation,
         [RepositoryID(name) for name in mix.names],

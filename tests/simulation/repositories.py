@@ -1,6 +1,6 @@
 """Scenarios of repositories and the Cleaner: names and namespaces that collide, all the time.
 
-`SCENARIOS` holds the real thing, `BROKEN` the same with one rule broken each.
+`SCENARIOS` holds the real code, `BROKEN` the same with one rule broken each.
 """
 
 from dataclasses import replace

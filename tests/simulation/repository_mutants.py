@@ -1,4 +1,4 @@
-"""Repositories and Cleaners with one rule broken each: the simulator must find them out."""
+"""Repositories and Cleaners with one rule broken each: the simulator must find them."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ from lakebed.times import now_us
 
 
 class ClaimsBeforeRecord(Repositories):
-    """Claims the namespace while no record holds its unique id: others take it for dead."""
+    """Claims the namespace before a record has its unique id, so others think it is dead."""
 
     def _create(
         self,
@@ -46,7 +46,7 @@ class ClaimsBeforeRecord(Repositories):
 
 
 class ActivatesBlindly(Repositories):
-    """Becomes active whatever became of its record meanwhile."""
+    """Becomes active without checking whether its record changed."""
 
     def _activate(self, record: RepositoryRecord) -> Repository:
         record.message.state = ACTIVE
@@ -104,7 +104,7 @@ def write_owner_blindly(repositories: Repositories, cleaner: Cleaner) -> None:
 
 
 class DropsNamedTokens(Cleaner):
-    """Takes an announcement for the deed."""
+    """Drops announced tokens even while a branch names them."""
 
     def _named(self, records: list[Record[pb.DroppedToken]]) -> set[bytes]:
         return set()
@@ -121,7 +121,7 @@ class DropsBranchesUnannounced(Cleaner):
 
 
 class ScansOnce(Cleaner):
-    """Removes an announcement as soon as it was acted upon."""
+    """Removes an announcement after acting on it once."""
 
     def _retire(self, records: Records[MessageT], record: Record[MessageT], found: int) -> bool:
         records.delete(record.name)

@@ -40,7 +40,7 @@ def create(world: World, process: Process) -> None:
             was_active = any(
                 span.unique_id == made.unique_id and span.state == ACTIVE for span in spans
             )
-            world.check(f"told {made} was created, and it never was", holds=was_active)
+            world.check(f"told {made} was created, but it never was", holds=was_active)
         except NamespaceTaken as error:
             world.told["NamespaceTaken"] += 1
             rival = any(overlap(span.namespace, namespace) for span in others(began))
@@ -76,7 +76,7 @@ def delete_repository(world: World, process: Process, name: RepositoryID) -> Non
 
 
 def recreate(world: World, process: Process) -> None:
-    """Delete a repository and make it again at once, perhaps in another place."""
+    """Delete a repository and make it again at once, perhaps in another namespace."""
     name, namespace = world.random.choice(world.names), world.random.choice(world.namespaces)
     delete_repository(world, process, name)
     with world.request(), suppress(NotUnique):
@@ -110,7 +110,7 @@ def list_all(world: World, process: Process) -> None:
         must = {
             (span.name, span.unique_id) for span in world.monitor.active_throughout(began, ended)
         }
-        world.check(f"listed {listed}, of {were}, at least {must}", holds=must <= listed <= were)
+        world.check(f"listed {listed}, may: {were}, must: {must}", holds=must <= listed <= were)
 
 
 def check_not_active(world: World, name: str, began: int, what: str) -> None:

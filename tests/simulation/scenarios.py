@@ -1,7 +1,7 @@
 """Scenarios of the key-value store: what must hold for every seed.
 
 `SCENARIOS` holds those that are right, `BROKEN` those that are wrong on purpose: the simulator must
-find them out.
+find them.
 """
 
 from collections import Counter
@@ -76,7 +76,7 @@ def compare_and_swap(store: Store) -> None:
         return
 
 
-# A list of names, under every fault: a lost reply is resolved by looking for one's own name
+# A list of names, under every fault: after a lost reply, an actor looks for its own name
 
 
 def append_under_faults(seed: int) -> None:
@@ -130,7 +130,7 @@ def set_again_blindly(seed: int) -> None:
     actor.start(lambda: write(shared.handle(actor)))
     simulation.run()
     value = shared.inner.get(PARTITION, KEY).value
-    assert value == b"4", f"the last acknowledged write was 4, and {value!r} is there"
+    assert value == b"4", f"the last acknowledged write was 4, but {value!r} is there"
 
 
 # The three outcomes, through the wrapper that retries
@@ -186,7 +186,7 @@ def check_writes(log: list[Applied], answers: Answers) -> None:
 def check_deletes(log: list[Applied], answers: Answers, *, everyone_lives: bool) -> None:
     applied = Counter(write.version for write in log if write.operation == "delete_if")
     for version, times in answers.deleted.items():
-        assert times == applied[Version(version)] == 1, "a delete of one version, told to two"
+        assert times == applied[Version(version)] == 1, "not deleted and reported exactly once"
     if everyone_lives:
         heard = set(answers.deleted) | answers.perhaps_deleted
         assert set(applied) <= heard, "deleted, but its caller was told that the predicate failed"

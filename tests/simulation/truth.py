@@ -1,7 +1,7 @@
 """What branches, tags, commits and staged keys really were, at every step of a simulation.
 
-Actors are told things; this is what they are compared with. It sees every write to the store as it
-is applied, whoever made it, so it also judges what nobody was told of: each swap of a branch, by
+The answers that actors get are compared with this. It sees every write to the store as it is
+applied, whoever made it, so it also checks what no answer shows: each swap of a branch, by
 the rule of publishing, and each key that is deleted from a token.
 """
 
@@ -30,14 +30,14 @@ Held = Callable[[bytes, str], Shown]
 
 @dataclass
 class Version:
-    """A ref, and from which step to which it was as it was."""
+    """A ref, and the steps during which it did not change."""
 
     partition: bytes
     name: str
     unique_id: str
     commit_id: str
     tokens: tuple[str, ...]
-    """Of a branch, newest first; of a tag none."""
+    """For a branch, newest first; empty for a tag."""
     since: int
     until: int = 1 << 60
 
@@ -57,7 +57,7 @@ class StagedWrite:
 
 
 class Truth:
-    """Follows the writes to all partitions but those of repositories."""
+    """Follows the writes to all partitions except the one with repository records."""
 
     def __init__(
         self,
@@ -68,15 +68,15 @@ class Truth:
         self.versions: dict[tuple[bytes, bytes], list[Version]] = defaultdict(list)
         """All versions of each ref, by partition and key."""
         self.commits: dict[bytes, dict[str, pb.Commit]] = defaultdict(dict)
-        """All commit records that ever were, by partition and id."""
+        """All commit records that ever existed, by partition and id."""
         self.disowned: dict[bytes, float] = {}
-        """When partitions became nobody's."""
+        """When partitions lost their owner."""
         self.written: dict[tuple[bytes, bytes], float] = {}
         """When keys were written last."""
         self._simulation = simulation
         self._violation = violation
         self._is_there = is_there
-        # Of tokens: who names them now, whose they are for ever, when they were sealed.
+        # For each token: who names it now, which branch it was made for, when it was sealed.
         self._naming: dict[str, Version] = {}
         self._home: dict[str, tuple[bytes, str, str]] = {}
         self._sealed_at: dict[str, int] = {}
@@ -106,7 +106,7 @@ class Truth:
             self.commits[partition][commit_id] = pb.Commit.FromString(value)
 
     def disown(self, partition: bytes) -> None:
-        """Take note that the repository of a partition is no more."""
+        """Take note that the repository of a partition is gone."""
         self._disown(partition)
         for version in list(self._naming.values()):
             if version.partition == partition:
@@ -214,7 +214,7 @@ class Truth:
         span: tuple[int, int],
         held: Held,
     ) -> bool:
-        """Whether a read within a span of steps, of one record of a branch, may show all of this.
+        """Whether a read of one record of a branch may show all of this in a span of steps.
 
         Args:
             partition: Of the repository.
@@ -237,9 +237,9 @@ class Truth:
         span: tuple[int, int],
         held: Held,
     ) -> bool:
-        """Whether a key may look so to one who reads some tokens, newest first, over a head.
+        """Whether a reader of some tokens, newest first, and then of a head may see this value.
 
-        What the Cleaner deletes counts as being there: who reads that has read for too long.
+        Keys that the Cleaner deleted count as there: only a read that is too long misses them.
         """
         key, value = shown
         began, ended = span
@@ -265,17 +265,17 @@ class Truth:
         return max(writes, key=lambda write: write.step, default=None)
 
     def stands(self, write: StagedWrite, key: bytes) -> bool:
-        """Whether the branch is as it was at a write, and nobody wrote the key again."""
+        """Whether the branch has not changed since a write, and nobody wrote the key again."""
         version = write.version
         if version is None or version.until <= self._simulation.step:
             return False
         return self._staged[version.tokens[0], key][-1] is write
 
     def shown_before(self, write: StagedWrite, key: bytes, held: Held) -> set[str | None]:
-        """What a reader may have seen just before a write, to whom the same value is nothing.
+        """What a reader who ignores the written value may have seen just before a write.
 
-        A write that arrived in a sealed token, and that nobody acknowledges, may have come after
-        the writer looked there.
+        A write to a sealed token, which nobody acknowledges, may have come after the writer
+        looked there.
         """
         assert write.version is not None
         seen: set[str | None] = set()
@@ -297,9 +297,8 @@ class Truth:
     def check_swaps(self, keys: Iterable[bytes], held: Held) -> None:
         """Check every swap of a branch by the rule of publishing.
 
-        What a commit holds is what the tokens that it removes make of the head that it replaces;
-        and whoever removes tokens otherwise (but by a reset, which takes a new staging token too)
-        removes only what changes nothing.
+        A commit holds the head that it replaces, changed by the tokens that it removes. Any other
+        removal of tokens must change nothing (except a reset, which takes a new staging token).
         """
         for before, after in self._swaps:
             if before.unique_id != after.unique_id:

@@ -1,7 +1,7 @@
 """The whole engine at once: entries, branches, repositories, dumps and the Cleaner.
 
-Writers, readers and committers work on repositories that are deleted and made again under them, in
-the same places, while dumps are taken and Cleaners run.
+Writers, readers and committers work on repositories that are deleted and made again meanwhile, in
+the same namespaces, while dumps are taken and Cleaners run.
 """
 
 from dataclasses import replace
@@ -39,7 +39,7 @@ SLEEPERS = replace(
     ALL, passes=10, faults=replace(FAULTY, stall=0.02, stall_seconds=4000, skew_seconds=4000)
 )
 
-# Dumps that take their time.
+# Slow dumps.
 DUMPS = replace(
     ALL,
     requests={

@@ -1,4 +1,4 @@
-"""Dumps and uses of repositories with one rule broken each: the whole simulation must bite.
+"""Dumps and uses of repositories with one rule broken each: the simulation must find them.
 
 Each function plants its mutant through a `pytest.MonkeyPatch`.
 """
@@ -44,17 +44,17 @@ def _trust(monkeypatch: pytest.MonkeyPatch, prefix: bytes) -> None:
 
 
 def trust_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read in one call does not look whether the branch is as it was."""
+    """A read in one call does not check whether the branch changed."""
     _trust(monkeypatch, BRANCHES.prefix)
 
 
 def trust_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read in one call does not look whether the repository is as it was."""
+    """A read in one call does not check whether the repository changed."""
     _trust(monkeypatch, REPOSITORIES.prefix)
 
 
 class _CommitsFromBefore(FaultyStore):
-    """Shows the commits as they were when it was made."""
+    """Shows the commits that existed when this store was made."""
 
     def __init__(self, inner: Store, repository: Repository, runtime: Runtime) -> None:
         super().__init__(inner, lambda _call, apply: apply())
@@ -83,7 +83,7 @@ def dump_commits_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def dump_what_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dump does not look whether its repository was deleted meanwhile."""
+    """A dump does not check whether its repository was deleted meanwhile."""
 
     def unchecked(store: Store, repository: Repository) -> Record[pb.Repository]:
         del store, repository

@@ -1,4 +1,4 @@
-"""What actors do with the branches of repositories; each compares what it is told with the truth.
+"""What actors do with the branches of repositories; each compares its answer with the truth.
 
 All goes through the facade. An operation that writes is noted with its begin and its end, and how
 it ended, in the history of its branch (`lakebed.testing.simulation.history`), so that later reads
@@ -29,7 +29,7 @@ OTHER: Final = CommitRequest(committer="", message="something else")
 
 
 def told_of(page: Page[Entry], query: Query) -> list[bytes]:
-    """The keys that a page says something about: what they are, or that they are not there."""
+    """The keys that a page covers: it shows their values, or that they are not there."""
     names = {item.key for item in page.items}
     last = page.items[-1].key if page.has_more else KEYS[-1]
     return [
@@ -87,7 +87,7 @@ class Worker:
             self.check_created(key, operation)
 
     def check_created(self, key: bytes, operation: Operation) -> None:
-        """A create took effect under a record of the branch that showed nothing there."""
+        """A create took effect while the branch showed nothing under the key."""
         truth = self.world.truth
         write = truth.last_staged(key, self.world.simulation.current_task, operation.begun)
         assert write is not None, f"{operation} staged nothing"
@@ -136,7 +136,7 @@ class Worker:
         *,
         may_lack: Collection[bytes] = (),
     ) -> None:
-        """Check what was shown of keys, some of which may have been left out though they are there.
+        """Check the values shown for keys; some keys may be left out although they are there.
 
         Listings leave out puts that were not acknowledged, where another found nothing before.
         """
@@ -147,7 +147,7 @@ class Worker:
         assert any(
             self.world.truth.allows(partition, self.branch, shown, span, self.world.held)
             for partition in self.world.monitor.active_partitions(self.name, *span)
-        ), f"{what}, in steps {span}, shows {shown}, as no record of {self.branch} does"
+        ), f"{what}, in steps {span}, shows {shown}, but no record of {self.branch} does"
 
     # Commits
 
@@ -164,7 +164,7 @@ class Worker:
             return
         self.world.told["taken along" if result.taken_along else "commit"] += 1
         is_own = result.commit.committer == request.committer
-        assert is_own != result.taken_along, f"{result} is not whose it says"
+        assert is_own != result.taken_along, f"{result} has a wrong `taken_along`"
         self.check_told(result.commit, begun)
         self.check_held(result.commit, begun)
 
@@ -176,14 +176,14 @@ class Worker:
         self.history.check_read("a commit", contents, KEYS, begun, self.step)
 
     def check_told(self, commit: Commit, begun: int) -> None:
-        """Whoever is told of a commit can rely on it: it became the head meanwhile."""
+        """A commit that someone is told of became the head meanwhile."""
         partitions = self.world.monitor.active_partitions(self.name, begun, self.step)
         assert self.world.truth.became_head(partitions, self.branch, commit.id, begun), (
             f"{commit.id} was never made the head of {self.branch} after step {begun}"
         )
 
     def check_head(self, begun: int) -> None:
-        """Nothing to commit means that the head has all that was acknowledged before."""
+        """If there is nothing to commit, the head has all that was acknowledged before."""
         now = self.step
         for partition in self.world.monitor.active_partitions(self.name, now, now):
             for version in self.world.truth.branch_versions(partition, self.branch):
@@ -192,7 +192,7 @@ class Worker:
                     self.history.check_read("an unchanged head", contents, KEYS, begun, now)
 
     def move(self, name: str, act: Callable[[], Commit]) -> None:
-        """Give the branch a new head that is no commit of what is staged."""
+        """Give the branch a new head that is not a commit of what is staged."""
         begun = self.step
         self.attempt(name, None, WILD, lambda: self.check_told(act(), begun))
 
@@ -238,7 +238,7 @@ class Worker:
         # Otherwise the reset looked again, and may have found nothing to do.
         if operation.succeeded and write is not None and truth.stands(write, key):
             there = truth.shown_by_head(write, key, self.world.held)
-            assert write.value == there, f"{operation} staged {write.value}, and not {there}"
+            assert write.value == there, f"{operation} staged {write.value} instead of {there}"
 
     # Branches and tags
 

@@ -43,9 +43,9 @@ DEV: Final = BranchID("dev")
 KEYS: Final = [b"a", b"b", b"dir/c"]
 
 GRACE_SECONDS: Final = 900.0
-# Less than the grace period even by a clock that runs fast: what comes later may be a stray.
+# Less than the grace period even with a fast clock: later writes may be strays.
 LONGEST_REQUEST_SECONDS: Final = GRACE_SECONDS * 0.8
-# More than it even by a clock that runs slow.
+# More than the grace period even with a slow clock.
 SURELY_PAST_GRACE_SECONDS: Final = GRACE_SECONDS * 1.2
 
 SETTINGS: Final = EngineSettings(
@@ -57,7 +57,7 @@ SETTINGS: Final = EngineSettings(
 
 
 def entry(key: bytes, name: str, content: str = "") -> Entry:
-    """An object with an address of its own; with the same content, the same identity."""
+    """An object with its own address; objects with the same content have the same identity."""
     return Entry(
         key=key,
         identity=(content or name).encode(),
@@ -72,7 +72,7 @@ def entry(key: bytes, name: str, content: str = "") -> Entry:
 
 
 class OnlookerRuntime(ThreadRuntime):
-    """For one who looks when all is over: alone, with a clock that goes on when told."""
+    """For use when no task runs: it is alone, and its sleeping moves its clock on."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
@@ -124,7 +124,7 @@ class Parts:
     cleaner: type[Cleaner] = Cleaner
     grace_seconds: float = GRACE_SECONDS
     break_rule: Callable[[Repositories, Cleaner], None] = lambda _repositories, _cleaner: None
-    """Puts something wrong in the place of a part inside."""
+    """Replaces an inner part with a wrong one."""
     real_files: bool = False
     """Whether committed entries are real Parquet files, and not a model of them."""
 
@@ -169,7 +169,7 @@ class World:
     piecemeal: bool = False
     """Whether scans and bulk calls take several steps, between which others write."""
     retrying: float = 1.0
-    """How many of the processes retry; the others meet more uncertain outcomes."""
+    """The share of processes that retry; the others get more unknown outcomes."""
 
     def __post_init__(self) -> None:
         self.random = self.simulation.random
@@ -177,12 +177,12 @@ class World:
         self.store = SimulatedStore(self.simulation, self.monitor.store, piecemeal=self.piecemeal)
         self.block = SimulatedBlock(self.simulation, self.monitor.block)
         self.told: Counter[str] = Counter()
-        """How often actors were told what."""
+        """How often actors got each answer."""
         self.strays = 0
         self.unpublished = 0
         self.dumps: list[Dump] = []
         self.freed: list[tuple[bytes, int]] = []
-        """Keys of refs that someone set out to delete, and when."""
+        """Keys of refs that someone began to delete, and when."""
         self.histories: dict[tuple[RepositoryID, BranchID], History] = {}
         for name in self.names:
             main, dev = History(), History()
@@ -204,7 +204,7 @@ class World:
         return self.parts.build(actor.name, actor.runtime, store, self.block.handle(actor))
 
     def _onlooker(self) -> Process:
-        """A process without faults, that sees everything, for when nobody else is at work."""
+        """A process without faults that sees everything, for use when no task runs."""
         runtime = OnlookerRuntime(self.simulation)
         return self.parts.build("onlooker", runtime, self.monitor.store, self.monitor.block)
 
@@ -233,19 +233,19 @@ class World:
 
     @contextmanager
     def request(self) -> Iterator[int]:
-        """Give the step at which a request begins; one that gets no answer is over."""
+        """Yield the step at which a request begins; end the request if it gets no answer."""
         try:
             yield self.simulation.step
         except (OutcomeUnknown, StorageUnavailable, TooManyTries, GivenUp) as error:
             self.told[type(error).__name__] += 1
 
     def check(self, what: str, *, holds: bool) -> None:
-        """Note a violation, unless something holds."""
+        """Note a violation, unless `holds`."""
         if not holds:
             self.monitor.violation(what)
 
     def new_name(self) -> str:
-        """A value nobody wrote yet."""
+        """A value that nobody wrote yet."""
         self._written += 1
         return f"w{self._written}"
 
