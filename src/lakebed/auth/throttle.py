@@ -1,13 +1,13 @@
 """How often a wrong secret may be tried.
 
 Failures fill two buckets, which empty slowly: one for the access key tried from that address, and a
-larger one for the address. Who tries keys that it does not have is refused while a bucket is full.
-Others who use the same key from another address are not: nobody is locked out by a stranger. And a
+larger one for the address. While one of them is full, further tries are refused. Others who use the
+same key from another address are not refused: nobody is locked out by a stranger. And a
 pair of key and address that was right before is held to its own bucket only, so that a neighbour
 behind the same address does no harm.
 
-All of this is in the memory of one process, and bounded. A server of several workers allows as many
-times more, which changes nothing about guessing.
+All of this is in the memory of one process, and bounded. So a server of several workers allows more
+tries, which does not make guessing possible.
 """
 
 from dataclasses import dataclass, replace

@@ -5,8 +5,8 @@ the way. *Links* are addresses that were given out, and were not linked since or
 Clients of S3 see the first only as long as nobody began to complete them, and the second never. All
 of them expire by themselves, some after days. Here they are listed, and can be ended before.
 
-Whatever an upload has stored is garbage once it was ended. A request that is about to finish an
-upload at that very moment may still succeed: then its entry is there, and keeps the object.
+Whatever an upload has stored is garbage once the upload is ended. A request that is about to finish
+it at that very moment may still succeed: then its entry is there, and keeps the object.
 """
 
 from collections.abc import Iterator

@@ -14,8 +14,8 @@ There are three kinds:
 Bodies that are kept whole take memory until their request ends. All of them together are bounded.
 
 **Nobody gets all slots.** One user holds at most three quarters of the slots of a kind, and of the
-memory for bodies. So do all together who are not signed in, since addresses are easily had; one
-address of theirs holds at most three quarters of that.
+memory for bodies. For slots, all who are not signed in count as one user, since it is easy to have
+many addresses; one address of theirs holds at most three quarters of that.
 """
 
 import threading
@@ -33,7 +33,7 @@ Holder = tuple[str, str]
 """A user, or an address of somebody who is not signed in; the other one is empty."""
 
 _STRANGERS: Final[Holder] = ("", "all")
-"""All together who are not signed in."""
+"""All who are not signed in, counted together."""
 _NOBODY: Final[Holder] = ("", "")
 """Who asks is not known yet; that lasts for a moment only."""
 _LARGEST_AT_ONCE: Final = 4
