@@ -28,6 +28,7 @@ from lakebed.server.processes.supervisor import serve
 from lakebed.server.settings import ServerSettings, SettingsError
 
 DOWNLOAD_BYTES: Final = 4 << 30
+PATIENCE_SECONDS: Final = 60.0
 
 
 class App:
@@ -54,7 +55,7 @@ class App:
         start(status, [("Content-Length", str(DOWNLOAD_BYTES))])
         return answer
 
-    def _answer(  # noqa: C901, PLR0911 - one for each path
+    def _answer(  # noqa: C901, PLR0911, PLR0912 - one for each path
         self, environ: WSGIEnvironment
     ) -> bytes | Iterator[bytes]:
         name, _, argument = environ["PATH_INFO"].strip("/").partition("/")
@@ -75,6 +76,9 @@ class App:
                 self._admission.admit_work(record)
                 time.sleep(float(argument))
                 return b"done"
+            case "held":
+                self._admission.admit_work(record)
+                return self._wait_for_gate()
             case "late":
                 # All that is left to do is to let the HTTP server have the answer.
                 record.at_end(lambda: time.sleep(float(argument)))
@@ -97,6 +101,13 @@ class App:
             case "crash":
                 raise ZeroDivisionError
         raise BodyError
+
+    def _wait_for_gate(self) -> bytes:
+        """Wait until a test opens the gate, for as long as a test waits for anything."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not (self._folder / "gate").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        return b"done"
 
     def _keep(self, name: str, chunks: Iterable[bytes]) -> bytes:
         draft = self._folder / f"{name}.draft"
