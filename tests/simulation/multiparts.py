@@ -119,7 +119,7 @@ class Upload:
 def begin(world: CatalogWorld) -> Upload:
     """An upload with two parts, before anything goes wrong."""
     multiparts = world.catalog.multiparts
-    upload_id = multiparts.create(REPOSITORY, MAIN, PATH, scheme=SCHEME)
+    upload_id = multiparts.create(REPOSITORY, MAIN, PATH, scheme=SCHEME).id
     target = Target(REPOSITORY, MAIN, PATH, upload_id)
     for number, body in BODIES.items():
         multiparts.put_part(target, number, [body], size=len(body))

@@ -16,9 +16,10 @@ from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.catalog.links import Links
 from lakebed.catalog.metadata_files import MetadataFiles
 from lakebed.catalog.multipart.complete import Completions
+from lakebed.catalog.multipart.presigned import PresignedUploads
 from lakebed.catalog.multipart.uploads import MultipartUploads
 from lakebed.catalog.objects import Objects
-from lakebed.catalog.presign import Presigning, Sign
+from lakebed.catalog.presign import Presigning, Signer
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
 from lakebed.catalog.settings import CatalogSettings
@@ -45,7 +46,7 @@ class Catalog:
         settings: CatalogSettings | None = None,
         *,
         run_in_background: RunInBackground = run_inline,
-        sign: Sign | None = None,
+        signer: Signer | None = None,
     ) -> None:
         """Put a catalog on an engine, and on the store and the storage that the engine is on.
 
@@ -56,7 +57,7 @@ class Catalog:
             runtime: Clock, chance and concurrency.
             settings: Times and bounds; whoever sets them calls their `check` first.
             run_in_background: Runs dumps and restores.
-            sign: Signs URLs where the storage does not.
+            signer: Signs URLs where the storage does not.
         """
         settings = settings or CatalogSettings()
         addresses = Addresses(runtime, settings)
@@ -69,7 +70,7 @@ class Catalog:
         self.commits = Commits(engine)
         self.diff = Differences(engine)
         self.presigning = Presigning(
-            block, runtime, life_seconds=settings.presign_life_seconds, sign=sign
+            block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
         )
         self.objects = Objects(engine, block, runtime, self.presigning)
         self.uploads = Uploads(engine, block, addresses, stager)
@@ -81,6 +82,7 @@ class Catalog:
         self.metadata_files = MetadataFiles(engine, block)
         self.symlinks = Symlinks(engine, block)
         self.multiparts = MultipartUploads(engine, store, block, runtime, settings, addresses)
+        self.presigned_uploads = PresignedUploads(self.multiparts, self.presigning)
         self.unfinished = UnfinishedUploads(engine, self.links, self.multiparts)
         self.completions = Completions(engine, store, block, runtime)
         self.tasks = Tasks(engine, store, runtime, settings, run_in_background)
