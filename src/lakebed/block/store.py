@@ -424,6 +424,8 @@ class BlockStore(ABC):
     def list_parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
         """Return the parts of an upload by ascending number.
 
+        Of a part that was sent again, some servers list the earlier ones too, in any order.
+
         Raises:
             UploadNotFound: There is no such upload.
         """

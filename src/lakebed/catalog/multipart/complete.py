@@ -318,14 +318,17 @@ def _check_order(named: Sequence[NamedPart]) -> None:
 
 def _find_parts(found: Iterable[StoredPart], named: Sequence[NamedPart]) -> list[StoredPart]:
     """Return the parts named, as they are stored; refuse those that are not, or are too small."""
-    stored = {part.number: part for part in found}
+    # Some storages also list what was sent before under the same number.
+    stored: dict[int, list[StoredPart]] = {}
+    for part in found:
+        stored.setdefault(part.number, []).append(part)
     parts = []
     for each in named:
-        part = stored.get(each.number)
-        if part is None or not part.is_named_by(each):
+        fitting = [part for part in stored.get(each.number, ()) if part.is_named_by(each)]
+        if not fitting:
             also = f" and {each.checksum}" if each.checksum else ""
             raise PartMissing(f"part {each.number} was not uploaded with ETag {each.md5}{also}")
-        parts.append(part)
+        parts.append(fitting[0])
     for part in parts[:-1]:
         if part.size < PART_BYTES_MIN:
             raise PartTooSmall(

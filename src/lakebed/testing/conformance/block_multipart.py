@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from http import HTTPStatus
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -244,20 +243,36 @@ class MultipartConformance:
         parts.append(
             Part(2, _send(store.presign_part(address, upload_id, 2, expires_seconds=60), last))
         )
-        assert store.list_parts(address, upload_id)[0].etag == parts[0].etag
-        with pytest.raises(HTTPError):
-            _send(url.replace("partNumber=1", "partNumber=3"), b"not signed for")
+        listed = {Part(info.number, info.etag) for info in store.list_parts(address, upload_id)}
+        assert listed >= set(parts)
         store.complete_upload(address, upload_id, parts)
         assert store.read(address) == first + last
-        with pytest.raises(HTTPError) as refusal:
+        with pytest.raises(HTTPError):
             _send(url, b"too late")
-        assert refusal.value.code == HTTPStatus.NOT_FOUND
         assert store.read(address) == first + last
         _refuses_parts_of_an_aborted_upload(store, namespace)
         with pytest.raises(InvalidArgument):
             store.presign_part(address, upload_id, 0, expires_seconds=60)
         with pytest.raises(InvalidArgument):
             store.presign_part(address, upload_id, 1, expires_seconds=0)
+
+    def test_a_presigned_request_is_for_one_part(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
+        if not store.supports_presign_part:
+            return
+        address = namespace.address("object")
+        upload_id = store.create_upload(address)
+        url = store.presign_part(address, upload_id, 1, expires_seconds=60)
+        for changed in (
+            url.replace("partNumber=1", "partNumber=2"),
+            url.replace("/object?", "/objec?"),
+        ):
+            assert changed != url
+            with pytest.raises(HTTPError):
+                _send(changed, b"not signed for")
+        assert store.list_parts(address, upload_id) == []
+        store.abort_upload(address, upload_id)
 
     def test_an_upload_survives_closing_the_storage(
         self, settings: BlockSettings, store: BlockStore, namespace: Namespace
@@ -279,7 +294,8 @@ class MultipartConformance:
 
 def _send(url: str, data: bytes) -> ETag:
     """Send a part to a presigned URL; return its ETag."""
-    with closing(urlopen(Request(url, data, method="PUT"))) as response:
+    headers = {"Content-Type": "application/octet-stream"}
+    with closing(urlopen(Request(url, data, headers, method="PUT"))) as response:
         return ETag(response.headers["ETag"].strip('"'))
 
 
@@ -289,9 +305,8 @@ def _refuses_parts_of_an_aborted_upload(store: BlockStore, namespace: Namespace)
     url = store.presign_part(address, upload_id, 1, expires_seconds=60)
     _send(url, b"in time")
     store.abort_upload(address, upload_id)
-    with pytest.raises(HTTPError) as refusal:
+    with pytest.raises(HTTPError):
         _send(url, b"too late")
-    assert refusal.value.code == HTTPStatus.NOT_FOUND
     with pytest.raises(UploadNotFound):
         store.list_parts(address, upload_id)
     assert not store.exists(address)
