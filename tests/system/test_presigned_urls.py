@@ -5,9 +5,10 @@ import pytest
 
 from lakebed.block import AzureSettings, Between, S3Settings, Suffix, open_block
 from lakebed.catalog.entry_metadata import CONTENT
-from lakebed.catalog.errors import ChangedBytes
+from lakebed.catalog.errors import ChangedBytes, MissingBytes
 from lakebed.catalog.keys import LINKS
 from lakebed.catalog.model import ObjectStats
+from lakebed.catalog.settings import LinkSettings
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.model import BranchID, RepositoryID
@@ -96,6 +97,28 @@ def test_what_was_linked_cannot_be_replaced_by_its_url(
         httpx.put(url, content=b"original").raise_for_status()
         assert lake.bytes_of(name, "later", b"a") == b"original"
         objects.check_bytes(objects.stat(name, "later", b"a"))
+
+
+def test_what_was_linked_before_it_was_uploaded_is_what_was_read_first(
+    seaweedfs_settings: S3Settings,
+) -> None:
+    name = RepositoryID("unverified")
+    links = LinkSettings(require_object=False)
+    with open_store("memory://") as store, open_block(seaweedfs_settings) as block:
+        lake = make_lake(store, block, name=name, links=links)
+        given = lake.catalog.links.get_physical_address(name, MAIN, b"a", presign=True)
+        assert given.upload is not None
+        lake.catalog.links.link(name, MAIN, b"a", given.address, checksum="sum", size=8)
+        lake.catalog.commits.commit(name, MAIN, CommitRequest(committer="ann", message="linked"))
+        with pytest.raises(MissingBytes):
+            lake.bytes_of(name, "main", b"a")
+        httpx.put(given.upload.url, content=b"original").raise_for_status()
+        assert lake.bytes_of(name, "main", b"a") == b"original"
+        httpx.put(given.upload.url, content=b"replaced").raise_for_status()
+        with pytest.raises(ChangedBytes, match="not the one that was read first"):
+            lake.bytes_of(name, "main", b"a")
+        with pytest.raises(ChangedBytes):
+            lake.catalog.copies.copy(name, DEV, b"b", source_ref="main", source_path=b"a")
 
 
 def test_a_storage_that_signs_only_to_create_keeps_nothing_more(
