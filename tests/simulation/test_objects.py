@@ -50,7 +50,7 @@ def test_the_scenarios_reach_what_they_are_about() -> None:
     assert sum(len(race.told) for race in races) > 20
     assert sum(race.refused for race in races) > 10
     reads = [objects.first_reads_hold(seed) for seed in range(30)]
-    assert sum(len(read.got) for read in reads) > 15
+    assert sum(len(read.got) for read in reads) > 10
     assert sum(read.changed for read in reads) > 15
     assert sum(objects.collected_hold(seed) for seed in range(5)) > 10
 
