@@ -31,6 +31,7 @@ Losers delete nothing. Their commit records do no harm, since nobody was told th
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from lakebed.engine.commits.build import Build, BuildRequest, Built
@@ -228,7 +229,8 @@ class Committer:
         if build.made.metarange_id not in offered:
             self._hooks.before_commit(_offer(repository, branch, build, request))
             offered.add(build.made.metarange_id)
-        return self._commits.add(
+        add = partial(
+            self._commits.add,
             repository,
             committer=request.committer,
             message=request.message,
@@ -238,6 +240,7 @@ class Committer:
             created_us=request.created_us,
             consumed_tokens=build.tokens,
         )
+        return self._publisher.store_commit(repository, branch.id, build.tokens, add)
 
     def _find_taker(
         self, repository: Repository, branch: Branch, first: _Build | None

@@ -9,6 +9,7 @@ chosen at the start.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from lakebed.engine.commits.commit import CommitRequest
@@ -219,7 +220,8 @@ class Merger:
             if plan.metarange_id not in offered:
                 self._hooks.before_commit(offer)
                 offered.add(plan.metarange_id)
-            commit = self._commits.add(
+            add = partial(
+                self._commits.add,
                 repository,
                 committer=request.committer,
                 message=request.message,
@@ -229,7 +231,9 @@ class Merger:
                 created_us=request.created_us,
                 consumed_tokens=judged.sealed_tokens,
             )
-            current = self._publisher.publish(repository, judged, commit, judged.sealed_tokens)
+            tokens = judged.sealed_tokens
+            commit = self._publisher.store_commit(repository, branch, tokens, add)
+            current = self._publisher.publish(repository, judged, commit, tokens)
             if current is None:
                 self._hooks.after_commit(offer, commit)
                 return commit
@@ -259,6 +263,10 @@ class Merger:
         strategy: Strategy | None,
     ) -> MetaRangeID:
         ids = [commit.metarange_id for commit in (base, source, head)]
+        if ids[2] == ids[0]:
+            return ids[1]  # only the source has changed: nothing is read, and nothing is built
+        if ids[1] in {ids[0], ids[2]}:
+            return ids[2]
         return self._committed_in(repository.home).merge(*ids, strategy=strategy)
 
     def _parent(self, repository: Repository, commit: Commit, number: int | None) -> Commit:

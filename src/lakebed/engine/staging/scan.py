@@ -5,7 +5,7 @@ the pages of its scan become tables as they are. With several, their scans are m
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, takewhile
 from typing import Final
 
@@ -49,9 +49,7 @@ class StagedChanges:
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the changes as tables by `CHANGE_SCHEMA`, sorted by key; none is empty."""
-        items = self.items()
-        while page := list(islice(items, _ROWS)):
-            yield changes_table(page)
+        return changes_tables(self.items())
 
     def items(self) -> Iterator[Item]:
         """Yield the item that decides each key, in order of the keys."""
@@ -82,6 +80,13 @@ class StagedChanges:
         if self._prefix == STAGED_PREFIX:
             return rest  # the whole token: no key needs to be checked
         return takewhile(lambda item: item.key.startswith(self._prefix), rest)
+
+
+def changes_tables(items: Iterable[Item]) -> Iterator[pa.Table]:
+    """Yield staged items as tables by `CHANGE_SCHEMA`; none is empty."""
+    rest = iter(items)
+    while page := list(islice(rest, _ROWS)):
+        yield changes_table(page)
 
 
 def changes_table(page: list[Item]) -> pa.Table:
