@@ -13,6 +13,7 @@ from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import Cache, DiffEntry, Page, Query, committed_for
 from lakebed.engine.errors import (
+    BranchNotFound,
     DefaultBranch,
     EntryNotFound,
     Invalid,
@@ -309,11 +310,24 @@ class Engine:
         source_metarange: MetaRangeID | None = None,
     ) -> CommitResult:
         """Commit what is staged, or a metarange that is stored already; see `Committer`."""
-        repository = self._open_for_writing(repository_id, branch)
         if source_metarange is None:
-            return self._parts.committer.commit(repository, branch, request)
+            repository = self._writable(repository_id)
+            current = self._open_branch(repository, branch)
+            return self._parts.committer.commit(repository, branch, request, known=current)
+        repository = self._open_for_writing(repository_id, branch)
         merger = self._parts.merger
         return CommitResult(merger.commit_metarange(repository, branch, source_metarange, request))
+
+    def _open_branch(self, repository: Repository, branch: BranchID) -> Branch:
+        """Return a branch that no rule protects; the rules are read in the same call."""
+        rules = self.protection.place(repository)
+        try:
+            current, (found,) = self.branches.get_with(repository, branch, [rules])
+        except BranchNotFound:
+            self.protection.check(repository, branch)
+            raise
+        self.protection.check_read(repository, branch, found)
+        return current
 
     @traced("engine.merge")
     def merge(
@@ -321,8 +335,31 @@ class Engine:
     ) -> Commit:
         """Merge a ref, as it is now, into a branch; see `Merger.merge`."""
         repository = self._writable(repository_id)
+        ends = self._read_ends(repository, source, branch)
+        if ends is not None:
+            return self._parts.merger.merge(repository, branch, ends[0], request, known=ends[1])
         commit = self.resolver.commit(repository, source)
         return self._parts.merger.merge(repository, branch, commit, request)
+
+    def _read_ends(
+        self, repository: Repository, source: str, branch: BranchID
+    ) -> tuple[Commit, Branch] | None:
+        """Return the commit of a ref, and a branch: in one call, and one for their commits.
+
+        None: one of them is not there, or it takes more than that to find the commit.
+        """
+        places = self.resolver.places(repository, source)
+        if places is None:
+            return None
+        try:
+            destination, named = self.branches.get_with(repository, branch, places)
+        except BranchNotFound:
+            return None
+        source_id = self.resolver.commit_in(named)
+        if source_id is None:
+            return None
+        commits = self.commits.get_all(repository, [source_id, destination.commit_id])
+        return commits[0], destination
 
     @traced("engine.revert")
     def revert(

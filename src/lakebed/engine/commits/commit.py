@@ -118,9 +118,14 @@ class Committer:
         self._settings = settings
 
     def commit(
-        self, repository: Repository, branch: BranchID, request: CommitRequest
+        self,
+        repository: Repository,
+        branch: BranchID,
+        request: CommitRequest,
+        *,
+        known: Branch | None = None,
     ) -> CommitResult:
-        """Commit what is staged on a branch.
+        """Commit what is staged on a branch, which the caller may have read already.
 
         What was acknowledged before this call began is in the commit.
 
@@ -132,13 +137,18 @@ class Committer:
             OutcomeUnknown: The store does not answer; the commit may have been published.
         """
         with measure_outcome(COMMIT_SECONDS, self._runtime):
-            return self._commit(repository, branch, request)
+            return self._commit(repository, branch, request, known)
 
     def _commit(
-        self, repository: Repository, branch: BranchID, request: CommitRequest
+        self,
+        repository: Repository,
+        branch: BranchID,
+        request: CommitRequest,
+        known: Branch | None,
     ) -> CommitResult:
         for _ in range(self._settings.tries_max):
-            current = self._branches.get(repository, branch)
+            current = known or self._branches.get(repository, branch)
+            known = None
             if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
                 self._help(repository, current)
                 current = self._branches.get(repository, branch)

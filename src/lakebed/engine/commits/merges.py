@@ -84,9 +84,15 @@ class Merger:
         self._tries = settings.tries_max
 
     def merge(
-        self, repository: Repository, branch: BranchID, source: Commit, request: MergeRequest
+        self,
+        repository: Repository,
+        branch: BranchID,
+        source: Commit,
+        request: MergeRequest,
+        *,
+        known: Branch | None = None,
     ) -> Commit:
-        """Merge a commit into a branch.
+        """Merge a commit into a branch, which the caller may have read already.
 
         Raises:
             BranchNotFound: There is no such branch, or it was deleted meanwhile.
@@ -112,7 +118,7 @@ class Merger:
         wanted = CommitRequest(
             committer=request.committer, message=request.message, metadata=request.metadata
         )
-        return self._move(repository, branch, "merge", wanted, plan)
+        return self._move(repository, branch, "merge", wanted, plan, known=known)
 
     def revert(
         self,
@@ -189,20 +195,24 @@ class Merger:
         operation: str,
         request: CommitRequest,
         make_plan: Callable[[Commit], _Plan],
+        *,
+        known: Branch | None = None,
     ) -> Commit:
         with measure_outcome(MERGE_SECONDS, self._runtime, operation):
-            return self._try_to_move(repository, branch, operation, request, make_plan)
+            first = known or self._branches.get(repository, branch)
+            return self._try_to_move(repository, first, operation, request, make_plan)
 
     def _try_to_move(
         self,
         repository: Repository,
-        branch: BranchID,
+        first: Branch,
         operation: str,
         request: CommitRequest,
         make_plan: Callable[[Commit], _Plan],
     ) -> Commit:
+        branch = first.id
         offered: set[MetaRangeID] = set()
-        current: Branch | None = self._branches.get(repository, branch)
+        current: Branch | None = first
         for _ in range(self._tries):
             assert current is not None
             judged = self._dirty.require_clean(repository, current)

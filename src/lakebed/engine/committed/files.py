@@ -138,7 +138,10 @@ class Files:
             if self._create(metarange_path(saved), encode_metarange(table)):
                 self._count("metaranges_written")
 
-        saves = [save_this, *(partial(self.save_range, new) for new in unsaved)]
+        saves: list[Callable[[], None]] = [
+            save_this,
+            *(partial(self.save_range, new) for new in unsaved),
+        ]
         self._runtime.map_parallel(lambda save: save(), saves, limit=len(saves))
         self._remember(refs)
         metarange = MetaRange(saved, tuple(refs))

@@ -52,6 +52,20 @@ class Branches:
         """
         return self._reads.get((repository.partition, branch))
 
+    def get_with(
+        self, repository: Repository, branch: BranchID, others: Sequence[tuple[bytes, bytes]]
+    ) -> tuple[Branch, list[Item | None]]:
+        """Return a branch as `get` does, and what is at other keys, in one call to the store.
+
+        Raises:
+            BranchNotFound: There is none.
+        """
+        records = self._records(repository.partition)
+        read_at = self._runtime.monotonic()
+        found, *rest = self._store.get_many([records.place(branch.encode()), *others])
+        record = None if found is None else records.decode(found)
+        return self._remember((repository.partition, branch), record, read_at), rest
+
     def get_after_put(
         self, repository: Repository, branch: BranchID, token: StagingToken
     ) -> tuple[Branch, Item | None]:

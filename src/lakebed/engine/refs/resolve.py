@@ -132,12 +132,13 @@ class Resolver:
 
     def commit_in(self, found: Sequence[Item | None]) -> CommitID | None:
         """Return the commit that the records at `places` name; None: they are not there."""
-        for item, kind in zip(found, (pb.Branch, pb.Tag), strict=True):
-            if item is not None:
-                message = kind.FromString(item.value)
-                if not message.pending:
-                    return CommitID(message.commit_id)
-        return None
+        branch, tag = found
+        named: list[pb.Branch | pb.Tag] = []
+        if branch is not None:
+            named.append(pb.Branch.FromString(branch.value))
+        if tag is not None:
+            named.append(pb.Tag.FromString(tag.value))
+        return next((CommitID(each.commit_id) for each in named if not each.pending), None)
 
     def _find_branch(self, repository: Repository, name: str) -> Branch | None:
         try:
