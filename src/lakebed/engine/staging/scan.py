@@ -14,11 +14,11 @@ import pyarrow as pa
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.codec import parse_all
+from lakebed.engine.staging.columns import ROWS_MIN, parse_columns
 from lakebed.formats import CHANGE_SCHEMA
 from lakebed.kv import Item, Store
 
-# Few at a time: parsed messages are large, and many of them do not fit the processor's caches.
-_ROWS: Final = 1024
+_ROWS: Final = 8192
 _CUT: Final = len(STAGED_PREFIX)
 
 
@@ -90,7 +90,20 @@ def changes_tables(items: Iterable[Item]) -> Iterator[pa.Table]:
 
 
 def changes_table(page: list[Item]) -> pa.Table:
-    """Return staged items as a table by `CHANGE_SCHEMA`."""
+    """Return staged items as a table by `CHANGE_SCHEMA`.
+
+    Raises:
+        CorruptRecord: A value is not a staged one.
+    """
+    if len(page) >= ROWS_MIN:
+        keys = [item.key[_CUT:] for item in page]
+        table = parse_columns(keys, [item.value for item in page])
+        if table is not None:
+            return table
+    return _parse_one_by_one(page)
+
+
+def _parse_one_by_one(page: list[Item]) -> pa.Table:
     staged = parse_all(page)
     entries = [message.entry for message in staged]
     identities = [message.identity for message in staged]
