@@ -89,6 +89,21 @@ def test_what_a_commit_names_is_shared_however_old_it_is(
     assert lake.text("main", b"c") == "y"
 
 
+def test_what_a_url_may_still_replace_is_copied(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake.block, "presigned_put_creates_only", False)  # as with S3
+    given = lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"a")
+    lake.block.put(given.address, [b"x"])
+    lake.catalog.links.link(REPOSITORY, MAIN, b"a", given.address, checksum="c")
+    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    copy(lake, "main", DEV)
+    assert address(lake, "dev", b"b") != given.address
+    lake.clock.ahead_seconds += lake.settings.presign_life_seconds + lake.settings.skew_seconds
+    copy(lake, "main", DEV, to=b"c")
+    assert address(lake, "dev", b"c") == given.address
+
+
 def test_what_is_staged_is_copied_though_a_commit_has_the_same_path(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,10 +19,11 @@ from lakebed.catalog.multipart.complete import Completions
 from lakebed.catalog.multipart.presigned import PresignedUploads
 from lakebed.catalog.multipart.uploads import MultipartUploads
 from lakebed.catalog.objects import Objects
+from lakebed.catalog.pins import Pins
 from lakebed.catalog.presign import Presigning, Signer
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.catalog.stager import Stager
 from lakebed.catalog.symlinks import Symlinks
 from lakebed.catalog.tasks import RunInBackground, Tasks, run_inline
@@ -45,6 +46,7 @@ class Catalog:
         runtime: Runtime,
         settings: CatalogSettings | None = None,
         *,
+        links: LinkSettings | None = None,
         run_in_background: RunInBackground = run_inline,
         signer: Signer | None = None,
     ) -> None:
@@ -56,6 +58,7 @@ class Catalog:
             block: The objects are there.
             runtime: Clock, chance and concurrency.
             settings: Times and bounds; whoever sets them calls their `check` first.
+            links: What may be linked.
             run_in_background: Runs dumps and restores.
             signer: Signs URLs where the storage does not.
         """
@@ -72,12 +75,21 @@ class Catalog:
         self.presigning = Presigning(
             block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
         )
-        self.objects = Objects(engine, block, runtime, self.presigning)
+        self.pins = Pins(store, block, runtime, settings)
+        self.objects = Objects(engine, block, runtime, self.presigning, self.pins)
         self.uploads = Uploads(engine, block, addresses, stager)
-        self.copies = Copies(engine, block, runtime, addresses, freshness, stager)
+        self.copies = Copies(engine, block, runtime, addresses, freshness, stager, self.pins)
         self.external = ExternalObjects(engine, block, runtime)
         self.links = Links(
-            engine, store, block, runtime, settings, addresses, freshness, self.presigning
+            engine,
+            store,
+            block,
+            runtime,
+            settings,
+            addresses,
+            freshness,
+            self.presigning,
+            require_object=(links or LinkSettings()).require_object,
         )
         self.metadata_files = MetadataFiles(engine, block)
         self.symlinks = Symlinks(engine, block)

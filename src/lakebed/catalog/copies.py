@@ -5,7 +5,8 @@ share their address with the copy instead, which costs nothing.
 
 *An object that a commit of the repository names* is never collected: every commit record is kept,
 and garbage collection takes nothing that one of them names. Should commits ever expire, a copy has
-to make sure, after it is staged, that the commit it went by has not.
+to make sure, after it is staged, that the commit it went by has not. (While somebody may hold a URL
+to write it, an object that was linked is copied, so that the copy does not change with it.)
 
 *A young object* shares its address on its branch. It must be young because garbage collection
 leaves young objects alone: a look that finds neither the old entry (deleted meanwhile) nor the new
@@ -13,6 +14,9 @@ one (not there yet) does no harm. If the object has grown old by the time the co
 acknowledged, the entry is taken back and the bytes are copied after all.
 
 An external object (see `external`) is never collected: on its branch it is always shared.
+
+Of an unverified object (see `pins`), the bytes are copied that a reader would get: copying is a
+first read too. A copy that shares the address shares its pin, and looks at nothing.
 """
 
 import logging
@@ -23,17 +27,17 @@ from typing import Final
 from lakebed.block import BlockError, BlockStore, ObjectNotFound
 from lakebed.block import PreconditionFailed as OtherContent
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.entry_metadata import CONTENT, content_of, of_bytes, split
-from lakebed.catalog.errors import ChangedBytes, MissingBytes
+from lakebed.catalog.entry_metadata import OF_ONE_ADDRESS, of_bytes, split
+from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import (
     ObjectStats,
     check_metadata,
     check_path,
     new_entry,
-    physical_address,
     stats_of,
 )
+from lakebed.catalog.pins import Pins, replaced, with_pin
 from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
@@ -83,7 +87,9 @@ class Copies:
         addresses: Addresses,
         freshness: Freshness,
         stager: Stager,
+        pins: Pins,
     ) -> None:
+        self._pins = pins
         self._engine = engine
         self._block = block
         self._runtime = runtime
@@ -201,9 +207,15 @@ class Copies:
                 return self._share(copy, self._freshness.test(issued))
             except Stale:
                 _LOGGER.debug("%s grew too old to be shared by its age", issued)
-        if self._is_committed(copy):
+        if self._is_settled(copy, issued) and self._is_committed(copy):
             return self._share(copy, None)
         return self._copy_bytes(copy)
+
+    def _is_settled(self, copy: _Copy, issued: ObjectPath | None) -> bool:
+        """Whether nobody holds a URL any more by which the object could be replaced."""
+        if OF_ONE_ADDRESS.isdisjoint(copy.entry.metadata):
+            return True
+        return issued is not None and self._freshness.is_settled(issued)
 
     def _is_committed(self, copy: _Copy) -> bool:
         """Whether a commit of the repository that is written to names the object itself."""
@@ -241,21 +253,23 @@ class Copies:
         return stats_of(copy.repository.namespace, entry)
 
     def _copy_bytes(self, copy: _Copy) -> ObjectStats:
-        source = physical_address(copy.source.namespace, copy.entry)
+        found = with_pin(copy.source, copy.entry)
+        source, etag = found.address, self._pins.content_of(found)
         issued = self._addresses.issue(copy.repository, copy.branch)
         address = copy.repository.namespace.address(str(issued))
         try:
-            self._block.copy(source, address, etag=content_of(copy.entry.metadata, source))
+            self._block.copy(source, address, etag=etag)
         except ObjectNotFound as error:
             raise MissingBytes(copy.entry.key, source) from error
         except OtherContent as error:
-            how = "is not the one that was linked"
-            raise ChangedBytes(copy.entry.key, source, how) from error
+            raise replaced(found) from error
         except BlockError:
             self._stager.discard(address)  # it may have been stored
             raise
         # Nobody else can write to the new address.
-        metadata = {name: value for name, value in copy.metadata.items() if name != CONTENT}
+        metadata = {
+            name: value for name, value in copy.metadata.items() if name not in OF_ONE_ADDRESS
+        }
         return self._stager.stage(
             copy.repository,
             copy.branch,
