@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.codec import parse_all
-from lakebed.formats import CHANGE_SCHEMA
+from lakebed.formats import CHANGE_SCHEMA, ENTRY_SCHEMA
 from lakebed.kv import Item, Store
 
 # Few at a time: parsed messages are large, and many of them do not fit the processor's caches.
@@ -86,6 +86,15 @@ class StagedChanges:
 
 def changes_table(page: list[Item]) -> pa.Table:
     """Return staged items as a table by `CHANGE_SCHEMA`."""
+    return _table(page, CHANGE_SCHEMA)
+
+
+def entry_rows(page: list[Item]) -> pa.Table:
+    """Return staged entries, none of them a tombstone, as a table by `ENTRY_SCHEMA`."""
+    return _table(page, ENTRY_SCHEMA)
+
+
+def _table(page: list[Item], schema: pa.Schema) -> pa.Table:
     staged = parse_all(page)
     entries = [message.entry for message in staged]
     identities = [message.identity for message in staged]
@@ -102,5 +111,5 @@ def changes_table(page: list[Item]) -> pa.Table:
         "metadata": [list(entry.metadata.items()) if entry.metadata else () for entry in entries],
         "tombstone": [not identity for identity in identities],
     }
-    arrays = [pa.array(columns[field.name], field.type) for field in CHANGE_SCHEMA]
-    return pa.table(arrays, schema=CHANGE_SCHEMA)
+    arrays = [pa.array(columns[field.name], field.type) for field in schema]
+    return pa.table(arrays, schema=schema)
