@@ -15,8 +15,9 @@ from lakebed.block.ranges import resolve
 from lakebed.catalog.entry_metadata import content_of
 from lakebed.catalog.errors import ChangedBytes, MissingBytes
 from lakebed.catalog.model import ObjectStats, PresignedURL, check_path, stats_of
+from lakebed.catalog.object_pages import ObjectPage
 from lakebed.catalog.presign import Presigning
-from lakebed.engine.committed import CommonPrefix, Page, Query
+from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.read_only import is_read_only_lifted, read_only_lifted
@@ -116,22 +117,14 @@ class Objects:
         return self._presigning.to_read(stats.address, stats.size)
 
     @traced("catalog.list_objects")
-    def list_objects(
-        self, repository_id: RepositoryID, ref: str, query: Query
-    ) -> Page[ObjectStats]:
+    def list_objects(self, repository_id: RepositoryID, ref: str, query: Query) -> ObjectPage:
         """Return a page of objects and common prefixes of a ref, in order of their paths.
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
         """
-        repository = self._engine.repositories.get(repository_id)
-        page = self._engine.list_entries_of(repository, ref, query)
-        namespace = repository.namespace
-        items: list[ObjectStats | CommonPrefix] = [
-            item if isinstance(item, CommonPrefix) else stats_of(namespace, item)
-            for item in page.items
-        ]
-        return Page(items, page.has_more)
+        repository, page = self._engine.find_entries(repository_id, ref, query)
+        return ObjectPage(repository.namespace, page)
 
     @traced("catalog.check_writable")
     def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> None:

@@ -80,14 +80,18 @@ class Page(Generic[ItemT]):
         self._items: list[ItemT | CommonPrefix] | None = None
 
     def __len__(self) -> int:
-        return self.rows.num_rows + len(self.folded)
+        return int(self.rows.num_rows) + len(self.folded)
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column of the rows."""
+        return one_array(self.rows, name)
 
     @property
     def last(self) -> bytes:
         """The name of the last item; empty, if there is none."""
         if self.folded and self.folded[-1].rows_before == self.rows.num_rows:
             return self.folded[-1].key
-        return SortedKeys(one_array(self.rows, "key"))[-1] if self.rows.num_rows else b""
+        return SortedKeys(self.column("key"))[-1] if self.rows.num_rows else b""
 
     @property
     def items(self) -> list[ItemT | CommonPrefix]:
@@ -208,15 +212,16 @@ def _unfolded(keys: SortedKeys, row: int, query: Query, amount: int) -> int:
     last = min(row + amount, len(keys) if end is None else keys.find(end, row))
     if not query.delimiter:
         return last
-    short = min(row + _SHORT_RUN, last)
+    # Counting says nothing about delimiters that could overlap the end of the prefix.
+    short = min(row + _SHORT_RUN, last) if len(query.delimiter) == 1 else last
     for other in range(row + 1, short):
         if query.folded(keys[other]) is not None:
             return other
     if short == last:
         return last
-    rest = pc.binary_slice(keys.array.slice(short, last - short), len(query.prefix))
-    has_delimiter = pc.match_substring(rest, query.delimiter)
-    found: int = pc.index(has_delimiter, value=True).as_py()
+    counts = pc.count_substring(keys.array.slice(short, last - short), query.delimiter)
+    has_more = pc.greater(counts, query.prefix.count(query.delimiter))
+    found: int = pc.index(has_more, value=True).as_py()
     return last if found < 0 else short + found
 
 
