@@ -21,6 +21,10 @@ from lakebed.kv import Item, Store
 _ROWS: Final = 1024
 _CUT: Final = len(STAGED_PREFIX)
 
+# Of a few tokens, each is asked for all that may be needed of it, in one call. Of many, that would
+# be many times what is needed: each is read on as far as its turn comes.
+_FEW_TOKENS: Final = 4
+
 
 class StagedChanges:
     """The changes staged in some tokens, given newest first; scanned once, while iterating."""
@@ -36,8 +40,8 @@ class StagedChanges:
     ) -> None:
         """Prepare a scan of the keys with a prefix, from `start` on.
 
-        With a `limit`, no more than so many keys of each token are read, so only the first so many
-        changes are right.
+        With a `limit`, only the first so many changes are right: no more keys of each token than
+        that need to be read.
         """
         self._store = store
         self._tokens = tokens
@@ -73,7 +77,8 @@ class StagedChanges:
             yield item.key, rank, item
 
     def _scan(self, token: StagingToken) -> Iterator[Item]:
-        items = self._store.scan(token.encode(), self._start, limit=self._limit)
+        limit = self._limit if len(self._tokens) <= _FEW_TOKENS else None
+        items = self._store.scan(token.encode(), self._start, limit=limit)
         first = next(items, None)
         if first is None or not first.key.startswith(self._prefix):
             return iter(())
