@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+SMALL = 0.1
+"""Ratios below this are shown with more digits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -33,8 +36,7 @@ def report(rows: Sequence[Row]) -> int:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    bar = "" if row.bar is None else f"{row.bar:.2f}"
+    ratio, bar = _shown(row.ratio), _shown(row.bar)
     return (
         row.operation,
         row.driver,
@@ -43,3 +45,9 @@ def _cells(row: Row) -> tuple[str, ...]:
         bar,
         "MISSED" if row.missed else "",
     )
+
+
+def _shown(ratio: float | None) -> str:
+    if ratio is None:
+        return ""
+    return f"{ratio:.2f}" if ratio >= SMALL else f"{ratio:.4f}"
