@@ -44,8 +44,8 @@ class DifferencePage(Page[Difference]):
         """Take a page of the engine."""
         super().__init__(page.rows, page.folded, has_more=page.has_more, values_of=_differences)
 
-    def user_metadata(self) -> pa.MapArray:
-        """Return the user's own metadata of each row."""
+    def user_metadata(self) -> pa.MapArray | None:
+        """Return the user's own metadata of each row; None: no row has any."""
         return user_metadata(self.rows)
 
 

@@ -39,19 +39,26 @@ class ObjectPage(Page[ObjectStats]):
         found = [str(address_in(self._namespace, text, AddressType(kind))) for text, kind in pairs]
         return pa.array(found, pa.string())
 
-    def user_metadata(self) -> pa.MapArray:
-        """Return the user's own metadata of each row."""
+    def user_metadata(self) -> pa.MapArray | None:
+        """Return the user's own metadata of each row; None: no row has any."""
         return user_metadata(self.rows)
 
 
-def user_metadata(rows: pa.Table) -> pa.MapArray:
-    """Return the metadata of entries without what the catalog keeps there for itself."""
+def user_metadata(rows: pa.Table) -> pa.MapArray | None:
+    """Return the metadata of entries without what the catalog keeps there for itself.
+
+    None: nothing is left of it, as with most pages.
+    """
     maps = one_array(rows, "metadata")
     offsets = maps.offsets.to_numpy()
+    if offsets[0] == offsets[-1]:
+        return None
     names, values = (each[offsets[0] : offsets[-1]] for each in (maps.keys, maps.items))
     is_users = pc.invert(pc.starts_with(names, RESERVED))
     if is_users.false_count == 0:
         return maps
+    if is_users.true_count == 0:
+        return None
     kept = np.concatenate([[0], np.cumsum(is_users.to_numpy(zero_copy_only=False))])
     ends = pa.array(kept[offsets - offsets[0]], pa.int32())
     return pa.MapArray.from_arrays(ends, names.filter(is_users), values.filter(is_users))

@@ -196,6 +196,9 @@ def changed_rows(base: pa.Table, edits: Edits) -> pa.Table:
 
     It is what `diff_rows` finds between the rows and what `apply_rows` makes of them.
     """
+    if not base.num_rows:
+        kinds = _repeat(ChangeType.ADDED, edits.puts.num_rows)
+        return edits.puts.add_column(0, DIFF_SCHEMA.field(0), kinds)
     base_keys = one_array(base, "key")
     found = pc.index_in(one_array(edits.puts, "key"), value_set=base_keys)
     gone = base.take(pc.index_in(edits.removals, value_set=base_keys).drop_null())

@@ -12,7 +12,7 @@ from lakebed.engine.committed.apply import Applied, apply
 from lakebed.engine.committed.batches import Batch, entry_windows
 from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.cache import Cache
-from lakebed.engine.committed.columns import differ_at, prefix_end
+from lakebed.engine.committed.columns import NO_EDITS, differ_at, prefix_end
 from lakebed.engine.committed.diff import diff
 from lakebed.engine.committed.files import Counters, Files
 from lakebed.engine.committed.listing import (
@@ -29,7 +29,7 @@ from lakebed.engine.committed.merge import Strategy, merge
 from lakebed.engine.committed.walk import map_ahead, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Home
-from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRange, MetaRangeID
+from lakebed.formats import Entry, MetaRange, MetaRangeID
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.entries import one_array
 from lakebed.runtime import Runtime
@@ -205,7 +205,7 @@ class Committed:
         """Return the entries of those keys, which are sorted, that are there."""
         metarange = self._files.metarange(metarange_id)
         refs = metarange.refs
-        tables = [ENTRY_SCHEMA.empty_table()]
+        tables: list[pa.Table] = []
         first = place = 0
         while first < len(keys) and (place := metarange.position(keys[first], place)) < len(refs):
             ref = refs[place]
@@ -213,7 +213,7 @@ class Committed:
             if keys[last - 1] >= ref.min_key:
                 tables.append(self._files.range(ref.range_id).look_up(keys[first:last]))
             first = last
-        return pa.concat_tables(tables).combine_chunks()
+        return pa.concat_tables(tables).combine_chunks() if tables else NO_EDITS.puts
 
     def diff(
         self, left: MetaRangeID, right: MetaRangeID, *, start: bytes = b"", prefix: bytes = b""

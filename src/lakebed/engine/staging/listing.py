@@ -32,7 +32,7 @@ from lakebed.engine.committed.columns import (
 from lakebed.engine.committed.listing import Block, DiffBlock, diff_page, entry_page
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
-from lakebed.engine.staging.codec import TOMBSTONE, newest, path_of
+from lakebed.engine.staging.codec import TOMBSTONE, newest
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.scan import StagedChanges, entry_rows
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_table
@@ -42,6 +42,8 @@ from lakebed.kv import Item, Store
 _FIRST_WINDOW: Final = 100
 _LARGEST_WINDOW: Final = 25_000
 _PROBES: Final = 32
+_NOTHING: Final = ENTRY_SCHEMA.empty_table()
+_CUT: Final = len(STAGED_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class _StagedWindows:
             self._store, self._tokens, start=start, prefix=self._prefix, limit=self._size
         )
         items = list(islice(changes.items(), self._size))
-        keys = [path_of(item) for item in items]
+        keys = [item.key[_CUT:] for item in items]
         return _Staged(keys, items, successor(keys[-1]) if len(keys) == self._size else None)
 
 
@@ -272,7 +274,7 @@ class _MergedWindows:
                 entry = self._committed.get(self._metarange_id, key)
                 return _MergedBlock(entries_table([entry]), _Staged([], [], None))
             if staged.value != TOMBSTONE:
-                return _MergedBlock(ENTRY_SCHEMA.empty_table(), _Staged([key], [staged], None))
+                return _MergedBlock(_NOTHING, _Staged([key], [staged], None))
         return None
 
     def _window(self, start: bytes) -> tuple[Block, bytes | None, list[bytes]]:
@@ -281,7 +283,7 @@ class _MergedWindows:
         end = staged.end
         base = next(
             self._committed.scan(self._metarange_id, start=start, prefix=self._query.prefix),
-            ENTRY_SCHEMA.empty_table(),
+            _NOTHING,
         )
         # A long range is taken in steps: most of it may lie behind the page.
         base = base.slice(0, self._committed_max(staged))
@@ -323,7 +325,7 @@ class _MergedBlock:
         self._order: pa.Array | None = None
         keys = base_keys
         if self._puts:
-            put_keys = pa.array([path_of(item) for item in self._puts], pa.binary())
+            put_keys = pa.array([item.key[_CUT:] for item in self._puts], pa.binary())
             keys = pa.concat_arrays([base_keys, put_keys]) if base.num_rows else put_keys
         if self._puts and base.num_rows:
             self._order = pc.sort_indices(keys)

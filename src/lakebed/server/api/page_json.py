@@ -39,7 +39,7 @@ _TYPES: Final = pa.array(["", "added", "changed", "removed"])
 
 def objects_page(page: ObjectPage, *, user_metadata: bool) -> Page[ObjectStats]:
     """Return a page of objects."""
-    metadata = [',"metadata":{', _metadata(page.user_metadata()), "}"] if user_metadata else []
+    metadata = [',"metadata":{', *_metadata(page.user_metadata()), "}"] if user_metadata else []
     rows = rows_of(
         '{"path":"',
         _json(texts_of(page.column("key"))),
@@ -91,8 +91,10 @@ def differences_page(page: DifferencePage, *, with_stats: bool) -> Page[Diff]:
 
 
 def _right(page: DifferencePage) -> pa.Array:
-    metadata = _metadata(page.user_metadata())
-    shown = pc.if_else(pc.equal(metadata, ""), "", rows_of(',"metadata":{', metadata, "}"))
+    shown = [
+        pc.if_else(pc.equal(inside, ""), "", rows_of(',"metadata":{', inside, "}"))
+        for inside in _metadata(page.user_metadata())
+    ]
     return rows_of(
         ',"right":{"checksum":"',
         _json(page.column("checksum")),
@@ -101,20 +103,20 @@ def _right(page: DifferencePage) -> pa.Array:
         ',"content_type":"',
         _json(page.column("content_type")),
         '"',
-        shown,
+        *shown,
         "}",
     )
 
 
-def _metadata(maps: pa.MapArray) -> pa.Array:
-    """Return the inside of each map as JSON."""
+def _metadata(maps: pa.MapArray | None) -> list[pa.Array]:
+    """Return a column with the inside of each map as JSON; no column, if there are no maps."""
+    if maps is None:
+        return []
     ends = maps.offsets
     first, last = ends[0].as_py(), ends[-1].as_py()
-    if first == last:
-        return pa.repeat("", len(maps))
     names, values = (_json(each[first:last]) for each in (maps.keys, maps.items))
     pairs = rows_of('"', names, '":"', values, '"')
-    return pc.binary_join(pa.ListArray.from_arrays(pc.subtract(ends, first), pairs), ",")
+    return [pc.binary_join(pa.ListArray.from_arrays(pc.subtract(ends, first), pairs), ",")]
 
 
 def _page(page: Found[Any], rows: pa.Array, prefixes: list[bytes]) -> Page[Any]:

@@ -6,6 +6,7 @@ any does, all values of that column are escaped one by one, as a single value wo
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _ALL_BYTES: Final = bytes(range(256))
-_MICROSECONDS: Final = 1_000_000
+_MICROSECONDS: Final = pa.scalar(1_000_000)
 
 
 class Escaping:
@@ -53,12 +54,19 @@ def texts_of(keys: pa.Array) -> pa.Array:
 
 def seconds_of(times: pa.Array) -> pa.Array:
     """Return a column of times in seconds since 1970, as texts."""
-    return pc.divide(times.cast(pa.int64()), _MICROSECONDS).cast(pa.string())
+    return pc.divide(times.view(pa.int64()), _MICROSECONDS).cast(pa.string())
 
 
 def rows_of(*parts: str | pa.Array) -> pa.Array:
     """Return the texts of all rows; a part is a column, or a text that each row has."""
-    return pc.binary_join_element_wise(*parts, "")
+    given = [_scalar(part) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(*given, _scalar(""))
+
+
+@lru_cache(maxsize=1024)
+def _scalar(text: str) -> pa.Scalar:
+    # To make one takes as long as to copy it into a hundred rows.
+    return pa.scalar(text)
 
 
 def joined(rows: pa.Array, between: Sequence[tuple[int, bytes]] = ()) -> bytes:

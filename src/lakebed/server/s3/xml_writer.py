@@ -96,7 +96,7 @@ escaped_column: Final = Escaping(
 
 def timestamp_column(times: pa.Array) -> pa.Array:
     """Return a column of times as `timestamp` writes each."""
-    if len(times) and times.cast(pa.int64()).to_numpy().min() < 0:
+    if len(times) and times.view(pa.int64()).to_numpy().min() < 0:
         return pa.array([timestamp(time) for time in times.to_pylist()], pa.string())
     texts = times.cast(pa.timestamp("ms"), safe=False).cast(pa.string())
     place = len("2000-01-01")
