@@ -25,19 +25,21 @@ class ObjectPage(Page[ObjectStats]):
     def _stats(self, rows: pa.Table) -> list[ObjectStats]:
         return [stats_of(self._namespace, entry) for entry in entries_of(rows)]
 
-    def addresses(self) -> pa.Array:
-        """Return where the bytes of each row are, in the one canonical form.
+    def addresses(self) -> tuple[str, pa.Array]:
+        """Return where the bytes of each row are: what all addresses begin with, then the rest.
+
+        Both together are the one canonical form.
 
         Raises:
             InvalidAddress: What an entry says cannot be an address.
         """
-        relative, types = one_array(self.rows, "address"), one_array(self.rows, "address_type")
+        texts, types = self.column("address"), self.column("address_type")
         is_relative = bool((types.to_numpy() == AddressType.RELATIVE).all())
-        if is_relative and _may_all_be_paths(relative):
-            return pc.binary_join_element_wise(str(self._namespace), relative, "")
-        pairs = zip(relative.to_pylist(), types.to_pylist(), strict=True)
+        if is_relative and _may_all_be_paths(texts):
+            return str(self._namespace), texts
+        pairs = zip(texts.to_pylist(), types.to_pylist(), strict=True)
         found = [str(address_in(self._namespace, text, AddressType(kind))) for text, kind in pairs]
-        return pa.array(found, pa.string())
+        return "", pa.array(found, pa.string())
 
     def user_metadata(self) -> pa.MapArray | None:
         """Return the user's own metadata of each row; None: no row has any."""

@@ -40,11 +40,12 @@ _TYPES: Final = pa.array(["", "added", "changed", "removed"])
 def objects_page(page: ObjectPage, *, user_metadata: bool) -> Page[ObjectStats]:
     """Return a page of objects."""
     metadata = [',"metadata":{', *_metadata(page.user_metadata()), "}"] if user_metadata else []
+    begin, addresses = page.addresses()
     rows = rows_of(
         '{"path":"',
         _json(texts_of(page.column("key"))),
-        '","path_type":"object","physical_address":"',
-        _json(page.addresses()),
+        f'","path_type":"object","physical_address":"{_escaped(begin)}',
+        _json(addresses),
         '","checksum":"',
         _json(page.column("checksum")),
         '","mtime":',
