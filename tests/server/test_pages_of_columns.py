@@ -8,7 +8,6 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.block import Namespace
 from lakebed.catalog.diff import Difference, DifferencePage
 from lakebed.catalog.model import ObjectStats, stats_of
 from lakebed.catalog.object_pages import ObjectPage
@@ -22,8 +21,8 @@ from lakebed.server.api.request import ApiRequest, as_text
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.listings import ListingQuery, contents
 from lakebed.server.s3.xml_writer import Markup, escaped, owner, timestamp
+from tests.engine.histories import REPOSITORY
 
-NAMESPACE = Namespace.parse("mem://lakes/bench")
 REQUEST = cast("ApiRequest", None)
 """Nothing is asked of it where no URL is signed."""
 
@@ -81,10 +80,10 @@ def folded(rows: int) -> st.SearchStrategy[list[Folded]]:
 
 @given(pages(), st.booleans())
 def test_objects_as_json(page: Page[Entry], user_metadata: bool) -> None:
-    found = objects_page(ObjectPage(NAMESPACE, page), user_metadata=user_metadata)
+    found = objects_page(ObjectPage(REPOSITORY, page), user_metadata=user_metadata)
     results = [
         json_prefix(item) if isinstance(item, CommonPrefix)
-        else wire(REQUEST, stats_of(NAMESPACE, item), user_metadata=user_metadata)
+        else wire(REQUEST, stats_of(REPOSITORY.namespace, item), user_metadata=user_metadata)
         for item in page.items
     ]  # fmt: skip
     last = results[-1].path if results else ""
@@ -147,7 +146,7 @@ def json_difference(item: Difference | CommonPrefix, *, with_stats: bool) -> mod
 def test_objects_as_xml(page: Page[Entry], is_encoded: bool, owner_id: str, folder: str) -> None:
     asked = ListingQuery(prefix="", delimiter="", amount=1000, is_encoded=is_encoded)
     owned = owner(owner_id) if owner_id else Markup()
-    objects = ObjectPage(NAMESPACE, page)
+    objects = ObjectPage(REPOSITORY, page)
     rows = [item for item in objects.items if isinstance(item, ObjectStats)]
     expected = "".join(xml_contents(asked, folder, item, owned) for item in rows)
     assert contents(asked, folder, objects, owned) == expected

@@ -4,10 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.block import Namespace
 from lakebed.catalog.entry_metadata import RESERVED
-from lakebed.catalog.model import ObjectStats, address_in, stats_of
+from lakebed.catalog.model import ObjectStats, address_in
+from lakebed.catalog.pins import with_pin
 from lakebed.engine.committed import Page
+from lakebed.engine.model import Repository
 from lakebed.formats import AddressType, Entry, entries_of
 from lakebed.formats.entries import one_array
 
@@ -15,15 +16,15 @@ from lakebed.formats.entries import one_array
 class ObjectPage(Page[ObjectStats]):
     """A page of objects: rows with the columns of entries, and what the catalog says of them."""
 
-    __slots__ = ("_namespace",)
+    __slots__ = ("_repository",)
 
-    def __init__(self, namespace: Namespace, page: Page[Entry]) -> None:
-        """Take a page of entries of the repository that has a namespace."""
+    def __init__(self, repository: Repository, page: Page[Entry]) -> None:
+        """Take a page of entries of a repository."""
         super().__init__(page.rows, page.folded, has_more=page.has_more, values_of=self._stats)
-        self._namespace = namespace
+        self._repository = repository
 
     def _stats(self, rows: pa.Table) -> list[ObjectStats]:
-        return [stats_of(self._namespace, entry) for entry in entries_of(rows)]
+        return [with_pin(self._repository, entry) for entry in entries_of(rows)]
 
     def addresses(self) -> tuple[str, pa.Array]:
         """Return where the bytes of each row are: what all addresses begin with, then the rest.
@@ -33,12 +34,13 @@ class ObjectPage(Page[ObjectStats]):
         Raises:
             InvalidAddress: What an entry says cannot be an address.
         """
+        namespace = self._repository.namespace
         texts, types = self.column("address"), self.column("address_type")
         is_relative = bool((types.to_numpy() == AddressType.RELATIVE).all())
         if is_relative and _may_all_be_paths(texts):
-            return str(self._namespace), texts
+            return str(namespace), texts
         pairs = zip(texts.to_pylist(), types.to_pylist(), strict=True)
-        found = [str(address_in(self._namespace, text, AddressType(kind))) for text, kind in pairs]
+        found = [str(address_in(namespace, text, AddressType(kind))) for text, kind in pairs]
         return "", pa.array(found, pa.string())
 
     def user_metadata(self) -> pa.MapArray | None:
