@@ -81,7 +81,8 @@ def test_a_whole_body_is_kept(served: Served, framing: str) -> None:
 def test_a_body_that_stops_anywhere_leaves_nothing(served: Served, framing: str, how: str) -> None:
     kind, headers, body = FRAMINGS[framing]
     before = completed(served, kind)
-    cuts = range(0, len(body), 5)
+    # Every place of the framing that chunks have; forms are cut everywhere without a server too.
+    cuts = range(0, len(body), 1 if framing == "chunks" else 5)
     for cut in cuts:
         connection = served.connect(request(f"{kind}/cut{cut}", *headers, body=body[:cut]))
         if how == "half-closed":
@@ -192,6 +193,20 @@ def test_idle_connections_do_not_keep_others_out(served: Served) -> None:
 def test_a_head_that_does_not_come_ends_the_connection(served: Served) -> None:
     with served.connect(b"GET / HT") as connection:
         assert connection.recv(1) == b""
+
+
+def test_a_head_that_comes_byte_by_byte_ends_the_connection(served: Served) -> None:
+    with (
+        served.connect(b"GET / HTTP/1.1\r\nHost: x\r\nX: ") as connection,
+        pytest.raises(ConnectionError),
+    ):
+        send_slowly(connection)
+
+
+def send_slowly(connection: socket.socket) -> None:
+    for _ in range(600):
+        connection.sendall(b"A")
+        time.sleep(0.05)
 
 
 def test_a_client_that_leaves_a_download_ends_it(served: Served) -> None:

@@ -199,6 +199,9 @@ class HeadReader:
                 f"a request has {HEADERS_MAX} headers at most",
             )
         key = _keys.get(name) or _key_of(name)
+        if key in _ONLY_ONCE and b"_" in name:
+            # A proxy that does not know such a name would see another request than we do.
+            _refuse(f"the header {name!r} is written with a hyphen")
         text = value.strip(b" \t").decode("latin-1")
         if self._names.setdefault(key, name) is name:
             self._environ[key] = text

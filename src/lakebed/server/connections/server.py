@@ -120,8 +120,13 @@ class ConnectionServer:
             if connection.stage is Stage.IDLE:
                 self._take_and_close(connection)
         until = time.monotonic() + self._shutdown_seconds
-        while self._connections and time.monotonic() < until:
+        while self._has_work() and time.monotonic() < until:
             time.sleep(0.02)
+
+    def _has_work(self) -> bool:
+        """Whether a client has not got its answer yet."""
+        answered = [each for each in list(self._waiting.values()) if each.stage is Stage.LINGERING]
+        return len(self._connections) > len(answered)
 
     def stop(self, *_signal: object) -> None:
         """Tell the server to stop; also a handler of signals."""
