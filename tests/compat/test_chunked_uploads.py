@@ -110,9 +110,11 @@ def test_json_may_come_in_chunks(gateway: Gateway) -> None:
     key = (gateway.access_key, gateway.secret_key)
     url = f"{gateway.url}/api/v1/repositories/lake/branches"
     new = b'{"name": "in-chunks", "source": "main"}'
-    answer = httpx.post(url, content=iter([new[:9], new[9:]]), auth=key)
+    typed = {"Content-Type": "application/json"}
+    answer = httpx.post(url, content=iter([new[:9], new[9:]]), auth=key, headers=typed)
     assert answer.status_code == 201, answer.text
-    too_much = httpx.post(url, content=(b" " * (1 << 20) for _ in range(20)), auth=key)
+    large = (b" " * (1 << 20) for _ in range(20))
+    too_much = httpx.post(url, content=large, auth=key, headers=typed)
     assert too_much.status_code == 413
 
 
