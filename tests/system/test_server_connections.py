@@ -3,20 +3,27 @@
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
+from lakebed.server.settings import LimitSettings
 from tests.kit.served import Served, Servers, eventually
 
-STALL_SECONDS = 3
+LIMITS: Any = {
+    "work_slots": 1,
+    "transfer_slots": 1,
+    "body_slots": 1,
+    "queue_length": 1,
+    "stall_seconds": 3,
+}
 PID = b"GET /pid HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     servers = Servers(tmp_path_factory.mktemp("served"), [])
-    limits = {"work_slots": 2, "transfer_slots": 4, "body_slots": 2, "stall_seconds": STALL_SECONDS}
-    yield servers.serve(processes={"workers": 1, "threads": 10}, limits=limits)
+    yield servers.serve(processes={"workers": 1}, limits=LIMITS)
     servers.end()
 
 
@@ -102,8 +109,10 @@ def test_the_environment_of_a_request_is_not_that_of_the_process(served: Served)
 
 def test_clients_that_ask_much_and_take_nothing_hold_no_thread(served: Served) -> None:
     with ExitStack() as stack:
-        for _ in range(12):  # more than there are threads
-            flood = stack.enter_context(served.connect())
+        for _ in range(LimitSettings(**LIMITS).threads + 1):
+            flood = stack.enter_context(socket.socket())
+            flood.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            flood.connect(("127.0.0.1", served.port))
             flood.settimeout(0.2)
             with pytest.raises(TimeoutError):  # it is full: the server waits for this client
                 send_many(flood, PID.replace(b"pid", b"metrics"))

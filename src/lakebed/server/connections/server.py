@@ -91,7 +91,7 @@ class ConnectionServer:
         """
         self._app = app
         self._limits = settings.limits
-        self._threads_max = settings.processes.threads
+        self._threads_max = settings.limits.threads
         self._shutdown_seconds = settings.processes.shutdown_seconds
         self._connections_max = max(1, min(_CONNECTIONS_MAX, files_max - _OTHER_FILES))
         self._environ = _common_environ(settings)
