@@ -107,19 +107,19 @@ def test_the_environment_of_a_request_is_not_that_of_the_process(served: Served)
     assert '"PATH"' not in text
 
 
-def test_clients_that_ask_much_and_take_nothing_hold_no_thread(served: Served) -> None:
+def test_clients_that_take_nothing_of_large_answers_hold_no_thread(served: Served) -> None:
+    marks = served.log().count("takes nothing of an answer")
     with ExitStack() as stack:
-        for _ in range(LimitSettings(**LIMITS).threads + 1):
-            flood = stack.enter_context(socket.socket())
-            flood.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            flood.connect(("127.0.0.1", served.port))
-            flood.settimeout(0.2)
-            with pytest.raises(TimeoutError):  # it is full: the server waits for this client
-                send_many(flood, PID.replace(b"pid", b"metrics"))
+        number = LimitSettings(**LIMITS).threads + 1
+        for _ in range(number):
+            stack.enter_context(served.connect(PID.replace(b"pid", b"large")))
+        line = f'lakebed_http_requests_total{{operation="large",status="200"}} {number}.0'
+        eventually(lambda: line in served.get("metrics").text)
+        eventually(lambda: served.log().count("takes nothing of an answer") > marks)
         assert served.get("healthcheck").status_code == 200
-        eventually(lambda: "takes nothing of an answer" in served.log())
 
 
-def send_many(connection: socket.socket, wire: bytes) -> None:
-    for _ in range(100_000):
-        connection.sendall(wire * 100)
+def test_a_client_that_takes_a_large_answer_late_gets_it_whole(served: Served) -> None:
+    with served.connect(PID.replace(b"pid", b"large") + PID) as connection:
+        assert len(answer_of(connection)[1]) == 6 << 20
+        assert answer_of(connection)[1].isdigit()
