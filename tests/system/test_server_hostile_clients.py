@@ -225,7 +225,7 @@ def test_clients_that_take_nothing_of_a_download_are_cut_off(served: Served) -> 
             assert connection.recv(100)
             eventually(mark.exists)  # the head comes before the download begins
         eventually(lambda: not any(mark.exists() for mark in marks))
-    assert "takes nothing of an answer" in served.log()
+    eventually(lambda: "takes nothing of an answer" in served.log())
 
 
 def test_a_client_that_takes_a_download_slowly_is_not(served: Served) -> None:
@@ -253,8 +253,8 @@ def test_a_client_that_stops_in_a_body_is_cut_off(served: Served) -> None:
         for connection in stopped:
             assert answer_of(connection) == (400, b"body_cut")
         assert slow.result().text == "done"
-    assert in_progress(served) == 1
-    assert objects_of(served) == []
+    # A client may have its answer before the server has counted it.
+    eventually(lambda: in_progress(served) == 1 and not objects_of(served))
 
 
 def test_a_request_whose_answer_is_late_is_not_taken_for_one_that_stopped(served: Served) -> None:
@@ -287,8 +287,8 @@ def test_an_answer_that_fails_on_the_way_is_seen_to_break_off(served: Served) ->
     for _ in range(70):  # more than there are slots
         with pytest.raises(httpx.RemoteProtocolError):
             served.get("break")
-    assert in_progress(served) == 1
-    assert "an answer broke off" in served.log()
+    eventually(lambda: in_progress(served) == 1)
+    eventually(lambda: "an answer broke off" in served.log())
 
 
 def test_requests_wait_for_their_turn_and_what_is_too_much_is_refused(served: Served) -> None:

@@ -111,7 +111,7 @@ class Engine:
             commits=self.commits,
             committed_in=self._committed_in,
         )
-        self._fast_reader = FastReader(store, self.branches, self._parts.reader)
+        self._fast_reader = FastReader(store, self.branches, self._parts.reader, self._runtime)
 
     # Entries
 
@@ -158,7 +158,31 @@ class Engine:
 
     def list_entries(self, repository_id: RepositoryID, ref: str, query: Query) -> Page[Entry]:
         """Return a page of entries; raises as `get` does, and `Invalid` for ``branch$``."""
-        return self.list_entries_of(self.repositories.get(repository_id), ref, query)
+        return self.find_entries(repository_id, ref, query)[1]
+
+    @traced("engine.find_entries")
+    def find_entries(
+        self, repository_id: RepositoryID, ref: str, query: Query
+    ) -> tuple[Repository, Page[Entry]]:
+        """Return a page of entries as `list_entries` does, with the repository they are in."""
+        seen = self._as_last_seen(repository_id, ref)
+        if seen is not None:
+            repository, branch = seen
+            reader = self._parts.reader
+            return repository, reader.list_entries(repository, branch.id, query, known=branch)
+        repository = self.repositories.get(repository_id)
+        return repository, self.list_entries_of(repository, ref, query)
+
+    def _as_last_seen(
+        self, repository_id: RepositoryID, ref: str
+    ) -> tuple[Repository, Branch] | None:
+        """Return repository and branch if both are as this process last saw them; in one call."""
+        seen = self.repositories.last_seen(repository_id)
+        if seen is None:
+            return None
+        version, repository = seen
+        branch = self._fast_reader.branch(repository, version, ref)
+        return None if branch is None else (repository, branch)
 
     @traced("engine.list_entries_of")
     def list_entries_of(self, repository: Repository, ref: str, query: Query) -> Page[Entry]:
@@ -237,8 +261,11 @@ class Engine:
         self, repository_id: RepositoryID, branch: BranchID, query: Query
     ) -> Page[DiffEntry]:
         """Return a page of what is staged on a branch and differs from its head."""
-        repository = self.repositories.get(repository_id)
-        return self._parts.reader.list_changes(repository, branch, query)
+        reader = self._parts.reader
+        seen = self._as_last_seen(repository_id, branch)
+        if seen is not None:
+            return reader.list_changes(seen[0], branch, query, known=seen[1])
+        return reader.list_changes(self.repositories.get(repository_id), branch, query)
 
     @traced("engine.diff")
     def diff(
