@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final, TypeVar
 
 import pyarrow as pa
-from prometheus_client import Counter, Histogram
 
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import BlockError, ObjectNotFound
@@ -31,6 +30,7 @@ from lakebed.block.store import (
     UploadId,
     WrittenPart,
 )
+from lakebed.prometheus import Counter, Histogram
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
 

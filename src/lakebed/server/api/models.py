@@ -95,12 +95,12 @@ class Page(Struct, Generic[WireT], kw_only=True):
 
 def page_of(items: list[WireT], *, has_more: bool, last: str) -> Page[WireT]:
     """Return a page, given the name of its last item."""
-    return Page(
-        pagination=Pagination(
-            has_more=has_more, next_offset=last if has_more else "", results=len(items)
-        ),
-        results=items,
-    )
+    return Page(pagination=pagination_of(len(items), has_more=has_more, last=last), results=items)
+
+
+def pagination_of(count: int, *, has_more: bool, last: str) -> Pagination:
+    """Return where a page of so many items ends, given the name of the last one."""
+    return Pagination(has_more=has_more, next_offset=last if has_more else "", results=count)
 
 
 def first_page(
