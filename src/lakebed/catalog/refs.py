@@ -138,7 +138,7 @@ class Refs:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is none.
         """
-        return self._engine.resolver.commit(self._engine.repositories.get(repository_id), ref)
+        return self._engine.find_commit(repository_id, ref)[1]
 
     @traced("catalog.log")
     def log(
@@ -172,9 +172,8 @@ class Refs:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef, CommitNotFound: There is no such history.
         """
-        repository = self._engine.repositories.get(repository_id)
+        repository, head = self._engine.find_commit(repository_id, ref)
         resolver = self._engine.resolver
-        head = resolver.commit(repository, ref)
         query = LogQuery(
             first_parent=first_parent,
             since_us=None if since is None else from_datetime(_in_utc(since)),

@@ -136,6 +136,24 @@ class Engine:
         repository = self.repositories.get(repository_id)
         return repository, self.get_entry(repository, ref, key)
 
+    @traced("engine.find_commit")
+    def find_commit(self, repository_id: RepositoryID, ref: str) -> tuple[Repository, Commit]:
+        """Return the commit that a ref leads to, of a branch its head, and its repository.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is none.
+        """
+        seen = self.repositories.last_seen(repository_id)
+        if seen is not None:
+            version, repository = seen
+            places = self.resolver.places(repository, ref)
+            found = places and self._fast_reader.read_in(repository, version, places)
+            commit_id = found and self.resolver.commit_in(found)
+            if commit_id:
+                return repository, self.commits.get(repository, commit_id)
+        repository = self.repositories.get(repository_id)
+        return repository, self.resolver.commit(repository, ref)
+
     @traced("engine.get_entry")
     def get_entry(self, repository: Repository, ref: str, key: bytes) -> Entry:
         """Return an entry of a repository that was just read; otherwise as `get`.

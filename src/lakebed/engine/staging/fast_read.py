@@ -1,4 +1,4 @@
-"""Reading a key of a branch in one call to the store.
+"""Reading a key of a branch, or what a ref names, in one call to the store.
 
 A read goes through three records, each of which names the next: the repository, the branch, the
 staged value. A process that has read the first two before guesses that they have not changed, and
@@ -7,6 +7,8 @@ stands for one write. So if branch and repository still have the versions that w
 them all the time in between, and the staged values are those of the branch. If not, the guess was
 wrong, and the read is done in the ordinary way (`reader`).
 """
+
+from collections.abc import Sequence
 
 from lakebed.engine.keys import BRANCHES, GRAVELER, REPOSITORIES, STAGED_PREFIX
 from lakebed.engine.model import BranchID, Repository
@@ -41,16 +43,23 @@ class FastReader:
             return None
         name = STAGED_PREFIX + key
         # The order matters: see the module's docstring.
-        *staged, branch_now, repository_now = self._store.get_many(
-            [
-                *((token.encode(), name) for token in branch.tokens),
-                (repository.partition, BRANCHES.prefix + branch.id.encode()),
-                (GRAVELER, REPOSITORIES.prefix + repository.id.encode()),
-            ]
-        )
-        if not (_is(branch_now, branch.version) and _is(repository_now, version)):
+        places = [(token.encode(), name) for token in branch.tokens]
+        places.append((repository.partition, BRANCHES.prefix + branch.id.encode()))
+        found = self.read_in(repository, version, places)
+        if found is None or not _is(found[-1], branch.version):
             return None
-        return self._reader.entry(repository, branch, key, staged)
+        return self._reader.entry(repository, branch, key, found[:-1])
+
+    def read_in(
+        self, repository: Repository, version: Version, places: Sequence[tuple[bytes, bytes]]
+    ) -> list[Item | None] | None:
+        """Return what is at some places, if the repository still has a version; None: it has not.
+
+        The places are read first. So what is there belongs to that repository.
+        """
+        here = (GRAVELER, REPOSITORIES.prefix + repository.id.encode())
+        *found, now = self._store.get_many([*places, here])
+        return found if _is(now, version) else None
 
 
 def _is(item: Item | None, version: Version) -> bool:
