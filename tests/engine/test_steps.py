@@ -12,8 +12,9 @@ from lakebed.engine.commits.build import BuildRequest, Built
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import RefNotFound, RepositoryNotFound
-from lakebed.engine.model import BranchID, RepositoryID, TagID
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.refs.log import LogPage, LogQuery
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
@@ -113,33 +114,29 @@ def test_a_merge_of_what_the_destination_has_already(lake: Lake) -> None:
     assert "read" not in steps.calls
 
 
-@pytest.mark.parametrize("ref", ["main", "tag", "main~1"])
-def test_a_commit_is_that_of_the_repository_that_has_the_name_now(lake: Lake, ref: str) -> None:
-    """Another process deletes the repository and makes one of the same name, and moves its refs."""
-    reader, other = lake.process(), lake.process()
+def test_a_log(lake: Lake) -> None:
+    engine = lake.process()
 
-    def begin(message: str) -> None:
-        other.commit(LAKE, MAIN, CommitRequest(committer="", message="base", allow_empty=True))
-        request = CommitRequest(committer="", message=message, allow_empty=True)
-        other.commit(LAKE, MAIN, request)
-        other.create_tag(LAKE, "tag", "main")
+    def log() -> LogPage:
+        repository, head = engine.find_commit(LAKE, MAIN)
+        return engine.log(repository, head, LogQuery(), amount=10)
 
-    begin("first")
-    before = [reader.find_commit(LAKE, ref)[1].id for _ in range(2)]
+    first = log()
+    assert len(first.commits) == 2
+    steps = lake.count(log)
+    assert steps.calls == ["get_many"]  # where the branch is; what led there does not change
+    assert log() is first
+    engine.put(LAKE, MAIN, entry(b"new", "1"))
+    made = engine.commit(LAKE, MAIN, REQUEST).commit
+    assert log().commits == (made, *first.commits)
+
+
+def test_a_log_does_not_show_a_repository_that_was_deleted(lake: Lake) -> None:
+    engine, other = lake.process(), lake.process()
+    engine.find_commit(LAKE, MAIN)
     other.repositories.delete(LAKE)
     with pytest.raises(RepositoryNotFound):
-        reader.find_commit(LAKE, ref)
+        engine.find_commit(LAKE, MAIN)
     other.repositories.create(LAKE, Namespace.parse("mem://lake/y"), committer="")
-    begin("second")
-    repository, commit = reader.find_commit(LAKE, ref)
-    expected = other.repositories.get(LAKE)
-    assert repository == expected
-    assert commit == other.resolver.commit(expected, ref)
-    assert commit.id not in before
-    other.delete_tag(LAKE, TagID("tag"))
-    other.commit(LAKE, MAIN, CommitRequest(committer="", message="third", allow_empty=True))
-    if ref == "tag":
-        with pytest.raises(RefNotFound):
-            reader.find_commit(LAKE, ref)
-    else:
-        assert reader.find_commit(LAKE, ref)[1] == other.resolver.commit(expected, ref) != commit
+    repository, head = engine.find_commit(LAKE, MAIN)
+    assert len(engine.log(repository, head, LogQuery(), amount=10).commits) == 1

@@ -138,7 +138,8 @@ class Refs:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is none.
         """
-        return self._engine.find_commit(repository_id, ref)[1]
+        repository, commit_id = self._engine.find_commit(repository_id, ref)
+        return self._engine.commits.get(repository, commit_id)
 
     @traced("catalog.log")
     def log(
@@ -182,7 +183,7 @@ class Refs:
             keys=tuple(paths),
             prefixes=tuple(prefixes),
         )
-        return self._engine.log(repository, head.id, query, amount=amount, look_ahead=look_ahead)
+        return self._engine.log(repository, head, query, amount=amount, look_ahead=look_ahead)
 
     @traced("catalog.find_merge_base")
     def find_merge_base(
