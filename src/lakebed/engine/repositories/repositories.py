@@ -62,7 +62,15 @@ from lakebed.engine.repositories.owner import Owners
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, Removal, claimant_of
 from lakebed.errors import LakebedError
 from lakebed.ids import UniqueID, new_unique_id
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable, Version
+from lakebed.kv import (
+    ABSENT,
+    Item,
+    OutcomeUnknown,
+    PredicateFailed,
+    Store,
+    StoreUnavailable,
+    Version,
+)
 from lakebed.kv.records import Record, Records
 from lakebed.kv.store import settling
 from lakebed.lru import LRU
@@ -126,6 +134,16 @@ class Repositories:
         Only for callers that check whether it still has that version.
         """
         return self._known.get(repository)
+
+    def recognise(self, repository: RepositoryID, item: Item | None) -> Repository:
+        """Return a repository, given its record as it was read by other means; raises as `get`."""
+        known = self._known.get(repository)
+        if item is not None and known is not None and known[0] == item.predicate:
+            return known[1]
+        record = _active(repository, None if item is None else self._records.decode(item))
+        found = _repository(record)
+        self._known.put(repository, (record.predicate, found))
+        return found
 
     def list(self, *, prefix: str = "", after: str = "") -> Iterator[Repository]:
         """Iterate over the active repositories whose names begin with `prefix`, behind `after`."""
@@ -402,12 +420,16 @@ class Repositories:
         return found
 
     def _find_active(self, repository: RepositoryID) -> RepositoryRecord:
-        record = self._records.find(repository.encode())
-        if record is not None and record.message.state == ACTIVE:
-            return record
-        if record is not None and record.message.state == DELETING:
-            raise Deleting(repository)
-        raise RepositoryNotFound(repository)
+        return _active(repository, self._records.find(repository.encode()))
+
+
+def _active(repository: RepositoryID, record: RepositoryRecord | None) -> RepositoryRecord:
+    """Return the record of a repository that is active, and no other."""
+    if record is not None and record.message.state == ACTIVE:
+        return record
+    if record is not None and record.message.state == DELETING:
+        raise Deleting(repository)
+    raise RepositoryNotFound(repository)
 
 
 def _not_unique(found: RepositoryRecord) -> NotUnique:
