@@ -67,7 +67,7 @@ def _put_if_until(
     ) -> None:
         for _ in range(self._tries):
             before = self._branches.get(repository, branch)
-            seen = self._look(repository, before, entry)
+            seen = self._look(repository, before, entry.key, own=entry)
             if not condition(seen.entry):
                 raise LakebedError
             if self._swap(before, entry.key, encode(entry), seen.predicate) and is_done(
@@ -117,7 +117,7 @@ def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
             staged = self._reader.staged(before, entry.key)
             if any(record is not None and record.value == encode(entry) for record in staged):
                 return
-            seen = self._look(repository, before, entry)
+            seen = self._look(repository, before, entry.key, own=entry)
             if not condition(seen.entry):
                 raise LakebedError
             if self._swap(before, entry.key, encode(entry), seen.predicate):

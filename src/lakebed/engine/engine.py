@@ -42,7 +42,7 @@ from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.fast_read import FastReader
-from lakebed.engine.staging.writer import Condition, IsFresh
+from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
@@ -227,6 +227,21 @@ class Engine:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
         """
         return self._opener.open(repository_id, branch).repository
+
+    @traced("engine.check_writable_if")
+    def check_writable_if(
+        self, repository_id: RepositoryID, branch: BranchID, key: bytes, condition: Condition
+    ) -> Repository:
+        """Return the repository as `check_writable` does, if a condition holds for a key now.
+
+        Raises:
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            PreconditionFailed: The condition does not hold.
+        """
+        opened = self._opener.open_at(repository_id, branch, key)
+        found = self._parts.writer.find(opened.repository, opened.target, key)
+        check_condition(condition, key, found)
+        return opened.repository
 
     @traced("engine.delete")
     def delete(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:

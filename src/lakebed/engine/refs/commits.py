@@ -84,7 +84,9 @@ class Commits:
         )
         name = compute_id(record).encode()
         version = self._records(repository).set(name, record)
-        return _commit(Record(name, record, version))
+        added = _commit(Record(name, record, version))
+        self._cache.put((repository.partition, added.id), added)
+        return added
 
     def list(self, repository: Repository, *, after: str = "") -> Iterator[Commit]:
         """Iterate over all commit records in order of their ids, published or not."""

@@ -152,17 +152,14 @@ class Repositories:
             if record.message.state == ACTIVE:
                 yield _repository(record)
 
-    def keeper_of(self, address: Address) -> RepositoryID | None:
-        """Return the repository whose namespace holds an address, if there is one."""
-        for claimant in self._claims.covering(address):
-            if self._removal.lives(claimant):
-                return claimant.repository
-        return None
+    def around(self, address: Address) -> tuple[RepositoryID | None, RepositoryID | None]:
+        """Return the repository whose namespace holds an address, and one that left it, if any.
 
-    def left_by(self, address: Address) -> RepositoryID | None:
-        """Return a deleted repository that left its objects around an address, if there is one."""
-        claimant = self._claims.closed_by(address)
-        return None if claimant is None else claimant.repository
+        The second is a deleted repository that left its objects around the address.
+        """
+        claimants, closed = self._claims.around(address)
+        keeper = next((each.repository for each in claimants if self._removal.lives(each)), None)
+        return keeper, None if closed is None else closed.repository
 
     # Creating
 

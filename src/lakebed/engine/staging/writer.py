@@ -208,7 +208,7 @@ class Writer:
             with step_of_many(applied=number > 0):
                 target = known or Target(self._branches.get(repository, branch))
                 before, known = target.branch, None
-                seen = self._look(repository, before, entry, target.staged)
+                seen = self._look(repository, before, entry.key, target.staged, own=entry)
                 check_condition(condition, entry.key, seen.entry)
                 value, version = undo_log.prepare(before.staging_token, seen.staged)
                 written = self._swap(before, entry.key, value, seen.predicate, version)
@@ -217,6 +217,10 @@ class Writer:
             if written and after.version == before.version:
                 return
         raise TooManyTries(f"the conditional write of {quoted(entry.key)}", self._tries)
+
+    def find(self, repository: Repository, target: Target, key: bytes) -> Entry | None:
+        """Return the entry that a conditional write of a key would be judged by, if any."""
+        return self._look(repository, target.branch, key, target.staged).entry
 
     def _write(
         self,
@@ -296,18 +300,21 @@ class Writer:
         self,
         repository: Repository,
         branch: Branch,
-        own: Entry,
+        key: bytes,
         staged: Sequence[Item | None] | None = None,
+        *,
+        own: Entry | None = None,
     ) -> _Seen:
+        """Find what is there for a key, but for the writer's own entry."""
         if staged is None:
-            staged = self._reader.staged(branch, own.key)
+            staged = self._reader.staged(branch, key)
         for item in staged:
             if item is None:
                 continue
-            entry = decode(own.key, item.value)
-            if entry != own:
+            entry = decode(key, item.value)
+            if entry is None or entry != own:
                 return _Seen(entry, staged[0])
-        committed = self._reader.committed(repository, branch.commit_id, own.key)
+        committed = self._reader.committed(repository, branch.commit_id, key)
         return _Seen(None if committed == own else committed, staged[0])
 
 
