@@ -92,7 +92,7 @@ class Uploads:
 
     def _store(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         try:
-            return self._block.put(address, chunks)
+            return self._block.put_unnamed(address, chunks)
         except BlockError:
             self._stager.discard(address)  # it may have been stored
             raise
