@@ -74,6 +74,42 @@ TERMINATE: Final = "SELECT pg_terminate_backend(pid) " + _LISTED
 
 GET: Final = "SELECT value, version FROM lakebed_kv WHERE partition = $1 AND key = $2"
 
+# For few keys, which is nearly always: each finds its one partition when the statement starts, in
+# half the time of the statement below.
+_GET_NUMBERED: Final[LiteralString] = (
+    "SELECT {0}::int4, value, version FROM lakebed_kv WHERE partition = ${1} AND key = ${2}"
+)
+_NUMBERS: Final = [
+    "1",
+    "2",
+    "3",
+    "4",
+    "5",
+    "6",
+    "7",
+    "8",
+    "9",
+    "10",
+    "11",
+    "12",
+    "13",
+    "14",
+    "15",
+    "16",
+]
+FEW_KEYS: Final = len(_NUMBERS) // 2
+
+
+def _get_few(count: int) -> LiteralString:
+    return " UNION ALL ".join(
+        _GET_NUMBERED.format(_NUMBERS[n], _NUMBERS[2 * n], _NUMBERS[2 * n + 1])
+        for n in range(count)
+    )
+
+
+GET_FEW: Final = tuple(_get_few(count) for count in range(1, FEW_KEYS + 1))
+"""The statement for one key, for two, and so on."""
+
 # OFFSET 0 keeps the planner from turning the look-ups by key into one join over the whole table.
 GET_MANY: Final = """
 SELECT wanted.number::int4, found.value, found.version
