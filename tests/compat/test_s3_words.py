@@ -56,7 +56,7 @@ def test_a_client_of_version_2_does_all_that_clients_do(gateway: Gateway, old: C
         listed = listing(Bucket=bucket, Prefix="main/old/", Delimiter="/")["Contents"]
         assert [each["Key"] for each in listed] == [key, "main/old/copy", "main/old/large"]
     url = old.generate_presigned_url("get_object", {"Bucket": bucket, "Key": key})
-    assert httpx.get(url).content == b"hello"
+    assert httpx.get(url, timeout=60).content == b"hello"
     doomed = [{"Key": each["Key"]} for each in listed]
     assert "Errors" not in old.delete_objects(Bucket=bucket, Delete={"Objects": doomed})
     assert {each.partition(b" ")[0] for each in signed} == {b"AWS"}
@@ -98,6 +98,7 @@ def test_encoded_words_are_text_for_the_api(gateway: Gateway, old: Client) -> No
             f"{gateway.url}/api/v1/repositories/{bucket}/refs/main/objects/stat",
             params={"path": key.removeprefix("main/")},
             auth=(gateway.access_key, gateway.secret_key),
+            timeout=60,
         ).json()
         assert stat["metadata"] == {"X-Amz-Meta-colour": "grün"}
         assert client.head_object(Bucket=bucket, Key=key)["Metadata"] == {"colour": word}
@@ -161,8 +162,9 @@ def test_a_presigned_url_of_local_storage_says_when_the_object_was_written(
         f"{gateway.url}/api/v1/repositories/{gateway.repository}/refs/main/objects/stat",
         params={"path": "words/dated", "presign": True},
         auth=(gateway.access_key, gateway.secret_key),
+        timeout=60,
     ).json()
-    answer = httpx.get(stat["physical_address"])
+    answer = httpx.get(stat["physical_address"], timeout=60)
     written = parsedate_to_datetime(answer.headers["last-modified"])
     assert 0 <= datetime.now(UTC).timestamp() - written.timestamp() < 60
 
@@ -200,8 +202,8 @@ def test_a_client_that_can_is_sent_to_the_storage(on_s3: Door) -> None:
     etag = on_s3.ask("HEAD", key, headers=agent).headers["etag"]
     answer = on_s3.ask("GET", key, headers={**agent, "range": "bytes=0-2"})
     assert (answer.status, answer.body) == (307, b"")
-    assert httpx.get(answer.headers["location"]).content == b"far away"
-    ranged = httpx.get(answer.headers["location"], headers={"Range": "bytes=0-2"})
+    assert httpx.get(answer.headers["location"], timeout=60).content == b"far away"
+    ranged = httpx.get(answer.headers["location"], headers={"Range": "bytes=0-2"}, timeout=60)
     assert (ranged.status_code, ranged.content) == (206, b"far")
     # Others are served, and so is what the storage does not know.
     assert on_s3.ask("GET", key).body == b"far away"

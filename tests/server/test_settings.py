@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from lakebed.block import AzureSettings, LocalSettings, MemorySettings, S3Settings
+from lakebed.catalog.settings import LinkSettings
 from lakebed.server.config_files import load
 from lakebed.server.quickstart import flags_of, make_key
 from lakebed.server.settings import ServerSettings, SettingsError, masked
@@ -33,7 +34,7 @@ def problems_of(tmp_path: Path, text: str, **environment: str) -> list[str]:
 def test_the_defaults_need_only_a_key() -> None:
     settings = load(environment=KEYED)
     assert (settings.listen.host, settings.listen.port) == ("127.0.0.1", 8000)
-    assert (settings.workers, settings.processes.threads) == (2, 192)
+    assert (settings.workers, settings.limits.threads) == (2, 704)
     assert settings.blockstore.block == LocalSettings(Path("data/objects"))
     assert settings.auth.key() == KEY.encode()
     with pytest.raises(SettingsError, match=r"auth.secret_key is missing"):
@@ -65,6 +66,7 @@ def test_every_type_is_read_from_the_environment(tmp_path: Path) -> None:
             "LAKEBED_SERVER__BLOCKSTORE__LOCAL__SYNC": "false",
             "LAKEBED_SERVER__LIMITS__STALL_SECONDS": "5",
             "LAKEBED_SERVER__GC__GAP_SECONDS": "1.5e4",
+            "LAKEBED_SERVER__LINKS__REQUIRE_OBJECT": "false",
             "LAKEBED_SERVER__LISTEN__TRUSTED_PROXIES": "10.0.0.0/8, ::1,",
         }
     )
@@ -72,6 +74,7 @@ def test_every_type_is_read_from_the_environment(tmp_path: Path) -> None:
     assert settings.blockstore.local == LocalSettings(Path("/srv"), sync=False)
     assert settings.limits.stall_seconds == 5.0
     assert settings.gc.gap_seconds == 15000.0
+    assert settings.links == LinkSettings(require_object=False)
     assert settings.listen.trusted_proxies == ("10.0.0.0/8", "::1")
 
 
@@ -146,8 +149,6 @@ def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> 
         ("limits.stall_seconds", math.inf, "limits.stall_seconds is inf"),
         ("cache.memory_bytes", 0, "cache.memory_bytes is 0"),
         ("processes.builders", 0, "processes.builders is 0"),
-        ("limits.work_slots", 80, "left to refuse"),
-        ("limits.transfer_slots", 64, "left to refuse"),
         ("limits.request_seconds", 900.0, "longest_request_seconds (600) must not be less"),
         ("gc.longest_request_seconds", 900.0, "grace_seconds (900) must be above"),
         ("gc.gap_seconds", 1199.0, "at least twice scan_limit_seconds"),

@@ -400,5 +400,5 @@ def test_the_address_of_an_object_opens_it_to_anyone(
 ) -> None:
     files.put("one")
     address = run("fs", "presign", f"{repo}/main/one").rstrip("\n")
-    assert httpx.get(address, trust_env=False).text == "content"
+    assert httpx.get(address, trust_env=False, timeout=60).text == "content"
     assert run.json("fs", "presign", f"{repo}/main/one")["expiry"] > time.time()

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -171,12 +170,10 @@ def test_what_does_not_finish_is_ended(servers: Servers, tmp_path: Path) -> None
     )
     assert len(list(temporary.glob("lakebed-*"))) == 1
     processes = served.processes()
-    client = served.connect(b"GET /slow/60 HTTP/1.1\r\nHost: x\r\n\r\n")
+    client = served.connect(b"GET /slow/600 HTTP/1.1\r\nHost: x\r\n\r\n")
     eventually(lambda: "in_progress 2.0" in served.get("metrics").text)
-    begun = time.monotonic()
     served.process.send_signal(signal.SIGINT)
-    assert served.wait() == 0
-    assert time.monotonic() - begun < 20
+    assert served.wait() == 0  # long before the request would end
     assert list(temporary.iterdir()) == []
     eventually(lambda: all_gone(processes))
     client.close()

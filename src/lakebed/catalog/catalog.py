@@ -18,10 +18,11 @@ from lakebed.catalog.metadata_files import MetadataFiles
 from lakebed.catalog.multipart.complete import Completions
 from lakebed.catalog.multipart.uploads import MultipartUploads
 from lakebed.catalog.objects import Objects
+from lakebed.catalog.pins import Pins
 from lakebed.catalog.presign import Presigning, Sign
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.catalog.stager import Stager
 from lakebed.catalog.symlinks import Symlinks
 from lakebed.catalog.tasks import RunInBackground, Tasks, run_inline
@@ -44,6 +45,7 @@ class Catalog:
         runtime: Runtime,
         settings: CatalogSettings | None = None,
         *,
+        links: LinkSettings | None = None,
         run_in_background: RunInBackground = run_inline,
         sign: Sign | None = None,
     ) -> None:
@@ -55,6 +57,7 @@ class Catalog:
             block: The objects are there.
             runtime: Clock, chance and concurrency.
             settings: Times and bounds; whoever sets them calls their `check` first.
+            links: What may be linked.
             run_in_background: Runs dumps and restores.
             sign: Signs URLs where the storage does not.
         """
@@ -71,12 +74,21 @@ class Catalog:
         self.presigning = Presigning(
             block, runtime, life_seconds=settings.presign_life_seconds, sign=sign
         )
-        self.objects = Objects(engine, block, runtime, self.presigning)
+        self.pins = Pins(store, block, runtime, settings)
+        self.objects = Objects(engine, block, runtime, self.presigning, self.pins)
         self.uploads = Uploads(engine, block, addresses, stager)
-        self.copies = Copies(engine, block, runtime, addresses, freshness, stager)
+        self.copies = Copies(engine, block, runtime, addresses, freshness, stager, self.pins)
         self.external = ExternalObjects(engine, block, runtime)
         self.links = Links(
-            engine, store, block, runtime, settings, addresses, freshness, self.presigning
+            engine,
+            store,
+            block,
+            runtime,
+            settings,
+            addresses,
+            freshness,
+            self.presigning,
+            require_object=(links or LinkSettings()).require_object,
         )
         self.metadata_files = MetadataFiles(engine, block)
         self.symlinks = Symlinks(engine, block)

@@ -7,6 +7,9 @@ young because garbage collection leaves young objects alone: a look that finds n
 time the copy is to be acknowledged, the entry is taken back and the bytes are copied after all.
 
 An external object (see `external`) is never collected: on its branch it is always shared.
+
+Of an unverified object (see `pins`), the bytes are copied that a reader would get: copying is a
+first read too. A copy that shares the address shares its pin, and looks at nothing.
 """
 
 import logging
@@ -17,17 +20,17 @@ from typing import Final
 from lakebed.block import BlockError, BlockStore, ObjectNotFound
 from lakebed.block import PreconditionFailed as OtherContent
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.entry_metadata import CONTENT, content_of, of_bytes, split
-from lakebed.catalog.errors import ChangedBytes, MissingBytes
+from lakebed.catalog.entry_metadata import OF_ONE_ADDRESS, of_bytes, split
+from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import (
     ObjectStats,
     check_metadata,
     check_path,
     new_entry,
-    physical_address,
     stats_of,
 )
+from lakebed.catalog.pins import Pins, replaced, with_pin
 from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import PreconditionFailed, Stale, TooManyTries
@@ -69,7 +72,9 @@ class Copies:
         addresses: Addresses,
         freshness: Freshness,
         stager: Stager,
+        pins: Pins,
     ) -> None:
+        self._pins = pins
         self._engine = engine
         self._block = block
         self._runtime = runtime
@@ -209,21 +214,23 @@ class Copies:
         return stats_of(copy.repository.namespace, entry)
 
     def _copy_bytes(self, copy: _Copy) -> ObjectStats:
-        source = physical_address(copy.source.namespace, copy.entry)
+        found = with_pin(copy.source, copy.entry)
+        source, etag = found.address, self._pins.content_of(found)
         issued = self._addresses.issue(copy.repository, copy.branch)
         address = copy.repository.namespace.address(str(issued))
         try:
-            self._block.copy(source, address, etag=content_of(copy.entry.metadata, source))
+            self._block.copy(source, address, etag=etag)
         except ObjectNotFound as error:
             raise MissingBytes(copy.entry.key, source) from error
         except OtherContent as error:
-            how = "is not the one that was linked"
-            raise ChangedBytes(copy.entry.key, source, how) from error
+            raise replaced(found) from error
         except BlockError:
             self._stager.discard(address)  # it may have been stored
             raise
         # Nobody else can write to the new address.
-        metadata = {name: value for name, value in copy.metadata.items() if name != CONTENT}
+        metadata = {
+            name: value for name, value in copy.metadata.items() if name not in OF_ONE_ADDRESS
+        }
         return self._stager.stage(
             copy.repository,
             copy.branch,

@@ -1,8 +1,9 @@
-"""Removing the records of what has expired: links, multipart uploads, tasks.
+"""Removing the records of what has expired: links, multipart uploads, tasks, pins.
 
 The Cleaner of the engine leaves them alone while their repository lives. (When it is deleted, the
-Cleaner removes its whole partition.) Each record says itself when it expires, so this may run
-anywhere, at any time, and several times at once.
+Cleaner removes its whole partition.) Each record says itself when it expires, but for
+pins, which end with their objects (see `pins`). So this may run anywhere, at any time, and several
+times at once.
 """
 
 import logging
@@ -29,6 +30,7 @@ class ExpiredCounts:
     links: int = 0
     multiparts: int = 0
     tasks: int = 0
+    pins: int = 0
     uncertain: int = 0
     """Repositories for which the store gave no certain answer; the next pass looks again."""
 
@@ -47,6 +49,7 @@ def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
             counts.links += catalog.links.clean(repository)
             counts.multiparts += catalog.multiparts.clean(repository)
             counts.tasks += catalog.tasks.clean(repository)
+            counts.pins += catalog.pins.clean(repository)
         except StoreUnavailable:
             raise
         except OutcomeUnknown as error:

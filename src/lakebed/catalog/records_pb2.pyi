@@ -48,6 +48,16 @@ class Link(_message.Message):
     etag: str
     def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., expires_us: _Optional[int] = ..., state: _Optional[_Union[LinkState, str]] = ..., entry: _Optional[_Union[_records_pb2.StagedEntry, _Mapping]] = ..., etag: _Optional[str] = ...) -> None: ...
 
+class Pin(_message.Message):
+    __slots__ = ("address", "etag", "size")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ETAG_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    etag: str
+    size: int
+    def __init__(self, address: _Optional[str] = ..., etag: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
+
 class MultipartUpload(_message.Message):
     __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged", "reopened", "checksum_algorithm", "checksum_type")
     class MetadataEntry(_message.Message):

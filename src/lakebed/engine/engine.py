@@ -5,19 +5,25 @@ and gives the unique id that names its partition. To list repositories, branches
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
+from collections.abc import Sequence
+
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import Cache, DiffEntry, Page, Query, committed_for
 from lakebed.engine.errors import (
+    BranchNotFound,
     DefaultBranch,
     EntryNotFound,
     Invalid,
+    NotUnique,
     ReadOnly,
+    RefNotFound,
     RepositoryNotFound,
 )
 from lakebed.engine.hooks import Hooks
+from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import (
     Branch,
     BranchID,
@@ -45,7 +51,7 @@ from lakebed.engine.staging.fast_read import FastReader
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
 from lakebed.ids import UniqueID
-from lakebed.kv import Store
+from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.tracing import traced
 
@@ -329,9 +335,11 @@ class Engine:
         source_metarange: MetaRangeID | None = None,
     ) -> CommitResult:
         """Commit what is staged, or a metarange that is stored already; see `Committer`."""
-        repository = self._open_for_writing(repository_id, branch)
         if source_metarange is None:
-            return self._parts.committer.commit(repository, branch, request)
+            opened = self._opener.open(repository_id, branch)
+            repository, current = opened.repository, opened.target.branch
+            return self._parts.committer.commit(repository, branch, request, known=current)
+        repository = self._open_for_writing(repository_id, branch)
         merger = self._parts.merger
         return CommitResult(merger.commit_metarange(repository, branch, source_metarange, request))
 
@@ -341,8 +349,31 @@ class Engine:
     ) -> Commit:
         """Merge a ref, as it is now, into a branch; see `Merger.merge`."""
         repository = self._writable(repository_id)
+        ends = self._read_ends(repository, source, branch)
+        if ends is not None:
+            return self._parts.merger.merge(repository, branch, ends[0], request, known=ends[1])
         commit = self.resolver.commit(repository, source)
         return self._parts.merger.merge(repository, branch, commit, request)
+
+    def _read_ends(
+        self, repository: Repository, source: str, branch: BranchID
+    ) -> tuple[Commit, Branch] | None:
+        """Return the commit of a ref, and a branch: in one call, and one for their commits.
+
+        None: one of them is not there, or it takes more than that to find the commit.
+        """
+        places = self.resolver.places(repository, source)
+        if places is None:
+            return None
+        try:
+            destination, named = self.branches.get_with(repository, branch, places)
+        except BranchNotFound:
+            return None
+        source_id = self.resolver.commit_in(named)
+        if source_id is None:
+            return None
+        commits = self.commits.get_all(repository, [source_id, destination.commit_id])
+        return commits[0], destination
 
     @traced("engine.revert")
     def revert(
@@ -422,12 +453,50 @@ class Engine:
             Refused: A hook refused it.
         """
         branch = check_branch_name(name)
+        created = self._create_in_one_look(repository_id, branch, source, hidden=hidden)
+        if created is not None:
+            return created
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
         self._hooks.before_create_branch(repository, branch, commit.id)
         created = self.branches.create(repository, branch, commit.id, hidden=hidden)
         self._hooks.after_create_branch(repository, branch, commit.id)
         return created
+
+    def _create_in_one_look(
+        self, repository_id: RepositoryID, branch: BranchID, source: str, *, hidden: bool
+    ) -> Branch | None:
+        """Make a branch in three calls to the store, in the repository as it was last seen.
+
+        None: nothing was made. It has changed since, the name is taken, or it takes more reads to
+        find the source; then the ordinary way says what is wrong, or succeeds.
+        """
+        seen = self.repositories.seen_lately(repository_id)
+        if seen is None or seen[1].read_only:
+            return None
+        version, repository = seen
+        places = self.resolver.places(repository, source)
+        if places is None:
+            return None
+        offered: set[CommitID] = set()
+
+        def find_commit(found: Sequence[Item | None]) -> CommitID:
+            record, *named = found
+            commit_id = self.resolver.commit_in(named)
+            if record is None or record.predicate != version or commit_id is None:
+                raise RefNotFound(source)
+            if commit_id not in offered:
+                self._hooks.before_create_branch(repository, branch, commit_id)
+                offered.add(commit_id)
+            return commit_id
+
+        keys = [(GRAVELER, REPOSITORIES.prefix + repository_id.encode()), *places]
+        try:
+            made = self.branches.create_from(repository, branch, keys, find_commit, hidden=hidden)
+        except (RefNotFound, NotUnique):
+            return None
+        self._hooks.after_create_branch(repository, branch, made.commit_id)
+        return made
 
     @traced("engine.delete_branch")
     def delete_branch(self, repository_id: RepositoryID, branch: BranchID) -> None:

@@ -111,7 +111,7 @@ class Opener:
                     (GRAVELER, REPOSITORIES.prefix + repository_id.encode()),
                 ]
             )
-            found = self._repositories.recognise(repository_id, repository_now)
+            found = self._repositories.recognise(repository_id, repository_now, read_at)
             if found.unique_id != repository.unique_id:
                 repository = found  # another one was made under this name
                 continue

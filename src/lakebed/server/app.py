@@ -119,6 +119,7 @@ def open_services(
             block,
             runtime,
             settings.gc,
+            links=settings.links,
             run_in_background=run_in_background,
             sign=signer.sign,
         ),

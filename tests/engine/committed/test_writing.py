@@ -128,8 +128,8 @@ def test_missing_files_are_named() -> None:
     with pytest.raises(MissingFile, match=metarange):
         store.get(metarange, b"a")
     block = open_block(MemorySettings())
-    store = Committed(block, HOME, RUNTIME)
-    metarange = store.write([A])
+    metarange = Committed(block, HOME, RUNTIME).write([A])
+    store = Committed(block, HOME, RUNTIME)  # that does not have in memory what it wrote
     (ref,) = store._files.metarange(metarange).refs
     block.delete(NAMESPACE.address(range_path(ref.range_id)))
     calls: list[Callable[[], object]] = [

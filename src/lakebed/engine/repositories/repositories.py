@@ -83,6 +83,9 @@ FIRST_COMMIT_MESSAGE: Final = "Repository created"
 _TRIES: Final = 10
 _KNOWN_MAX: Final = 1024
 
+LATELY_SECONDS: Final = 60.0
+"""A part of the time that a request may last; see `EngineSettings.grace_seconds`."""
+
 RepositoryRecord = Record[pb.Repository]
 
 
@@ -113,6 +116,7 @@ class Repositories:
         self._known: LRU[RepositoryID, tuple[Version, Repository]] = LRU(
             runtime, cost_max=_KNOWN_MAX
         )
+        self._read_at: LRU[RepositoryID, float] = LRU(runtime, cost_max=_KNOWN_MAX)
 
     # Reading
 
@@ -135,15 +139,38 @@ class Repositories:
         """
         return self._known.get(repository)
 
-    def recognise(self, repository: RepositoryID, item: Item | None) -> Repository:
-        """Return a repository, given its record as it was read by other means; raises as `get`."""
+    def recognise(self, repository: RepositoryID, item: Item | None, read_at: float) -> Repository:
+        """Return a repository, given its record as it was read by other means.
+
+        Args:
+            repository: Its name.
+            item: What is stored under that name.
+            read_at: A moment before it was read, on the monotonic clock.
+
+        Raises:
+            RepositoryNotFound, Deleting: As `get`.
+        """
         known = self._known.get(repository)
         if item is not None and known is not None and known[0] == item.predicate:
+            self._read_at.put(repository, read_at)
             return known[1]
         record = _active(repository, None if item is None else self._records.decode(item))
+        self._read_at.put(repository, read_at)
         found = _repository(record)
         self._known.put(repository, (record.predicate, found))
         return found
+
+    def seen_lately(self, repository: RepositoryID) -> tuple[Version, Repository] | None:
+        """Return what `last_seen` returns, if that was read within `LATELY_SECONDS`.
+
+        For callers that write something into the repository's partition which nobody sees, before
+        they check the version. If the repository is deleted meanwhile, the Cleaner finds it: it
+        looks again when all requests from before the deletion have ended.
+        """
+        read_at = self._read_at.get(repository)
+        if read_at is None or self._runtime.monotonic() - read_at > LATELY_SECONDS:
+            return None
+        return self._known.get(repository)
 
     def list(self, *, prefix: str = "", after: str = "") -> Iterator[Repository]:
         """Iterate over the active repositories whose names begin with `prefix`, behind `after`."""
@@ -408,7 +435,9 @@ class Repositories:
         raise TooManyTries(f"the deletion of repository {repository}", _TRIES)
 
     def _read(self, repository: RepositoryID) -> Repository:
+        read_at = self._runtime.monotonic()
         record = self._find_active(repository)
+        self._read_at.put(repository, read_at)
         known = self._known.get(repository)
         if known is not None and known[0] == record.predicate:
             return known[1]

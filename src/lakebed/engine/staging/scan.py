@@ -5,7 +5,7 @@ the pages of its scan become tables as they are. With several, their scans are m
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, takewhile
 from typing import Final
 
@@ -14,11 +14,11 @@ import pyarrow as pa
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.codec import parse_all
+from lakebed.engine.staging.columns import ROWS_MIN, parse_columns
 from lakebed.formats import CHANGE_SCHEMA
 from lakebed.kv import Item, Store
 
-# Few at a time: parsed messages are large, and many of them do not fit the processor's caches.
-_ROWS: Final = 1024
+_ROWS: Final = 8192
 _CUT: Final = len(STAGED_PREFIX)
 
 
@@ -49,9 +49,7 @@ class StagedChanges:
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the changes as tables by `CHANGE_SCHEMA`, sorted by key; none is empty."""
-        items = self.items()
-        while page := list(islice(items, _ROWS)):
-            yield changes_table(page)
+        return changes_tables(self.items())
 
     def items(self) -> Iterator[Item]:
         """Yield the item that decides each key, in order of the keys."""
@@ -84,8 +82,28 @@ class StagedChanges:
         return takewhile(lambda item: item.key.startswith(self._prefix), rest)
 
 
+def changes_tables(items: Iterable[Item]) -> Iterator[pa.Table]:
+    """Yield staged items as tables by `CHANGE_SCHEMA`; none is empty."""
+    rest = iter(items)
+    while page := list(islice(rest, _ROWS)):
+        yield changes_table(page)
+
+
 def changes_table(page: list[Item]) -> pa.Table:
-    """Return staged items as a table by `CHANGE_SCHEMA`."""
+    """Return staged items as a table by `CHANGE_SCHEMA`.
+
+    Raises:
+        CorruptRecord: A value is not a staged one.
+    """
+    if len(page) >= ROWS_MIN:
+        keys = [item.key[_CUT:] for item in page]
+        table = parse_columns(keys, [item.value for item in page])
+        if table is not None:
+            return table
+    return _parse_one_by_one(page)
+
+
+def _parse_one_by_one(page: list[Item]) -> pa.Table:
     staged = parse_all(page)
     entries = [message.entry for message in staged]
     identities = [message.identity for message in staged]

@@ -222,7 +222,13 @@ def list_objects(
     results = [
         _prefix(item)
         if isinstance(item, CommonPrefix)
-        else wire(request, item, user_metadata=query.user_metadata, presign=may_read(item))
+        else wire(
+            request,
+            item,
+            user_metadata=query.user_metadata,
+            # Nobody looks at the objects of a listing, and an unverified one must be looked at.
+            presign=item.pin is None and may_read(item),
+        )
         for item in page.items
     ]
     return page_of(results, has_more=page.has_more, last=results[-1].path if results else "")
