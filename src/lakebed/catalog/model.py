@@ -77,9 +77,14 @@ def stats_of(namespace: Namespace, entry: Entry) -> ObjectStats:
 
 def physical_address(namespace: Namespace, entry: Entry) -> Address:
     """Return where the bytes of an entry are, in the one canonical form."""
-    if entry.address_type is AddressType.RELATIVE:
-        return namespace.address(entry.address)
-    return Address.parse(entry.address)
+    return address_in(namespace, entry.address, entry.address_type)
+
+
+def address_in(namespace: Namespace, text: str, address_type: AddressType) -> Address:
+    """Return the address that an entry in a repository's namespace holds as a text."""
+    if address_type is AddressType.RELATIVE:
+        return namespace.address(text)
+    return Address.parse(text)
 
 
 def new_entry(

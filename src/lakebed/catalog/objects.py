@@ -14,9 +14,10 @@ from lakebed.block import (
 from lakebed.block.ranges import resolve
 from lakebed.catalog.errors import ChangedBytes, MissingBytes
 from lakebed.catalog.model import ObjectStats, PresignedURL, check_path
+from lakebed.catalog.object_pages import ObjectPage
 from lakebed.catalog.pins import Pins, replaced, resized, with_pin
 from lakebed.catalog.presign import Presigning
-from lakebed.engine.committed import CommonPrefix, Page, Query
+from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.read_only import is_read_only_lifted, read_only_lifted
@@ -122,21 +123,14 @@ class Objects:
         return self._presigning.to_read(stats.address, stats.size)
 
     @traced("catalog.list_objects")
-    def list_objects(
-        self, repository_id: RepositoryID, ref: str, query: Query
-    ) -> Page[ObjectStats]:
+    def list_objects(self, repository_id: RepositoryID, ref: str, query: Query) -> ObjectPage:
         """Return a page of objects and common prefixes of a ref, in order of their paths.
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
         """
-        repository = self._engine.repositories.get(repository_id)
-        page = self._engine.list_entries_of(repository, ref, query)
-        items: list[ObjectStats | CommonPrefix] = [
-            item if isinstance(item, CommonPrefix) else with_pin(repository, item)
-            for item in page.items
-        ]
-        return Page(items, page.has_more)
+        repository, page = self._engine.find_entries(repository_id, ref, query)
+        return ObjectPage(repository, page)
 
     @traced("catalog.check_writable")
     def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> None:

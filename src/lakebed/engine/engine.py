@@ -112,7 +112,7 @@ class Engine:
             commits=self.commits,
             committed_in=self._committed_in,
         )
-        self._fast_reader = FastReader(store, self.branches, self._parts.reader)
+        self._fast_reader = FastReader(store, self.branches, self._parts.reader, self._runtime)
         self._opener = Opener(
             store,
             self._runtime,
@@ -166,7 +166,31 @@ class Engine:
 
     def list_entries(self, repository_id: RepositoryID, ref: str, query: Query) -> Page[Entry]:
         """Return a page of entries; raises as `get` does, and `Invalid` for ``branch$``."""
-        return self.list_entries_of(self.repositories.get(repository_id), ref, query)
+        return self.find_entries(repository_id, ref, query)[1]
+
+    @traced("engine.find_entries")
+    def find_entries(
+        self, repository_id: RepositoryID, ref: str, query: Query
+    ) -> tuple[Repository, Page[Entry]]:
+        """Return a page of entries as `list_entries` does, with the repository they are in."""
+        seen = self._as_last_seen(repository_id, ref)
+        if seen is not None:
+            repository, branch = seen
+            reader = self._parts.reader
+            return repository, reader.list_entries(repository, branch.id, query, known=branch)
+        repository = self.repositories.get(repository_id)
+        return repository, self.list_entries_of(repository, ref, query)
+
+    def _as_last_seen(
+        self, repository_id: RepositoryID, ref: str
+    ) -> tuple[Repository, Branch] | None:
+        """Return repository and branch if both are as this process last saw them; in one call."""
+        seen = self.repositories.last_seen(repository_id)
+        if seen is None:
+            return None
+        version, repository = seen
+        branch = self._fast_reader.branch(repository, version, ref)
+        return None if branch is None else (repository, branch)
 
     @traced("engine.list_entries_of")
     def list_entries_of(self, repository: Repository, ref: str, query: Query) -> Page[Entry]:
@@ -262,8 +286,11 @@ class Engine:
         self, repository_id: RepositoryID, branch: BranchID, query: Query
     ) -> Page[DiffEntry]:
         """Return a page of what is staged on a branch and differs from its head."""
-        repository = self.repositories.get(repository_id)
-        return self._parts.reader.list_changes(repository, branch, query)
+        reader = self._parts.reader
+        seen = self._as_last_seen(repository_id, branch)
+        if seen is not None:
+            return reader.list_changes(seen[0], branch, query, known=seen[1])
+        return reader.list_changes(self.repositories.get(repository_id), branch, query)
 
     @traced("engine.diff")
     def diff(
@@ -306,6 +333,29 @@ class Engine:
         if base is None:
             raise Invalid(f"commits {left} and {right} have no ancestor in common")
         return base
+
+    @traced("engine.find_commit")
+    def find_commit(self, repository_id: RepositoryID, ref: str) -> tuple[Repository, CommitID]:
+        """Return a repository, and the commit that a ref names in it.
+
+        If this process has seen the repository before, that takes one call to the store: the record
+        of the ref is read where it would be, and then that of the repository proves the place.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is no such commit.
+        """
+        seen = self.repositories.last_seen(repository_id)
+        if seen is not None:
+            version, repository = seen
+            places = self.resolver.places(repository, ref)
+            if places is not None:
+                place = (GRAVELER, REPOSITORIES.prefix + repository_id.encode())
+                *named, record = self._store.get_many([*places, place])
+                commit_id = self.resolver.commit_in(named)
+                if commit_id and record is not None and record.predicate == version:
+                    return repository, commit_id
+        repository = self.repositories.get(repository_id)
+        return repository, self.resolver.commit(repository, ref).id
 
     @traced("engine.log")
     def log(

@@ -4,7 +4,7 @@ from lakebed.engine.committed.apply import Applied
 from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import CONFLICT_SCHEMA, DIFF_SCHEMA, ChangeType, Summary
 from lakebed.engine.committed.files import Counters
-from lakebed.engine.committed.listing import CommonPrefix, DiffEntry, Page, Query
+from lakebed.engine.committed.listing import CommonPrefix, DiffEntry, Folded, Page, Query
 from lakebed.engine.committed.merge import Strategy
 from lakebed.engine.committed.store import Committed, CommittedFor, committed_for
 from lakebed.formats.boundaries import Breaks
@@ -21,6 +21,7 @@ __all__ = [
     "CommonPrefix",
     "Counters",
     "DiffEntry",
+    "Folded",
     "Page",
     "Query",
     "Strategy",
