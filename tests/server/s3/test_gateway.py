@@ -271,7 +271,6 @@ def test_the_folder_of_a_branch_always_exists(gate: Door) -> None:
     assert gate.ask("PUT", f"{BUCKET}/other/", b"").code == "NoSuchBucket"
 
 
-
 def refuse(*_: object) -> None:
     raise Overloaded("busy")
 
