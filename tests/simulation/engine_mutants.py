@@ -197,9 +197,14 @@ def commit_what_others_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = Committer.commit
 
     def commit_what_is_sealed(
-        self: Committer, repository: Repository, branch: BranchID, request: CommitRequest
+        self: Committer,
+        repository: Repository,
+        branch: BranchID,
+        request: CommitRequest,
+        *,
+        known: Branch | None = None,
     ) -> CommitResult:
-        current = self._branches.get(repository, branch)
+        current = known or self._branches.get(repository, branch)
         if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
             result = self._publish(repository, current, HELP)
             if result is not None:
