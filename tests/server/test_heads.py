@@ -139,3 +139,10 @@ def test_a_head_that_is_too_large_is_refused() -> None:
     assert status_of(get(*[b"A: b"] * HEADERS_MAX)) == 431
     assert status_of(b"GET /" + b"a" * BYTES_MAX + b" HTTP/1.1\r\n\r\n") == 414
     assert status_of(b"\r\n" * BYTES_MAX) in {414, 431}
+
+
+def test_headers_are_counted_as_they_come() -> None:
+    reader = HeadReader({}, BYTES_MAX)
+    with pytest.raises(BadHead) as caught:
+        reader.feed(get(*(b"a%d:" % number for number in range(HEADERS_MAX + 1)))[:-2])
+    assert caught.value.status == 431

@@ -114,3 +114,16 @@ def test_a_client_is_told_to_send_its_body_when_that_is_read_and_not_before() ->
     has_begun = Wire([b"c"])
     assert BodyOfLength(has_begun, b"ab", 3, expects_continue=True).read() == b"abc"
     assert has_begun.sent == []
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"3;\nx\r\nabc\r\n0\r\n\r\n",
+        b"3;\rx\r\nabc\r\n0\r\n\r\n",
+        b"3\r\nabc\r\n0\r\nA: b\n\nGET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_lines_between_chunks_that_others_may_end_elsewhere_are_refused(wire: bytes) -> None:
+    with pytest.raises(MalformedBody):
+        read_all(ChunkedBody(Wire([wire]), b""), 100)

@@ -9,6 +9,8 @@ import select
 import socket
 import struct
 import termios
+from collections.abc import Iterable
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -35,6 +37,10 @@ class Stage(Enum):
     LINGERING = auto()
     """The client, to end a connection that we ended: what it still sends is dropped. To close at
     once would reset the connection, and the client might not read the answer."""
+
+
+class BrokenOff(Exception):  # noqa: N818 - it says what happened
+    """The application could not finish an answer."""
 
 
 class Connection:
@@ -78,6 +84,21 @@ class Connection:
         """The address of the other end."""
         peer: str = self.environ["REMOTE_ADDR"]
         return peer
+
+    @property
+    def bytes_held(self) -> int:
+        """How many bytes are kept for it: of an answer, and of requests that were not read."""
+        answer: Any = self.unsent.obj
+        head = 0 if self.reader is None else self.reader.size
+        return head + len(self.buffer) + (len(answer) if self.unsent else 0)
+
+    @property
+    def has_something(self) -> bool:
+        """Whether something came that was not received yet."""
+        try:
+            return bool(self.socket.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
 
     def receive_now(self, size: int = _RECEIVE_BYTES) -> bytes | None:
         """Return what is there: None if nothing is, no bytes at the end of the connection."""
@@ -137,6 +158,28 @@ class Connection:
             if sent:
                 left[0] = left[0][sent:]
 
+    def stream(self, head: bytes, chunks: Iterable[bytes]) -> None:
+        """Send an answer as it is made; the head goes with the first of it.
+
+        Raises:
+            BrokenOff: The application could not finish it.
+            OSError: The connection broke.
+            Stalled: The client took nothing for `stall_seconds`; the connection is cut.
+        """
+        iterator = iter(chunks)
+        while True:
+            try:
+                chunk = next(iterator, None)
+            except Exception as error:
+                raise BrokenOff from error  # the application has logged it
+            if head:
+                self.send(head, chunk or b"")
+                head = b""
+            elif chunk:
+                self.send(chunk)
+            if chunk is None:
+                return
+
     def note_untaken(self) -> None:
         """Note how much the client has not acknowledged, for `has_taken_some`."""
         self._untaken = self.count_untaken()
@@ -164,8 +207,12 @@ class Connection:
             "cut off a client that takes nothing of an answer",
             client=self.peer,
         )
-        # Otherwise the system would go on to keep and offer what was not taken.
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+        self.reset_at_close()
+
+    def reset_at_close(self) -> None:
+        """Let the system drop what was not taken; it would go on to keep and offer it."""
+        with suppress(OSError):  # it is broken, so nothing is kept
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
 
     def _wait(self, event: int) -> bool:
         waiting = select.poll()

@@ -67,7 +67,8 @@ class HeadReader:
         self._bytes_max = bytes_max
         self._parser = HttpRequestParser(self)
         self._tail = b""
-        self._size = 0
+        self.size = 0
+        """How many bytes came so far."""
         self._url = b""
         self._names: dict[str, bytes] = {}
         self._repeats = 0
@@ -84,8 +85,8 @@ class HeadReader:
             tail = self._tail
             end = (tail + data).find(_END) if tail else data.find(_END)
             taken = end + len(_END) - len(tail) if end >= 0 else len(data)
-            self._size += taken
-            if self._size > self._bytes_max:
+            self.size += taken
+            if self.size > self._bytes_max:
                 self._refuse_size(data[:taken])
             self._parse(data[:taken])
             if end < 0:
@@ -108,11 +109,6 @@ class HeadReader:
         version = parser.get_http_version()
         if version not in _VERSIONS:
             _refuse(f"this server speaks HTTP/1.1, not HTTP/{version}")
-        if len(self._names) + self._repeats > HEADERS_MAX:
-            raise BadHead(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                f"a request has {HEADERS_MAX} headers at most",
-            )
         is_old = version == "1.0"
         method = parser.get_method().decode("ascii")
         environ["REQUEST_METHOD"] = method
@@ -165,7 +161,7 @@ class HeadReader:
         return slash + path or b"/"
 
     def _refuse_size(self, more: bytes) -> NoReturn:
-        room = self._bytes_max - self._size + len(more)
+        room = self._bytes_max - self.size + len(more)
         is_line = self._parser.get_http_version() == _UNKNOWN and b"\r\n" not in more[:room]
         status = (
             HTTPStatus.REQUEST_URI_TOO_LONG
@@ -201,6 +197,12 @@ class HeadReader:
         """Take a header."""
         key = _keys.get(name) or _key_of(name)
         text = value.strip(b" \t").decode("latin-1")
+        if len(self._names) + self._repeats >= HEADERS_MAX:
+            # Now and not at the end: each takes many times the memory of the bytes that came.
+            raise BadHead(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                f"a request has {HEADERS_MAX} headers at most",
+            )
         if key not in self._names:
             self._names[key] = name
             self._environ[key] = text

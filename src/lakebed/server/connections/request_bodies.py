@@ -179,6 +179,9 @@ class ChunkedBody(RequestBody):
         if not 0 <= end - self._at <= length_max:
             raise MalformedBody("the body is not in chunks, as its Transfer-Encoding says")
         line, self._at = self.buffer[self._at : end], end + len(_CRLF)
+        if b"\r" in line or b"\n" in line:
+            # Some proxies end a line there, and would see other chunks than we do.
+            raise MalformedBody("a line between the chunks of the body does not end with CR LF")
         return line
 
     def _cut_message(self) -> str:

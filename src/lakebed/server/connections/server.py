@@ -15,12 +15,15 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections import Counter
+from contextlib import suppress
+from http import HTTPStatus
+from itertools import islice
 from typing import Any, Final
 from wsgiref.types import WSGIApplication
 
 from lakebed.server.connections.answers import Answer, refusal
-from lakebed.server.connections.connection import Connection, Stage
+from lakebed.server.connections.connection import BrokenOff, Connection, Stage
 from lakebed.server.connections.heads import BadHead, Head, HeadReader
 from lakebed.server.connections.request_bodies import (
     BodyOfLength,
@@ -38,6 +41,9 @@ LINGER_SECONDS: Final = 5.0
 """How long a client may go on to send when its request was answered before that."""
 LINGER_BYTES: Final = 64 << 20
 """How much a client may go on to send."""
+HELD_BYTES_MAX: Final = 256 << 20
+"""How much memory a worker keeps for answers that are not taken and requests that do not end."""
+_LARGE_BYTES: Final = 1 << 20
 _CONNECTIONS_MAX: Final = 10_000
 _OTHER_FILES: Final = 200
 """Files that a worker has open beside its connections."""
@@ -60,11 +66,10 @@ _EVENTS: Final = {
     Stage.LINGERING: select.EPOLLIN | _ONCE,
 }
 
+_FAILED: Final = BadHead(
+    HTTPStatus.INTERNAL_SERVER_ERROR, "internal error: the log of the server says more"
+)
 _LOGGER: Final = logging.getLogger(__name__)
-
-
-class _BrokenOff(Exception):  # noqa: N818 - it says what happened
-    """The application could not finish an answer."""
 
 
 class ConnectionServer:
@@ -104,6 +109,7 @@ class ConnectionServer:
         self._lock = threading.Lock()
         self._threads = 0
         self._idle_threads = 0
+        self._lacks_threads = False
         self._is_full = False
         self._stops, self._tells_to_stop = socket.socketpair()
         self._is_stopping = False
@@ -114,14 +120,21 @@ class ConnectionServer:
             self._start_thread()
         threading.Thread(target=self._look_again, name="lakebed-looks", daemon=True).start()
         self._stops.recv(1)
-        self._is_stopping = True
-        self._close_listener()
-        for connection in list(self._waiting.values()):
-            if connection.stage is Stage.IDLE:
-                self._take_and_close(connection)
+        self._begin_to_stop()
         until = time.monotonic() + self._shutdown_seconds
         while self._has_work() and time.monotonic() < until:
             time.sleep(0.02)
+
+    def _begin_to_stop(self) -> None:
+        """Take no more connections in, and close those that want nothing."""
+        self._is_stopping = True
+        # What came before the end is served: the system would reset it.
+        for _ in range(_BACKLOG // _ACCEPT_AT_ONCE):
+            self._accept()
+        self._listener.close()
+        for connection in list(self._waiting.values()):
+            if connection.stage is Stage.IDLE and not connection.has_something:
+                self._take_and_close(connection)
 
     def _has_work(self) -> bool:
         """Whether a client has not got its answer yet."""
@@ -135,10 +148,24 @@ class ConnectionServer:
     # Threads
 
     def _start_thread(self) -> None:
-        """Start a thread that waits for an event; the lock is held."""
+        """Start a thread that waits for an event; the lock is held.
+
+        Raises:
+            RuntimeError: The system gives none, and there is none that could go on.
+        """
+        name = f"lakebed-{self._threads + 1}"
+        try:
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+        except RuntimeError as error:
+            if not self._threads:
+                raise
+            if not self._lacks_threads:
+                _LOGGER.warning("there are %d threads and no more: %s", self._threads, error)
+            self._lacks_threads = True
+            return
+        self._lacks_threads = False
         self._threads += 1
         self._idle_threads += 1
-        threading.Thread(target=self._serve, name=f"lakebed-{self._threads}", daemon=True).start()
 
     def _serve(self) -> None:
         while True:
@@ -159,6 +186,7 @@ class ConnectionServer:
                 self._idle_threads += 1
 
     def _handle(self, handle: int) -> None:
+        """Do what an event asks for; whatever fails, the thread goes on."""
         if handle == self._listener.fileno():
             self._accept()
             return
@@ -167,31 +195,32 @@ class ConnectionServer:
             return
         try:
             self._go_on(connection)
-        except (OSError, Stalled, _BrokenOff):  # the client is gone, or has to see this
+        except (OSError, Stalled, BrokenOff):  # the client is gone, or has to see this
             self._close(connection)
-        except Exception:
+        except BaseException:  # some libraries raise others than `Exception`
             _LOGGER.exception("a connection failed")
             self._close(connection)
 
     # Connections
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPT_AT_ONCE):
-            try:
-                connected, address = self._listener.accept()
-            except BlockingIOError:
-                break
-            except ConnectionError:
-                continue
-            except OSError as error:
-                if self._is_stopping:
-                    return
+        try:
+            for _ in range(_ACCEPT_AT_ONCE):
+                with suppress(ConnectionError):
+                    self._take_in(*self._listener.accept())
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            if not self._is_stopping:
                 _LOGGER.warning("cannot take a connection: %s", error.strerror)
                 self._make_room()
                 self._is_full = True  # the next look goes on
-                return
-            self._take_in(connected, address)
-        self._poll.modify(self._listener, select.EPOLLIN | _ONCE)
+            return
+        self._listen_again()
+
+    def _listen_again(self) -> None:
+        with suppress(ValueError, OSError):  # it is closed: the server stops
+            self._poll.modify(self._listener, select.EPOLLIN | _ONCE)
 
     def _take_in(self, connected: socket.socket, address: tuple[Any, ...]) -> None:
         host, port = address[:2]
@@ -203,14 +232,20 @@ class ConnectionServer:
         environ = {**self._environ, "REMOTE_ADDR": host, "REMOTE_PORT": str(port)}
         connection = Connection(connected, environ, stall_seconds=self._limits.stall_seconds)
         self._connections.add(connection)
-        connection.deadline = time.monotonic() + IDLE_SECONDS
-        self._waiting[connection.handle] = connection
-        self._poll.register(connection.handle, _EVENTS[Stage.IDLE])
+        try:
+            # Without events first: a thread that got a late one of an earlier connection with this
+            # handle may take this one as soon as it waits, and turns its events on itself.
+            self._poll.register(connection.handle, _ONCE)
+            self._wait_at(connection, Stage.IDLE, IDLE_SECONDS)
+        except OSError:
+            self._close(connection)
+            raise
 
     def _make_room(self) -> int:
         """Close those that were idle for longest; return how many."""
-        idle = [each for each in list(self._waiting.values()) if each.stage is Stage.IDLE]
-        return sum(map(self._take_and_close, idle[:_ROOM]))
+        waiting = list(self._waiting.values())
+        idle = (each for each in waiting if each.stage is Stage.IDLE and not each.has_something)
+        return sum(map(self._take_and_close, islice(idle, _ROOM)))
 
     def _wait_at(self, connection: Connection, stage: Stage, seconds: float) -> None:
         """Let a connection wait for its client; this thread holds it no more."""
@@ -218,26 +253,36 @@ class ConnectionServer:
         connection.deadline = time.monotonic() + seconds
         self._waiting[connection.handle] = connection
         self._poll.modify(connection.handle, _EVENTS[stage])
-        if self._is_stopping and stage is Stage.IDLE:
+        if self._is_stopping and stage is Stage.IDLE and not connection.has_something:
             self._take_and_close(connection)
 
     def _take_and_close(self, connection: Connection) -> bool:
         """Close a connection that waits; return whether it did wait."""
-        if self._waiting.get(connection.handle) is not connection:
+        is_taken = self._take(connection)
+        if is_taken:
+            self._close(connection)
+        return is_taken
+
+    def _take(self, connection: Connection) -> bool:
+        """Take a connection that waits, for this thread to hold; return whether it did wait."""
+        taken = self._waiting.pop(connection.handle, None)
+        if taken is not None and taken is not connection:
+            # That one was closed, and a new one got its handle.
+            self._let_wait_on(taken)
             return False
-        if self._waiting.pop(connection.handle, None) is None:
-            return False
-        self._close(connection)
-        return True
+        return taken is not None
+
+    def _let_wait_on(self, connection: Connection) -> None:
+        """Put back a connection that was taken for nothing; an event may have found it gone."""
+        try:
+            left = connection.deadline - time.monotonic()
+            self._wait_at(connection, connection.stage, left)
+        except OSError:
+            self._close(connection)
 
     def _close(self, connection: Connection) -> None:
         self._connections.discard(connection)
         connection.socket.close()
-
-    def _close_listener(self) -> None:
-        # What came before the end is served: the system would reset it.
-        self._accept()
-        self._listener.close()
 
     def _look_again(self) -> None:
         shortest = min(self._limits.stall_seconds, self._limits.header_seconds)
@@ -253,18 +298,54 @@ class ConnectionServer:
         """Close the connections that have waited for too long."""
         now = time.monotonic()
         for connection in list(self._waiting.values()):
-            if connection.deadline > now or self._waiting.pop(connection.handle, None) is None:
+            if connection.deadline > now or not self._take(connection):
                 continue
-            is_sending = connection.stage in {Stage.SENDING, Stage.READY}
-            if is_sending and connection.has_taken_some():
-                self._wait_at(connection, connection.stage, self._limits.stall_seconds)
+            if connection.deadline > now:  # it was served meanwhile, and waits for something new
+                self._let_wait_on(connection)
                 continue
-            if connection.stage is not Stage.LINGERING and connection.count_untaken():
-                connection.cut()
-            self._close(connection)
+            try:
+                self._end_wait(connection)
+            except OSError:
+                self._close(connection)
+        self._bound_memory()
         if self._is_full and not self._is_stopping:
             self._is_full = False
-            self._poll.modify(self._listener, select.EPOLLIN | _ONCE)
+            self._listen_again()
+
+    def _end_wait(self, connection: Connection) -> None:
+        """Close a connection that has waited for too long, unless its client takes an answer."""
+        is_sending = connection.stage in {Stage.SENDING, Stage.READY}
+        if is_sending and connection.has_taken_some():
+            self._wait_at(connection, connection.stage, self._limits.stall_seconds)
+            return
+        if connection.stage is not Stage.LINGERING and connection.count_untaken():
+            connection.cut()
+        self._close(connection)
+
+    def _bound_memory(self) -> None:
+        """Close connections that wait if all together hold too much memory.
+
+        Those of the address that holds most go first, and of these the one that waits longest.
+        """
+        waiting = list(self._waiting.values())
+        over = sum(each.bytes_held for each in waiting) - HELD_BYTES_MAX
+        if over <= 0:
+            return
+        held: Counter[str] = Counter()
+        for each in waiting:
+            held[each.peer] += each.bytes_held
+        for each in sorted(waiting, key=lambda each: -held[each.peer]):
+            size = each.bytes_held
+            if over > 0 and size and self._take(each):
+                over -= size
+                each.reset_at_close()
+                self._close(each)
+                refusals.count(
+                    Refusal.OVERLOADED,
+                    "cut off a client: too much is kept for those that do not take their answers"
+                    " or do not end their requests",
+                    client=each.peer,
+                )
 
     # Requests
 
@@ -301,6 +382,7 @@ class ConnectionServer:
             head = reader.finish()
         except BadHead as error:
             connection.keeps_alive = connection.is_read = False
+            connection.reader = None
             connection.unsent = memoryview(refusal(error))
             self._send_rest(connection)
             return
@@ -315,13 +397,16 @@ class ConnectionServer:
         try:
             connection.is_read = body.is_at_end
             connection.keeps_alive = head.keeps_alive and body.is_at_end and not self._is_stopping
-            has_body = answer.has_body
-            if has_body and not isinstance(chunks, list):
-                _stream(connection, answer, chunks)
+            pieces = chunks if answer.has_body and isinstance(chunks, list) else []
+            is_streamed = answer.has_body and not isinstance(chunks, list)
+            length = None if is_streamed else sum(map(len, pieces))
+            first = _head_of(connection, answer, length)
+            if first is None:
+                connection.keeps_alive = False
+                connection.unsent = memoryview(refusal(_FAILED))
+            elif is_streamed:
+                connection.stream(first, chunks)
             else:
-                pieces = chunks if has_body and isinstance(chunks, list) else []
-                length = sum(map(len, pieces)) if has_body else None
-                first = answer.head(length=length, keeps_alive=connection.keeps_alive)
                 connection.unsent = memoryview(b"".join([first, *pieces]))
         finally:
             close = getattr(chunks, "close", None)
@@ -334,7 +419,10 @@ class ConnectionServer:
         """Send what is left of an answer that is finished; then wait for the next request."""
         if not connection.send_now():
             connection.note_untaken()
+            is_large = connection.bytes_held > _LARGE_BYTES
             self._wait_at(connection, Stage.SENDING, self._limits.stall_seconds)
+            if is_large:  # many of these could come before the next look
+                self._bound_memory()
         elif not connection.keeps_alive:
             self._end(connection)
         elif connection.buffer:
@@ -368,22 +456,13 @@ def _body_of(connection: Connection, head: Head, rest: bytes) -> RequestBody:
     return BodyOfLength(connection, rest, head.length, expects_continue=head.expects_continue)
 
 
-def _stream(connection: Connection, answer: Answer, chunks: Iterable[bytes]) -> None:
-    """Send an answer as it is made; the head goes with the first of it."""
-    head = answer.head(length=None, keeps_alive=connection.keeps_alive)
-    iterator = iter(chunks)
-    while True:
-        try:
-            chunk = next(iterator, None)
-        except Exception as error:
-            raise _BrokenOff from error  # the application has logged it
-        if head:
-            connection.send(head, chunk or b"")
-            head = b""
-        elif chunk:
-            connection.send(chunk)
-        if chunk is None:
-            return
+def _head_of(connection: Connection, answer: Answer, length: int | None) -> bytes | None:
+    """Return the head of an answer; None if it cannot be sent, because of a header for example."""
+    try:
+        return answer.head(length=length, keeps_alive=connection.keeps_alive)
+    except ValueError:
+        _LOGGER.exception("the application gave an answer that cannot be sent")
+        return None
 
 
 def _listen(address: str, port: int) -> socket.socket:

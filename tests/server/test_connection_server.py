@@ -1,0 +1,254 @@
+"""The server of connections in this process: what no client can make happen at will."""
+
+import errno
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+import pytest
+
+from lakebed.server.connections import server as module
+from lakebed.server.connections.connection import Connection, Stage
+from lakebed.server.connections.server import ConnectionServer
+from lakebed.server.settings import ListenSettings, ServerSettings
+from tests.kit.served import PATIENCE_SECONDS, eventually
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+PEER = ("127.0.0.1", 1)
+
+
+class Panic(BaseException):
+    """What some libraries raise: no `Exception`."""
+
+
+def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+    """Answer by what the path says."""
+    path = environ["PATH_INFO"]
+    if path == "/panic":
+        raise Panic
+    header = "two\r\nlines" if path == "/lines" else "\N{SNOWMAN}" if path == "/snow" else "x"
+    start("200 OK", [("X", header)])
+    return [b"ok"]
+
+
+@pytest.fixture
+def server() -> Iterator[ConnectionServer]:
+    """A server with a port and no threads: tests play them."""
+    made = ConnectionServer(app, ServerSettings(listen=ListenSettings(port=0)), "127.0.0.1")
+    yield made
+    for connection in list(made._connections):
+        made._close(connection)
+    for each in (made._listener, made._stops, made._tells_to_stop):
+        each.close()
+
+
+def take_in(server: ConnectionServer) -> tuple[Connection, socket.socket]:
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(PATIENCE_SECONDS)
+    server._take_in(ours, PEER)
+    return server._waiting[ours.fileno()], theirs
+
+
+def work_off(server: ConnectionServer) -> None:
+    """Handle all events that there are."""
+    while events := server._poll.poll(0, 1):
+        for handle, _ in events:
+            server._handle(handle)
+
+
+def answer_to(server: ConnectionServer, client: socket.socket, request: bytes = GET) -> bytes:
+    client.sendall(request)
+    work_off(server)
+    return client.recv(4096)
+
+
+class Interrupted(Connection):
+    """A connection at whose deadline a thread looks, while another one does something."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    @property
+    def deadline(self) -> float:
+        found = self._deadline
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return found
+
+    @deadline.setter
+    def deadline(self, value: float) -> None:
+        self._deadline = value
+
+
+def test_a_new_connection_with_the_handle_of_a_closed_one_is_not_lost(
+    server: ConnectionServer,
+) -> None:
+    old, first = take_in(server)
+    new: list[socket.socket] = []
+
+    def replace() -> None:
+        server._waiting.pop(old.handle)
+        server._close(old)
+        ours, theirs = socket.socketpair()
+        assert ours.fileno() == old.handle
+        server._take_in(ours, PEER)
+        theirs.sendall(GET)
+        new.append(theirs)
+
+    old.__class__ = Interrupted
+    old.deadline = 0.0
+    assert isinstance(old, Interrupted)
+    old.meanwhile = replace
+    with closing(first):
+        server._look()
+    with closing(new[0]) as client:
+        client.settimeout(PATIENCE_SECONDS)
+        work_off(server)
+        assert client.recv(4096).endswith(b"ok")
+        assert len(server._waiting) == len(server._connections) == 1
+
+
+def test_a_connection_that_was_served_meanwhile_has_not_waited_for_too_long(
+    server: ConnectionServer,
+) -> None:
+    connection, client = take_in(server)
+    connection.__class__ = Interrupted
+    connection.deadline = 0.0
+    assert isinstance(connection, Interrupted)
+    with closing(client):
+        connection.meanwhile = lambda: answer_to(server, client)
+        server._look()
+        assert answer_to(server, client).endswith(b"ok")
+
+
+def test_a_late_event_of_an_earlier_connection_does_not_break_a_new_one(
+    server: ConnectionServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(dict[int, Connection]):
+        """Those that wait; a thread with a late event takes each as soon as it does."""
+
+        def __setitem__(self, handle: int, connection: Connection) -> None:
+            super().__setitem__(handle, connection)
+            server._waiting = dict(self)
+            server._handle(handle)
+
+    server._waiting = Late()
+    ours, theirs = socket.socketpair()
+    server._take_in(ours, PEER)
+    with closing(theirs):
+        theirs.settimeout(PATIENCE_SECONDS)
+        assert answer_to(server, theirs).endswith(b"ok")
+
+
+def test_a_worker_goes_on_when_the_system_gives_no_more_threads(
+    server: ConnectionServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = threading.Thread(target=server.run, daemon=True)
+    running.start()
+    eventually(lambda: server._threads)
+    real = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("lakebed-"):
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(3):
+        with socket.create_connection(server._listener.getsockname()) as client:
+            client.settimeout(PATIENCE_SECONDS)
+            client.sendall(GET)
+            assert client.recv(4096).endswith(b"ok")
+    assert server._threads == 1
+    server.stop()
+    running.join(PATIENCE_SECONDS)
+
+
+def test_whatever_an_application_raises_the_thread_goes_on(server: ConnectionServer) -> None:
+    _, client = take_in(server)
+    with closing(client):
+        assert answer_to(server, client, GET.replace(b"/ ", b"/panic ")) == b""
+    assert not server._connections
+
+
+@pytest.mark.parametrize("path", [b"/lines ", b"/snow "])
+def test_an_answer_with_an_impossible_header_is_an_error_of_the_server(
+    server: ConnectionServer, path: bytes
+) -> None:
+    _, client = take_in(server)
+    with closing(client):
+        answer = answer_to(server, client, GET.replace(b"/ ", path))
+        assert answer.startswith(b"HTTP/1.1 500 ")
+        assert b"\r\nConnection: close\r\n" in answer
+
+
+def test_a_connection_that_cannot_be_waited_for_does_not_end_the_port(
+    server: ConnectionServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        """A poll object that has no place for more."""
+
+        def register(self, handle: int, _events: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    real = server._poll
+    with socket.create_connection(server._listener.getsockname()) as client:
+        client.settimeout(PATIENCE_SECONDS)
+        monkeypatch.setattr(server, "_poll", Full())
+        server._accept()
+        assert not server._connections
+        assert client.recv(1) == b""
+    monkeypatch.setattr(server, "_poll", real)
+    server._look()
+    with socket.create_connection(server._listener.getsockname()) as client:
+        client.settimeout(PATIENCE_SECONDS)
+        eventually(lambda: answer_of_started(server, client))
+
+
+def answer_of_started(server: ConnectionServer, client: socket.socket) -> bool:
+    return answer_to(server, client).endswith(b"ok")
+
+
+def test_a_request_that_came_before_the_end_is_answered(server: ConnectionServer) -> None:
+    _, asks = take_in(server)
+    _, idle = take_in(server)
+    asks.sendall(GET)
+    server._begin_to_stop()
+    work_off(server)
+    with closing(asks), closing(idle):
+        assert b"\r\nConnection: close\r\n" in asks.recv(4096)
+        assert idle.recv(1) == b""
+
+
+def test_idle_connections_whose_requests_have_come_do_not_make_room(
+    server: ConnectionServer,
+) -> None:
+    _, asks = take_in(server)
+    _, idle = take_in(server)
+    asks.sendall(GET)
+    assert server._make_room() == 1
+    with closing(asks), closing(idle):
+        assert answer_to(server, asks, b"").endswith(b"ok")
+        assert idle.recv(1) == b""
+
+
+def test_what_is_kept_for_slow_clients_is_bounded_and_the_greediest_go_first(
+    server: ConnectionServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HELD_BYTES_MAX", 40_000)
+    modest, first = take_in(server)
+    greedy = [take_in(server) for _ in range(3)]
+    head = GET[:-2] + b"X: " + b"x" * 15_000
+    for connection, client in [(modest, first), *greedy]:
+        if connection is not modest:
+            connection.environ["REMOTE_ADDR"] = "127.0.0.2"
+        client.sendall(head)
+        work_off(server)
+        assert connection.stage is Stage.HEAD
+    server._look()
+    assert modest in server._connections
+    assert [connection in server._connections for connection, _ in greedy] == [False, False, True]
+    for client in (first, *(client for _, client in greedy)):
+        client.close()
