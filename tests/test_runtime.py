@@ -1,5 +1,6 @@
 import threading
 import time
+from typing import NoReturn
 
 import pytest
 
@@ -53,3 +54,13 @@ def test_a_system_without_such_a_clock_has_the_ordinary_one(
 ) -> None:
     monkeypatch.delattr(time, "CLOCK_BOOTTIME")
     assert time.monotonic() <= ThreadRuntime().monotonic() <= time.monotonic()
+
+
+def test_what_runs_side_by_side_is_done_without_threads_if_there_are_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert ThreadRuntime().map_parallel(str, range(3), limit=3) == ["0", "1", "2"]

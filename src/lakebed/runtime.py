@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Protocol, TypeVar
 
 ItemT = TypeVar("ItemT")
@@ -132,9 +132,10 @@ class ThreadRuntime(Runtime):
         helpers = [threading.Thread(target=work_off) for _ in range(min(limit, len(work)) - 1)]
         started: list[threading.Thread] = []
         try:
-            for helper in helpers:
-                helper.start()
-                started.append(helper)
+            with suppress(RuntimeError):  # the system gives no more: those that are there do it all
+                for helper in helpers:
+                    helper.start()
+                    started.append(helper)
             work_off()
         finally:
             for helper in started:

@@ -252,3 +252,10 @@ def test_what_is_kept_for_slow_clients_is_bounded_and_the_greediest_go_first(
     assert [connection in server._connections for connection, _ in greedy] == [False, False, True]
     for client in (first, *(client for _, client in greedy)):
         client.close()
+
+
+def test_an_idle_connection_keeps_nothing_of_its_last_answer(server: ConnectionServer) -> None:
+    connection, client = take_in(server)
+    with closing(client):
+        assert answer_to(server, client).endswith(b"ok")
+    assert connection.unsent.obj == b""

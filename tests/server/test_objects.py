@@ -177,6 +177,28 @@ def test_upload_by_form_with_metadata(world: Server) -> None:
     assert answer.json["metadata"] == {"colour": "blue", "::lakefs::part": "7"}
 
 
+@pytest.mark.parametrize("kind", ["text/\N{SNOWMAN}", "text/a\nX-Evil: 1"])
+def test_an_object_whose_type_cannot_be_a_header_can_be_read(world: Server, kind: str) -> None:
+    form = (
+        f'--b\r\nContent-Disposition: form-data; name="content"\r\nContent-Type: {kind}\r\n\r\n'
+        "abc\r\n--b--\r\n"
+    )
+    answer = world.call(
+        "POST",
+        f"/repositories/{REPOSITORY}/branches/main/objects",
+        params={"path": "odd"},
+        body=form.encode(),
+        headers={"Content-Type": "multipart/form-data; boundary=b"},
+    )
+    assert answer.status_code == 201
+    for method, text in (("GET", "abc"), ("HEAD", "")):
+        read = world.call(
+            method, f"/repositories/{REPOSITORY}/refs/main/objects", params={"path": "odd"}
+        )
+        assert (read.status_code, read.text) == (200, text)
+        assert read.headers["Content-Type"] == "application/octet-stream"
+
+
 def test_a_form_without_its_end_leaves_nothing(world: Server) -> None:
     body = b'--b\r\nContent-Disposition: form-data; name="content"\r\n\r\nhalf of it'
     answer = world.call(

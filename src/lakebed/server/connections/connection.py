@@ -134,6 +134,8 @@ class Connection:
                 self.unsent = self.unsent[self.socket.send(self.unsent) :]
         except BlockingIOError:
             return False
+        # An empty view of the answer would keep all of it, while the connection is idle.
+        self.unsent = memoryview(b"")
         return True
 
     def send(self, *buffers: bytes) -> None:

@@ -32,6 +32,11 @@ class Selection(NamedTuple):
     """``Content-Range``, if the answer does not hold all of them."""
 
 
+def header_text(value: str) -> str:
+    """Return a text that was stored with an object, by a form for example; empty if no header."""
+    return value if value.isascii() and value.isprintable() else ""
+
+
 def etag(checksum: str) -> str:
     """Return the ETag header of an object with a checksum."""
     return f'"{checksum}"'

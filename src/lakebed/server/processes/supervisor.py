@@ -154,7 +154,11 @@ class _Supervisor:
             self._is_stopping = True
             return
         for child in dead:
-            child.start()
+            try:
+                child.start()
+            except OSError as error:
+                # The next look tries again: what still runs must not end for that.
+                _LOGGER.warning("a %s cannot be started: %s", child.role, error)
         self._metrics.write()
         logs.bound_file(self._settings.logging)
 
@@ -195,10 +199,11 @@ class _Child:
         self._process: BaseProcess | None = None
 
     def start(self) -> None:
-        self._process = multiprocessing.Process(
+        process = multiprocessing.Process(
             target=call_by_name, args=self._arguments, name=f"lakebed-{self.role}"
         )
-        self._process.start()
+        process.start()
+        self._process = process
 
     @property
     def is_alive(self) -> bool:

@@ -31,6 +31,7 @@ from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.server.http.bodies import Body
 from lakebed.server.http.conditions import (
     etag,
+    header_text,
     http_date,
     matches,
     no_bytes_headers,
@@ -119,12 +120,16 @@ def _cache_control(ref: str) -> str:
 def _headers(found: Found, ref: str) -> dict[str, str]:
     name = as_text(found.path).rpartition("/")[2]
     return {
-        "ETag": etag(found.checksum),
+        "ETag": etag(header_text(found.checksum)),
         "Last-Modified": http_date(found.mtime),
         "Accept-Ranges": "bytes",
         "Cache-Control": _cache_control(ref),
         "Content-Disposition": f"{ATTACHMENT}; filename*=UTF-8''{quote(name, safe='')}",
     }
+
+
+def _type_of(found: Found) -> str:
+    return header_text(found.content_type) or DEFAULT_CONTENT_TYPE
 
 
 @routes.add(
@@ -159,7 +164,7 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
     return Reply(
         status=selection.status,
         body=objects.read(found, byte_range=selection.byte_range),
-        content_type=found.content_type,
+        content_type=_type_of(found),
         content_length=selection.length,
         headers=headers | selection.headers,
     )
@@ -183,7 +188,7 @@ def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: 
     except RangeNotSatisfiable:
         return Reply(status=416, headers=no_bytes_headers(found.size))
     headers = _headers(found, ref) | selection.headers
-    headers |= {"Content-Length": str(selection.length), "Content-Type": found.content_type}
+    headers |= {"Content-Length": str(selection.length), "Content-Type": _type_of(found)}
     return Reply(status=selection.status, headers=headers)
 
 

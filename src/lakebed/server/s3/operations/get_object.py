@@ -12,6 +12,7 @@ from lakebed.catalog.nouns import Between, ByteRange
 from lakebed.server.http.conditions import (
     Selection,
     etag,
+    header_text,
     http_date,
     no_bytes_headers,
     requested_range,
@@ -177,8 +178,8 @@ def _part(request: S3Request, stats: ObjectStats, headers: dict[str, str]) -> By
 def _headers(request: S3Request, stats: ObjectStats) -> dict[str, str]:
     headers = {
         "Accept-Ranges": "bytes",
-        "Content-Type": _header_text(stats.content_type) or DEFAULT_CONTENT_TYPE,
-        "ETag": etag(_header_text(stats.checksum)),
+        "Content-Type": header_text(stats.content_type) or DEFAULT_CONTENT_TYPE,
+        "ETag": etag(header_text(stats.checksum)),
         "Last-Modified": http_date(stats.mtime),
         **headers_of(stats.reserved),
         **metadata_headers(stats.metadata),
@@ -192,8 +193,3 @@ def _headers(request: S3Request, stats: ObjectStats) -> dict[str, str]:
                 )
             headers[name] = value
     return headers
-
-
-def _header_text(value: str) -> str:
-    """Return a text that the API may have set to anything; empty if it cannot be a header."""
-    return value if value.isascii() and value.isprintable() else ""
