@@ -5,11 +5,13 @@ is there, and gives the unique id that names its partition. To list repositories
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
+from collections.abc import Callable, Collection
+
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
-from lakebed.engine.commits.merges import MergeRequest
-from lakebed.engine.committed import Cache, DiffEntry, Page, Query, committed_for
+from lakebed.engine.commits.merges import MergeRequest, Replacement
+from lakebed.engine.committed import Cache, DiffEntry, Ingest, Page, Query, committed_for
 from lakebed.engine.errors import (
     DefaultBranch,
     EntryNotFound,
@@ -318,6 +320,32 @@ class Engine:
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
         return self._parts.merger.merge(repository, branch, commit, request)
+
+    @traced("engine.replace")
+    def replace(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        replacement: Replacement,
+        request: CommitRequest,
+        *,
+        note: Callable[[Commit], None],
+    ) -> Commit:
+        """Replace intervals of keys of a branch; see `Merger.replace`."""
+        current = self._open_for_writing(repository.id, branch)
+        if current.unique_id != repository.unique_id:
+            raise RepositoryNotFound(repository.id)
+        return self._parts.merger.replace(current, branch, replacement, request, note=note)
+
+    def find_published(
+        self, repository: Repository, branch: Branch, commit_ids: Collection[CommitID]
+    ) -> CommitID | None:
+        """Return which of some commits led to a branch; see `Publisher.find_published`."""
+        return self._parts.publisher.find_published(repository, branch, commit_ids)
+
+    def ingest(self, repository: Repository, so_far: MetaRangeID | None = None) -> Ingest:
+        """Begin to store many entries of a repository, or go on; see `Committed.ingest`."""
+        return self._committed_in(repository.home).ingest(so_far)
 
     @traced("engine.revert")
     def revert(

@@ -36,6 +36,7 @@ class EngineParts:
     committer: Committer
     merger: Merger
     resetter: Resetter
+    publisher: Publisher
 
 
 def assemble(
@@ -85,4 +86,5 @@ def assemble(
             settings=settings,
         ),
         resetter=Resetter(store, branches, publisher, dirty, reader, runtime, settings),
+        publisher=publisher,
     )

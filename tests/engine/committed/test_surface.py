@@ -22,6 +22,8 @@ def test_the_public_names_of_committed() -> None:
         "Counters",
         "DIFF_SCHEMA",
         "DiffEntry",
+        "Ingest",
+        "Interval",
         "Page",
         "Query",
         "Strategy",

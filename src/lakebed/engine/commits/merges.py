@@ -7,14 +7,14 @@ chosen at the start.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.publish import Publisher
-from lakebed.engine.committed import CommittedFor, Strategy
+from lakebed.engine.committed import CommittedFor, Interval, Strategy
 from lakebed.engine.errors import (
     Invalid,
     MetaRangeNotFound,
@@ -41,6 +41,15 @@ class _Plan:
 
     metarange_id: MetaRangeID
     parents: list[Commit]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What takes the place of some keys of a branch."""
+
+    metarange_id: MetaRangeID
+    intervals: Sequence[Interval]
+    """In order, and not overlapping."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +190,31 @@ class Merger:
 
         return self._move(repository, branch, "commit", request, plan)
 
+    def replace(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        replacement: Replacement,
+        request: CommitRequest,
+        *,
+        note: Callable[[Commit], None],
+    ) -> Commit:
+        """Replace intervals of keys of a branch by what a metarange holds there.
+
+        The commit is made also if that changes nothing. `note` is called with every commit that is
+        about to be published, of which at most one will be; if it raises, that one will not be.
+        Otherwise raises as `merge` does.
+        """
+        committed = self._committed_in(repository.home)
+
+        def plan(head: Commit) -> _Plan:
+            replaced = committed.replace(
+                head.metarange_id, replacement.metarange_id, replacement.intervals
+            )
+            return _Plan(replaced, [head])
+
+        return self._move(repository, branch, "import", request, plan, note)
+
     def _move(
         self,
         repository: Repository,
@@ -188,9 +222,10 @@ class Merger:
         operation: str,
         request: CommitRequest,
         make_plan: Callable[[Commit], _Plan],
+        note: Callable[[Commit], None] | None = None,
     ) -> Commit:
         with measure_outcome(MERGE_SECONDS, self._runtime, operation):
-            return self._try_to_move(repository, branch, operation, request, make_plan)
+            return self._try_to_move(repository, branch, operation, request, make_plan, note)
 
     def _try_to_move(
         self,
@@ -199,6 +234,7 @@ class Merger:
         operation: str,
         request: CommitRequest,
         make_plan: Callable[[Commit], _Plan],
+        note: Callable[[Commit], None] | None,
     ) -> Commit:
         offered: set[MetaRangeID] = set()
         current: Branch | None = self._branches.get(repository, branch)
@@ -229,6 +265,8 @@ class Merger:
                 created_us=request.created_us,
                 consumed_tokens=judged.sealed_tokens,
             )
+            if note is not None:
+                note(commit)
             current = self._publisher.publish(repository, judged, commit, judged.sealed_tokens)
             if current is None:
                 self._hooks.after_commit(offer, commit)

@@ -65,6 +65,20 @@ class Builder:
             self._reopen()
             self._push(table.combine_chunks())
 
+    @property
+    def closed_ranges(self) -> int:
+        """How many ranges are closed so far."""
+        return len(self._refs)
+
+    def save_closed(self) -> MetaRangeID:
+        """Store a metarange of the ranges that are closed, and go on building.
+
+        Rows that wait for the end of their range are not in it. Where it ends, the state of cutting
+        is empty: who begins with these ranges and adds what follows gets the same metarange.
+        """
+        self._flush()
+        return self._files.save_metarange([ref for ref in self._refs if ref is not None])
+
     def finish(self) -> MetaRangeID:
         """Store what is not stored yet, the metarange last."""
         if self._open:
