@@ -17,7 +17,7 @@ from typing import Final
 from lakebed.block import BlockError, BlockStore, ObjectNotFound
 from lakebed.block import PreconditionFailed as OtherContent
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.entry_metadata import CONTENT, content_of, of_bytes, split
+from lakebed.catalog.entry_metadata import CONTENT, content_of, is_imported, of_bytes, split
 from lakebed.catalog.errors import ChangedBytes, MissingBytes
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import (
@@ -212,13 +212,15 @@ class Copies:
         source = physical_address(copy.source.namespace, copy.entry)
         issued = self._addresses.issue(copy.repository, copy.branch)
         address = copy.repository.namespace.address(str(issued))
+        etag = content_of(copy.entry.metadata, source)
         try:
-            self._block.copy(source, address, etag=content_of(copy.entry.metadata, source))
+            self._block.copy(source, address, etag=etag)
         except ObjectNotFound as error:
             raise MissingBytes(copy.entry.key, source) from error
         except OtherContent as error:
-            how = "is not the one that was linked"
-            raise ChangedBytes(copy.entry.key, source, how) from error
+            imported = is_imported(copy.entry.metadata)
+            how = f"is not the one that was {'imported' if imported else 'linked'}"
+            raise ChangedBytes(copy.entry.key, source, how, imported=imported) from error
         except BlockError:
             self._stager.discard(address)  # it may have been stored
             raise
@@ -230,7 +232,9 @@ class Copies:
             copy.path,
             issued,
             size=copy.entry.size,
-            checksum=copy.entry.checksum,
+            # Of an imported object there may be none. Something must say which bytes these are, or
+            # all objects of one size would be the same.
+            checksum=copy.entry.checksum or etag or "",
             content_type=copy.content_type,
             metadata=metadata,
             condition=copy.condition,

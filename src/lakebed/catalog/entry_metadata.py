@@ -33,6 +33,11 @@ _PARTS: Final = f"{RESERVED}parts"
 CHECKSUM: Final = f"{RESERVED}checksum"
 CONTENT: Final = f"{RESERVED}content"
 
+ANY_PLACE: Final = "*"
+"""Instead of the place: wherever the entry says. Of an imported object, whose address is a whole
+one: it names the same object wherever the repository is restored to. A copy of its bytes does not
+take the mark along."""
+
 HEADERS: Final = (
     "Cache-Control",
     "Content-Disposition",
@@ -139,7 +144,14 @@ def for_content(address: Address, etag: ETag) -> dict[str, str]:
 def content_of(reserved: Mapping[str, str], address: Address) -> ETag | None:
     """Return what the storage called the content at an address; None: that was not kept."""
     place, _, etag = reserved.get(CONTENT, "").partition(":")
-    return ETag(etag) if place == _place(address) and _ETAG.fullmatch(etag) else None
+    if not _ETAG.fullmatch(etag) or (place != ANY_PLACE and place != _place(address)):
+        return None
+    return ETag(etag)
+
+
+def is_imported(reserved: Mapping[str, str]) -> bool:
+    """Whether an object was imported, by what is kept with it."""
+    return reserved.get(CONTENT, "").startswith(f"{ANY_PLACE}:")
 
 
 def _place(address: Address) -> str:

@@ -104,7 +104,9 @@ def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[s
     that no two objects hash alike.
     """
     digest = hashlib.sha256(size.to_bytes(8, "big"))
-    counting = sorted(item for item in metadata.items() if item[0] not in {CHECKSUM, CONTENT})
+    # Of an imported object there may be no checksum: then its ETag alone says what it is.
+    others = {CHECKSUM, CONTENT} if checksum else {CHECKSUM}
+    counting = sorted(item for item in metadata.items() if item[0] not in others)
     items = [text for item in counting for text in item]
     for text in (checksum, content_type, *items):
         part = text.encode()

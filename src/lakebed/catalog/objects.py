@@ -12,7 +12,7 @@ from lakebed.block import (
     RangeNotSatisfiable,
 )
 from lakebed.block.ranges import resolve
-from lakebed.catalog.entry_metadata import content_of
+from lakebed.catalog.entry_metadata import content_of, is_imported
 from lakebed.catalog.errors import ChangedBytes, MissingBytes
 from lakebed.catalog.model import ObjectStats, PresignedURL, check_path, stats_of
 from lakebed.catalog.presign import Presigning
@@ -76,9 +76,7 @@ class Objects:
         except PreconditionFailed as error:
             raise _replaced(stats) from error
         except RangeNotSatisfiable as error:
-            raise ChangedBytes(
-                stats.path, stats.address, f"has fewer than its {stats.size} bytes"
-            ) from error
+            raise _changed(stats, f"has fewer than its {stats.size} bytes") from error
         if stream.object_size != stats.size:
             stream.close()
             raise _resized(stats, stream.object_size)
@@ -179,8 +177,13 @@ class Objects:
 
 
 def _replaced(stats: ObjectStats) -> ChangedBytes:
-    return ChangedBytes(stats.path, stats.address, "is not the one that was linked")
+    was = "imported" if is_imported(stats.reserved) else "linked"
+    return _changed(stats, f"is not the one that was {was}")
 
 
 def _resized(stats: ObjectStats, size: int) -> ChangedBytes:
-    return ChangedBytes(stats.path, stats.address, f"has {size} bytes and not {stats.size}")
+    return _changed(stats, f"has {size} bytes and not {stats.size}")
+
+
+def _changed(stats: ObjectStats, how: str) -> ChangedBytes:
+    return ChangedBytes(stats.path, stats.address, how, imported=is_imported(stats.reserved))

@@ -321,6 +321,17 @@ class Engine:
         commit = self.resolver.commit(repository, source)
         return self._parts.merger.merge(repository, branch, commit, request)
 
+    def check_replaceable(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
+        """Return the repository if `replace` on the branch, begun now, would not be refused.
+
+        Raises:
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            DirtyBranch: Something is staged on it.
+        """
+        repository = self._open_for_writing(repository_id, branch)
+        self._parts.dirty.require_clean(repository, self.branches.get(repository, branch))
+        return repository
+
     @traced("engine.replace")
     def replace(
         self,
@@ -329,13 +340,16 @@ class Engine:
         replacement: Replacement,
         request: CommitRequest,
         *,
+        branch_unique_id: UniqueID,
         note: Callable[[Commit], None],
     ) -> Commit:
         """Replace intervals of keys of a branch; see `Merger.replace`."""
         current = self._open_for_writing(repository.id, branch)
         if current.unique_id != repository.unique_id:
             raise RepositoryNotFound(repository.id)
-        return self._parts.merger.replace(current, branch, replacement, request, note=note)
+        return self._parts.merger.replace(
+            current, branch, replacement, request, branch_unique_id=branch_unique_id, note=note
+        )
 
     def find_published(
         self, repository: Repository, branch: Branch, commit_ids: Collection[CommitID]

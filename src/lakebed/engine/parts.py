@@ -37,6 +37,7 @@ class EngineParts:
     merger: Merger
     resetter: Resetter
     publisher: Publisher
+    dirty: DirtyCheck
 
 
 def assemble(
@@ -87,4 +88,5 @@ def assemble(
         ),
         resetter=Resetter(store, branches, publisher, dirty, reader, runtime, settings),
         publisher=publisher,
+        dirty=dirty,
     )

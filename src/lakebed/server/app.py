@@ -121,6 +121,8 @@ def open_services(
             settings.gc,
             run_in_background=run_in_background,
             sign=signer.sign,
+            # Else the background process runs them.
+            runs_imports=settings.in_memory,
         ),
         auth=AuthService(
             store,

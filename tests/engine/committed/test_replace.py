@@ -79,7 +79,7 @@ def test_an_ingest_goes_on_where_it_was_cut_off(
         behind = pa.compute.greater(table["key"], pa.scalar(ingest.last_key, pa.binary()))
         upto = table["key"].to_pylist().index(batch["key"][-1].as_py()) + 1 if batch else 0
         ingest.add(table.slice(0, upto).filter(behind.slice(0, upto)))
-        so_far = ingest.save()
+        so_far = ingest.save().metarange_id
     ingest = store.ingest(so_far)
     behind = pa.compute.greater(table["key"], pa.scalar(ingest.last_key, pa.binary()))
     ingest.add(table.filter(behind))

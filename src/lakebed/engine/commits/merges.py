@@ -16,6 +16,7 @@ from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.committed import CommittedFor, Interval, Strategy
 from lakebed.engine.errors import (
+    BranchNotFound,
     Invalid,
     MetaRangeNotFound,
     NoChanges,
@@ -30,6 +31,7 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import MetaRangeID
+from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -197,14 +199,18 @@ class Merger:
         replacement: Replacement,
         request: CommitRequest,
         *,
+        branch_unique_id: UniqueID,
         note: Callable[[Commit], None],
     ) -> Commit:
         """Replace intervals of keys of a branch by what a metarange holds there.
 
         The commit is made also if that changes nothing. `note` is called with every commit that is
         about to be published, of which at most one will be; if it raises, that one will not be.
-        Otherwise raises as `merge` does.
+        Otherwise raises as `merge` does. Another branch of that name, made meanwhile, is not meant.
         """
+        current = self._branches.get(repository, branch)
+        if current.unique_id != branch_unique_id:
+            raise BranchNotFound(branch)
         committed = self._committed_in(repository.home)
 
         def plan(head: Commit) -> _Plan:
@@ -213,7 +219,8 @@ class Merger:
             )
             return _Plan(replaced, [head])
 
-        return self._move(repository, branch, "import", request, plan, note)
+        with measure_outcome(MERGE_SECONDS, self._runtime, "import"):
+            return self._try_to_move(repository, current, "import", request, plan, note)
 
     def _move(
         self,
@@ -222,22 +229,23 @@ class Merger:
         operation: str,
         request: CommitRequest,
         make_plan: Callable[[Commit], _Plan],
-        note: Callable[[Commit], None] | None = None,
     ) -> Commit:
         with measure_outcome(MERGE_SECONDS, self._runtime, operation):
-            return self._try_to_move(repository, branch, operation, request, make_plan, note)
+            current = self._branches.get(repository, branch)
+            return self._try_to_move(repository, current, operation, request, make_plan)
 
     def _try_to_move(
         self,
         repository: Repository,
-        branch: BranchID,
+        found: Branch,
         operation: str,
         request: CommitRequest,
         make_plan: Callable[[Commit], _Plan],
-        note: Callable[[Commit], None] | None,
+        note: Callable[[Commit], None] | None = None,
     ) -> Commit:
         offered: set[MetaRangeID] = set()
-        current: Branch | None = self._branches.get(repository, branch)
+        branch = found.id
+        current: Branch | None = found
         for _ in range(self._tries):
             assert current is not None
             judged = self._dirty.require_clean(repository, current)

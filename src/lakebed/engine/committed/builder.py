@@ -70,6 +70,11 @@ class Builder:
         """How many ranges are closed so far."""
         return len(self._refs)
 
+    @property
+    def last_closed_key(self) -> bytes:
+        """The last key of the last range that is closed and stored; empty: there is none."""
+        return next((ref.max_key for ref in reversed(self._refs) if ref is not None), b"")
+
     def save_closed(self) -> MetaRangeID:
         """Store a metarange of the ranges that are closed, and go on building.
 

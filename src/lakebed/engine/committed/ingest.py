@@ -4,9 +4,20 @@ A metarange of the ranges that are closed says how far it came. Any process can 
 with the entries behind `last_key`, and ends with the same metarange as one that was never cut off.
 """
 
+from dataclasses import dataclass
+
 from lakebed.engine.committed.batches import Batch, entry_windows
 from lakebed.engine.committed.builder import Builder
 from lakebed.formats import MetaRange, MetaRangeID
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """How far an ingest came."""
+
+    metarange_id: MetaRangeID
+    last_key: bytes
+    """Who goes on begins behind this key; empty: at the beginning."""
 
 
 class Ingest:
@@ -41,9 +52,9 @@ class Ingest:
         """How many ranges are closed: what `save` would keep."""
         return self._builder.closed_ranges
 
-    def save(self) -> MetaRangeID:
+    def save(self) -> Saved:
         """Store how far this came: see `Committed.ingest`."""
-        return self._builder.save_closed()
+        return Saved(self._builder.save_closed(), self._builder.last_closed_key)
 
     def finish(self) -> MetaRangeID:
         """Store what is not stored yet, and return the metarange of all."""

@@ -96,6 +96,14 @@ class Claims:
         """Iterate over the claims, dead or alive, on namespaces that hold an address."""
         yield from _covering(self._records, address)
 
+    def near(self, namespace: Namespace) -> Iterator[Claimant]:
+        """Iterate over the claims, dead or alive, on a namespace, above it and below it."""
+        yield from _near(self._records, namespace)
+
+    def closed_near(self, namespace: Namespace) -> Claimant | None:
+        """Return a deleted repository that left objects near a namespace; see `closed_by`."""
+        return next(_near(self._closed, namespace), None)
+
     def close(self, namespace: Namespace, claimant: Claimant) -> None:
         """Note that the objects of a repository stay when it is deleted: see `closed_by`.
 
@@ -151,6 +159,15 @@ def _covering(records: Records[pb.NamespaceClaim], address: Address) -> Iterator
         record = records.find(_name(namespace))
         if record is not None:
             yield _claimant(record)
+
+
+def _near(records: Records[pb.NamespaceClaim], namespace: Namespace) -> Iterator[Claimant]:
+    """Iterate over whom records name for a namespace, those that hold it and those in it."""
+    for above in _ancestors(namespace):
+        record = records.find(_name(above))
+        if record is not None:
+            yield _claimant(record)
+    yield from map(_claimant, records.scan(prefix=_name(namespace)))
 
 
 def _refuse_if_alive(namespace: Namespace, record: Record[pb.NamespaceClaim], lives: Lives) -> None:

@@ -26,6 +26,7 @@ from lakebed.engine.committed import (
     Strategy,
     Summary,
 )
+from lakebed.engine.committed.ingest import Saved
 from lakebed.engine.errors import EntryNotFound, MergeConflict
 from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table, metarange_path
@@ -53,11 +54,11 @@ class ModelIngest(Ingest):
     def closed_ranges(self) -> int:
         return len(self._contents)
 
-    def save(self) -> MetaRangeID:
-        return self._committed.save(self._contents)
+    def save(self) -> Saved:
+        return Saved(self.finish(), self.last_key)
 
     def finish(self) -> MetaRangeID:
-        return self.save()
+        return self._committed.save(self._contents)
 
 
 class ModelCommitted(Committed):
