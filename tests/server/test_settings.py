@@ -33,7 +33,7 @@ def problems_of(tmp_path: Path, text: str, **environment: str) -> list[str]:
 def test_the_defaults_need_only_a_key() -> None:
     settings = load(environment=KEYED)
     assert (settings.listen.host, settings.listen.port) == ("127.0.0.1", 8000)
-    assert (settings.workers, settings.processes.threads) == (2, 192)
+    assert (settings.workers, settings.limits.threads) == (2, 704)
     assert settings.blockstore.block == LocalSettings(Path("data/objects"))
     assert settings.auth.key() == KEY.encode()
     with pytest.raises(SettingsError, match=r"auth.secret_key is missing"):
@@ -145,8 +145,6 @@ def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> 
         ("limits.stall_seconds", math.inf, "limits.stall_seconds is inf"),
         ("cache.memory_bytes", 0, "cache.memory_bytes is 0"),
         ("processes.builders", 0, "processes.builders is 0"),
-        ("limits.work_slots", 80, "left to refuse"),
-        ("limits.transfer_slots", 64, "left to refuse"),
         ("limits.request_seconds", 900.0, "longest_request_seconds (600) must not be less"),
         ("gc.longest_request_seconds", 900.0, "grace_seconds (900) must be above"),
         ("gc.gap_seconds", 1199.0, "at least twice scan_limit_seconds"),

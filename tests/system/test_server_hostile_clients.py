@@ -19,11 +19,12 @@ STALL_SECONDS = 4
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     servers = Servers(tmp_path_factory.mktemp("served"), [])
     yield servers.serve(
-        processes={"threads": 96},
         limits={
             "work_slots": 8,
             "transfer_slots": 64,
             "body_slots": 8,
+            "queue_length": 16,
+            "queue_seconds": 60,
             "header_seconds": 2,
             "stall_seconds": STALL_SECONDS,
         },
@@ -283,19 +284,21 @@ def test_an_answer_that_fails_on_the_way_is_seen_to_break_off(served: Served) ->
     assert "an answer broke off" in served.log()
 
 
-def test_what_is_too_much_is_refused_at_once(served: Served) -> None:
+def test_requests_wait_for_their_turn_and_what_is_too_much_is_refused(served: Served) -> None:
     before = metric(served, 'lakebed_http_refused_total{slot="work"}')
-    slots = 2 * 8  # of two workers
-    with ThreadPoolExecutor(40) as pool:
-        answers = [pool.submit(served.get, "held") for _ in range(40)]
-        # The others still hold their slots: nothing has opened the gate.
-        eventually(lambda: sum(answer.done() for answer in answers) >= 40 - slots)
+    taken = 2 * (8 + 12)  # of two workers; one address has three quarters of the seats to wait
+    with ThreadPoolExecutor(60) as pool:
+        answers = [pool.submit(served.get, "held") for _ in range(60)]
+        # The others still have their slots or wait: nothing has opened the gate.
+        eventually(lambda: sum(answer.done() for answer in answers) >= 60 - taken)
         refused = [answer.result().status_code for answer in answers if answer.done()]
         assert set(refused) == {503}
+        assert served.get("healthcheck").status_code == 200
         (served.objects / "gate").touch()
     statuses = [answer.result().status_code for answer in answers]
     assert set(statuses) == {200, 503}
     number = statuses.count(503)
+    assert statuses.count(200) > 2 * 8, "some waited"
     assert metric(served, 'lakebed_http_refused_total{slot="work"}') == before + number
     (served.objects / "gate").unlink()
     assert served.get("slow/0").status_code == 200

@@ -36,6 +36,7 @@ SQLITE: Final = "sqlite:///"
 MASK: Final = "********"
 SECRET_KEY_LENGTH_MIN: Final = 16
 _PORT_MAX: Final = 65535
+_SPARE_THREADS: Final = 16
 _ORIGIN: Final = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
@@ -78,8 +79,6 @@ class ProcessSettings:
     """The processes of a server."""
 
     workers: int = 2
-    threads: int = 192
-    """Threads of each worker. A slow client holds one, so there are many."""
     builders: int = 1
     """Processes of each worker that build large commits (`engine.large_commit_keys`)."""
     shutdown_seconds: int = 30
@@ -191,13 +190,15 @@ class LimitSettings:
     """What one worker takes on, and how long anything may take."""
 
     work_slots: int = 64
-    """Requests for metadata worked on at once; more are answered 503."""
+    """Requests for metadata worked on at once; more wait for their turn."""
     transfer_slots: int = 48
     """Requests that move the bytes of objects; likewise."""
     body_slots: int = 64
     """Requests for metadata whose bodies are not there yet; likewise."""
-    queue_seconds: float = 0.0
-    """How long a request waits for a slot before it is refused."""
+    queue_length: int = 512
+    """Requests that wait for their turn; more are answered 503."""
+    queue_seconds: float = 10.0
+    """How long a request waits for its turn before it is answered 503; 0: none waits."""
     json_bytes_max: int = 8 << 20
     """The largest JSON body."""
     header_bytes_max: int = 64 << 10
@@ -212,6 +213,16 @@ class LimitSettings:
     """The longest request, its body apart."""
     transfer_seconds: float = 6 * 3600.0
     """The longest that a body may take, either way."""
+
+    @property
+    def threads(self) -> int:
+        """How many threads a worker has, at most.
+
+        One for each request that is worked on or waits, and some that are always left: to refuse
+        what is too much, and to answer health checks.
+        """
+        slots = self.work_slots + self.transfer_slots + self.body_slots
+        return slots + self.queue_length + _SPARE_THREADS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +332,6 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
             yield from error.problems
     if settings.auth.secret_key and settings.auth.secret_key_file:
         yield "auth: set secret_key or secret_key_file, not both"
-    yield from _limit_problems(settings)
     yield from _time_problems(settings)
 
 
@@ -367,18 +377,6 @@ def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
                     yield f"{key} is {value}: use 0 or a larger number"
                 elif key not in may_be_zero and not 0 < value < inf:
                     yield f"{key} is {value}: use a number above 0"
-
-
-def _limit_problems(settings: ServerSettings) -> Iterator[str]:
-    limits, threads = settings.limits, settings.processes.threads
-    slots = (limits.work_slots, limits.transfer_slots, limits.body_slots)
-    if sum(slots) >= threads:
-        work, transfers, bodies = slots
-        yield (
-            "limits.work_slots, limits.transfer_slots and limits.body_slots are"
-            f" {work}, {transfers} and {bodies}: together they must be less than the {threads} of"
-            " processes.threads, so that some threads are left to refuse requests"
-        )
 
 
 def _time_problems(settings: ServerSettings) -> Iterator[str]:

@@ -66,7 +66,7 @@ class GranianServer(MPServer):
             port=settings.listen.port,
             interface=Interfaces.WSGI,
             workers=settings.workers,
-            blocking_threads=settings.processes.threads,
+            blocking_threads=settings.limits.threads,
             backpressure=_CONNECTIONS_MAX,
             http=HTTPModes.http1,
             http1_settings=HTTP1Settings(

@@ -1,0 +1,263 @@
+"""A pool of something that requests share, such as slots: who finds too little waits for a turn.
+
+**Turns.** Each client has a line of its own, and the lines take turns: a client that sends a
+thousand requests does not keep another one waiting for a thousand. Within a line, the first is
+first.
+
+**Shares.** Nobody holds all of a pool. Who holds a full share waits without keeping others from
+what is left. Who waits for more than is left now keeps others from taking it away bit by bit.
+
+**Bounds.** So many requests wait, in all pools together, and each for so long; then they are
+refused. A request waits in its thread: the pool itself does nothing but count.
+
+All pools of a worker have one lock, which is never held while somebody waits.
+"""
+
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+Holder = tuple[str, str]
+"""A user, or an address of somebody who is not signed in; the other one is empty."""
+
+NOBODY: Final[Holder] = ("", "")
+"""Who asks is not known yet; that lasts for a moment only."""
+STRANGERS: Final[Holder] = ("", "all")
+"""All who are not signed in, counted together."""
+Line = tuple[str, ...]
+"""Who stands in a line: a holder, or `unknown` for those who are not known yet."""
+
+
+def unknown(address: str) -> Line:
+    """Return the line of those at an address of whom nothing else is known yet."""
+    return ("unknown", "", address)
+
+
+def share_of(count: int) -> int:
+    """Return how many of so many one user, or all strangers together, may hold."""
+    return max(1, count - count // 4)
+
+
+def shares_of(holder: Holder, count: int) -> list[tuple[Holder, int]]:
+    """Return for whom something counts that somebody holds, and how much each of them may hold."""
+    if holder == NOBODY:
+        return []
+    user, _ = holder
+    share = share_of(count)
+    if user:
+        return [(holder, share)]
+    return [(holder, share_of(share)), (STRANGERS, share)]
+
+
+class WaitingRoom:
+    """Counts the requests that wait in the pools of a worker."""
+
+    def __init__(self, seats: int, seconds: float) -> None:
+        self.lock: Final = threading.Lock()
+        """That of all pools."""
+        self.seconds: Final = seconds
+        """How long a request waits, at most."""
+        self._seats = seats if seconds else 0
+        self._taken = 0
+        self._by_line: Counter[Line] = Counter()
+
+    def enter(self, lines: Iterable[Line]) -> bool:
+        """Take a seat that counts for some; return whether there was one for each of them."""
+        share = share_of(self._seats)
+        if self._taken >= self._seats or any(self._by_line[line] >= share for line in lines):
+            return False
+        self._taken += 1
+        self._by_line.update(lines)
+        return True
+
+    def leave(self, lines: Iterable[Line]) -> None:
+        """Give a seat back."""
+        self._taken -= 1
+        self._by_line.subtract(lines)
+        for line in lines:
+            if not self._by_line[line]:
+                del self._by_line[line]
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request that waits."""
+
+    amount: int
+    holder: Holder
+    line: Line
+    """The line that it stands in."""
+    counts_for: list[Line]
+    """Whose seats in the waiting room it takes."""
+    bell: threading.Lock = field(default_factory=threading.Lock)
+    """Free once the request has what it waits for."""
+
+
+class FairPool:
+    """So much of something."""
+
+    def __init__(
+        self,
+        capacity: int,
+        what: str,
+        room: WaitingRoom,
+        *,
+        refusal: Callable[[str], Exception],
+        on_change: Callable[[int], object] = lambda _amount: None,
+    ) -> None:
+        """Make a pool of which nothing is taken.
+
+        Args:
+            capacity: How much there is.
+            what: What it is, for messages: ``slots for work``.
+            room: Where requests wait.
+            refusal: Makes the error for a request that is refused, with the reason.
+            on_change: Called with what was taken, or with a negative number for what came back.
+        """
+        self._capacity = capacity
+        self._what = what
+        self._room = room
+        self._lock = room.lock
+        self._refusal = refusal
+        self._on_change = on_change
+        self._used = 0
+        self._held: Counter[Holder] = Counter()
+        self._lines: OrderedDict[Line, deque[_Waiting]] = OrderedDict()
+
+    def take(self, amount: int, holder: Holder, line: Line) -> None:
+        """Take some, and wait for it if need be.
+
+        More than there is can be taken if nobody holds anything.
+
+        Args:
+            amount: How much.
+            holder: Whom it counts for.
+            line: Where to wait: the holder, if it is known.
+
+        Raises:
+            Exception: The `refusal`: it did not come free in time, or too many wait already.
+        """
+        with self._lock:
+            if not self._lines and self._is_free(amount) and self._may_hold(holder, amount):
+                self._count(holder, amount)
+                return
+            waiting = self._line_up(amount, holder, line)
+        self._wait(waiting)
+
+    def claim(self, amount: int, holder: Holder) -> None:
+        """Count for somebody what was taken for `NOBODY`.
+
+        If that one holds a full share, it is given back, and waited for again.
+
+        Raises:
+            Exception: As in `take`; nothing is held any more.
+        """
+        with self._lock:
+            if self._may_hold(holder, amount):
+                self._add_to_shares(holder, amount)
+                return
+            self._uncount(NOBODY, amount)
+            try:
+                waiting = self._line_up(amount, holder, holder)
+            finally:
+                self._serve()
+        self._wait(waiting)
+
+    def give_back(self, amount: int, holder: Holder) -> None:
+        """Give back what was taken."""
+        with self._lock:
+            self._uncount(holder, amount)
+            self._serve()
+
+    # Waiting
+
+    def _line_up(self, amount: int, holder: Holder, line: Line) -> _Waiting:
+        counts_for: list[Line] = [each for each, _ in shares_of(holder, self._capacity)]
+        counts_for = counts_for or [line]
+        if not self._room.enter(counts_for):
+            raise self._refusal(self._reason(holder, amount))
+        waiting = _Waiting(amount, holder, line, counts_for)
+        waiting.bell.acquire()
+        self._lines.setdefault(line, deque()).append(waiting)
+        self._serve()
+        return waiting
+
+    def _wait(self, waiting: _Waiting) -> None:
+        if waiting.bell.acquire(timeout=self._room.seconds):
+            return
+        with self._lock:
+            if not waiting.bell.locked():
+                return  # it was served at the last moment
+            self._leave_line(waiting)
+            self._serve()  # it may have kept others from what is left
+            reason = self._reason(waiting.holder, waiting.amount)
+        raise self._refusal(f"{reason} (this one waited for {self._room.seconds:g} seconds)")
+
+    def _serve(self) -> None:
+        """Give what is free to those who wait, a line after the other."""
+        while (waiting := self._next()) is not None:
+            self._leave_line(waiting)
+            if waiting.line in self._lines:
+                self._lines.move_to_end(waiting.line)
+            self._count(waiting.holder, waiting.amount)
+            waiting.bell.release()
+
+    def _next(self) -> _Waiting | None:
+        for line in self._lines.values():
+            if self._may_hold(line[0].holder, line[0].amount):
+                return line[0] if self._is_free(line[0].amount) else None
+        return None
+
+    def _leave_line(self, waiting: _Waiting) -> None:
+        line = self._lines[waiting.line]
+        line.remove(waiting)
+        if not line:
+            del self._lines[waiting.line]
+        self._room.leave(waiting.counts_for)
+
+    # Counting
+
+    def _is_free(self, amount: int) -> bool:
+        return not self._used or self._used + amount <= self._capacity
+
+    def _may_hold(self, holder: Holder, amount: int) -> bool:
+        return self._full_share(holder, amount) is None
+
+    def _full_share(self, holder: Holder, amount: int) -> Holder | None:
+        """Return who holds so much that this would be too much; None if it would not."""
+        for each, share in shares_of(holder, self._capacity):
+            held = self._held[each]
+            if held and held + amount > share:
+                return each
+        return None
+
+    def _count(self, holder: Holder, amount: int) -> None:
+        self._used += amount
+        self._add_to_shares(holder, amount)
+        self._on_change(amount)
+
+    def _uncount(self, holder: Holder, amount: int) -> None:
+        self._used -= amount
+        self._add_to_shares(holder, -amount)
+        self._on_change(-amount)
+
+    def _add_to_shares(self, holder: Holder, amount: int) -> None:
+        for each, _ in shares_of(holder, self._capacity):
+            self._held[each] += amount
+            if not self._held[each]:
+                del self._held[each]
+
+    def _reason(self, holder: Holder, amount: int) -> str:
+        full = self._full_share(holder, amount)
+        if full is None:
+            return (
+                f"the server is busy: {self._used} of its {self._capacity} {self._what} are taken;"
+                " try again soon"
+            )
+        whose = "those who are not signed in" if full == STRANGERS else "yours"
+        return (
+            f"the server is busy with other requests of {whose}: they hold {self._held[full]} of"
+            f" its {self._capacity} {self._what}; try again when some have ended"
+        )
