@@ -1,7 +1,7 @@
 """Imports: what exists becomes entries of a branch, once, and stays what it was."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pytest
@@ -21,6 +21,7 @@ from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports import listing, run, runner
 from lakebed.catalog.imports.imports import ImportID, ImportStatus
 from lakebed.catalog.imports.listing import list_in_order
+from lakebed.catalog.imports.record import HeldImport
 from lakebed.catalog.imports.sources import ImportSource, in_order
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.committed import Query
@@ -301,19 +302,24 @@ def dying_at(
         yield
 
 
-def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_ranges(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut ranges and pages so that a few objects make many."""
     monkeypatch.setattr(run, "PAGE_ROWS", 3)
     monkeypatch.setattr(run, "_SAVE_RANGES_MIN", 1)
     monkeypatch.setattr(listing, "_ROWS_MAX", 4)
     closing = boundaries.Breaks(mean_rows=2, max_rows=4)
     monkeypatch.setattr("lakebed.engine.committed.store.Breaks", lambda: closing)
+    lake.catalog = another_process(lake)  # one that has opened nothing yet
+
+
+def another_process(lake: Lake) -> Catalog:
+    engine = Engine(lake.store, lake.block, runtime=lake.clock)
+    return Catalog(engine, lake.store, lake.block, lake.clock, lake.settings, runs_imports=False)
 
 
 def take_over(lake: Lake) -> int:
     """Run what waits, as another process that starts after the first one died."""
-    engine = Engine(lake.store, lake.block, runtime=lake.clock)
-    other = Catalog(engine, lake.store, lake.block, lake.clock, lake.settings, runs_imports=False)
+    other = another_process(lake)
     assert other.import_runner.run_waiting() == 0  # the first may still live
     lake.clock.ahead_seconds += lake.settings.task_heartbeat_seconds + 1
     return other.import_runner.run_waiting()
@@ -325,7 +331,7 @@ NAMES = [f"{folder}{number:02d}" for folder in ("a/", "b/c/", "", "d/") for numb
 def test_another_process_goes_on_after_a_death(
     waiting: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small_ranges(monkeypatch)
+    small_ranges(waiting, monkeypatch)
     strange = ["a/0\x01", "b/c/0\x02", "d/0\x03", "zz\x04"]
     fill(waiting, *NAMES, *strange)
     import_id = start(waiting, prefix(waiting, b"to"))
@@ -353,10 +359,10 @@ def test_another_process_goes_on_after_a_death(
 
 @pytest.mark.parametrize("call", [1, 2, 3, 5, 8, 13, 21, 100])
 def test_deaths_at_every_step(waiting: Lake, monkeypatch: pytest.MonkeyPatch, call: int) -> None:
-    small_ranges(monkeypatch)
+    small_ranges(waiting, monkeypatch)
     fill(waiting, *NAMES)
     import_id = start(waiting, prefix(waiting))
-    with dying_at(monkeypatch, runner.HeldImport, "change", call), suppress_death():
+    with dying_at(monkeypatch, HeldImport, "change", call), suppress(Died):
         waiting.catalog.import_runner.run_waiting()
     take_over(waiting)
     status = done(waiting, import_id)
@@ -369,19 +375,11 @@ def test_deaths_at_every_step(waiting: Lake, monkeypatch: pytest.MonkeyPatch, ca
     assert head == status.commit.id
 
 
-@contextmanager
-def suppress_death() -> Iterator[None]:
-    try:
-        yield
-    except Died:
-        pass
-
-
 def test_an_import_is_published_once(waiting: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It dies after the branch was swapped: whoever takes over must not undo later commits."""
     fill(waiting, "1")
     import_id = start(waiting, prefix(waiting))
-    with dying_at(monkeypatch, runner.HeldImport, "change", 4), pytest.raises(Died):
+    with dying_at(monkeypatch, HeldImport, "change", 4), pytest.raises(Died):
         waiting.catalog.import_runner.run_waiting()
     assert paths(waiting) == [b"1"]
     waiting.catalog.objects.delete(REPOSITORY, MAIN, b"1")

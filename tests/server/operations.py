@@ -65,6 +65,13 @@ BODIES: dict[str, Any] = {
         "checksum": "0",
         "size_bytes": 1,
     },
+    "importStart": {
+        "paths": [
+            {"type": "common_prefix", "path": "mem://elsewhere/x", "destination": "imported"},
+            {"type": "object", "path": "mem://elsewhere/y", "destination": "one"},
+        ],
+        "commit": {"message": "an import"},
+    },
     "prepareGarbageCollectionUncommitted": {},
     "createUser": {"id": "another"},
     "createGroup": {"id": "another"},

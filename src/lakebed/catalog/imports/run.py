@@ -10,6 +10,7 @@ takes the import up after a death goes on behind the last key in it.
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from lakebed.engine.committed import Ingest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
+from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
@@ -44,6 +46,8 @@ SKIPPED_SHOWN_MAX: Final = 100
 # costs little, and storing it all the time would cost more than the ranges themselves.
 _SAVE_RANGES_MIN: Final = 4
 _SAVE_PART: Final = 16
+
+LAST_IMPORT_KEY: Final = ".lakefs.last.import.timestamp"
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -84,12 +88,22 @@ class ImportRun:
             check_places(self._engine, self._sources)
             published = self._publish(metarange_id)
         commit_id = published
+        self._note_time(commit_id)
 
         def end(message: pb.Import) -> None:
             message.state = pb.IMPORT_STATE_DONE
             message.commit_id = commit_id
 
         self._held.change(end)
+
+    def _note_time(self, commit_id: CommitID) -> None:
+        """Note in the repository's metadata when it was last imported into: clients look there."""
+        created_us = self._engine.commits.get(self._repository, commit_id).created_us
+        # The import is published: that this note is missing is no reason to say otherwise.
+        with suppress(LakebedError):
+            self._engine.repositories.set_metadata(
+                self._repository.id, put={LAST_IMPORT_KEY: str(created_us // 1_000_000)}
+            )
 
     def _find_published(self, branch: Branch) -> CommitID | None:
         """Return the commit that a process before this one published, if it did."""

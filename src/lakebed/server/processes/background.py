@@ -108,7 +108,7 @@ def _open(settings: ServerSettings) -> Services | None:
 
 
 def run(job: Job) -> bool:
-    """Make one pass of a job; if it fails, the next pass goes on from there. Return if it did not."""
+    """Make one pass of a job, and return whether it went well; if not, the next goes on."""
     outcome = "failure"
     try:
         result = job.run()
