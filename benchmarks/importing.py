@@ -149,7 +149,7 @@ def replace_and_print(objects: int) -> None:
         fresh = Engine(store, block, runtime=runtime)
         ingest = fresh.ingest(repository)
         ingest.add(part)
-        committed = fresh._committed_in(repository.home)
+        committed = fresh._committed_in(repository.home)  # noqa: SLF001 - for its counters
         committed.replace(base, ingest.finish(), [interval])
         known = committed.known_keys(base, interval.start, interval.end)
         counters = committed.counters

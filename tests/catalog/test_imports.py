@@ -5,6 +5,8 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakebed.block import LIST_SCHEMA, Address, InvalidAddress, Namespace
 from lakebed.catalog.catalog import Catalog
@@ -19,6 +21,7 @@ from lakebed.catalog.errors import (
 )
 from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports import listing, run, runner
+from lakebed.catalog.imports.entries import imported_page
 from lakebed.catalog.imports.imports import ImportID, ImportStatus
 from lakebed.catalog.imports.listing import list_in_order
 from lakebed.catalog.imports.record import HeldImport
@@ -444,3 +447,34 @@ def test_parallel_listings_are_in_order_and_whole(
         key=str.encode,
     )
     assert addresses == expected
+
+
+PIECES = st.sampled_from(["a", "b.c", ".", "..", "", ".hidden", "\x1f", "\x7f", "é", "...", " "])
+
+
+@given(st.lists(st.lists(PIECES, min_size=1, max_size=4).map("/".join).filter(bool), max_size=6))
+def test_what_is_strange_is_found_whole_pages_at_a_time(names: list[str]) -> None:
+    def is_strange(name: str) -> bool:
+        parts = name.split("/")
+        return not {"", ".", ".."}.isdisjoint(parts) or any(
+            character < " " or character == "\x7f" for character in name
+        )
+
+    place = Namespace.parse("s3://bucket/x")
+    rows = [
+        {"address": f"{place}{name}", "size": 1, "mtime": 0, "etag": "ab" * (16 + number % 2)}
+        for number, name in enumerate(names)
+    ]
+    # A slice, as pages of listings are.
+    listed = pa.Table.from_pylist([*rows, *rows], schema=LIST_SCHEMA).slice(len(rows))
+    page = imported_page(listed, str(place), b"to/")
+    good = [name for name in names if not is_strange(name)]
+    assert page.entries["key"].to_pylist() == [b"to/" + name.encode() for name in good]
+    assert page.skipped_addresses.to_pylist() == [
+        f"{place}{name}" for name in names if is_strange(name)
+    ]
+    checksums = dict(
+        zip(names, ["" if n % 2 else "ab" * 16 for n in range(len(names))], strict=True)
+    )
+    if len(checksums) == len(names):
+        assert page.entries["checksum"].to_pylist() == [checksums[name] for name in good]
