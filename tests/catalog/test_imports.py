@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.block import LIST_SCHEMA, Address, InvalidAddress, Namespace
+from lakebed.block import LIST_SCHEMA, Address, InvalidAddress, Namespace, StorageUnavailable
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.errors import (
     AddressClosed,
@@ -392,6 +392,29 @@ def test_an_import_is_published_once(waiting: Lake, monkeypatch: pytest.MonkeyPa
     assert take_over(waiting) == 1
     assert done(waiting, import_id).completed
     assert paths(waiting) == []
+
+
+@pytest.mark.parametrize("has_saved", [True, False])
+def test_a_storage_that_fails_for_a_while(
+    waiting: Lake, monkeypatch: pytest.MonkeyPatch, *, has_saved: bool
+) -> None:
+    """What was saved is worth a wait; a storage that never answered is reported at once."""
+    small_ranges(waiting, monkeypatch)
+    fill(waiting, *NAMES)
+    import_id = start(waiting, prefix(waiting))
+    real = run.ImportRun._save
+
+    def fail(self: run.ImportRun, *arguments: object) -> None:
+        if has_saved:
+            real(self, *arguments)  # type: ignore[arg-type]
+        raise StorageUnavailable("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.ImportRun, "_save", fail)
+        waiting.catalog.import_runner.run_waiting()
+    assert (done(waiting, import_id).error is None) == has_saved
+    take_over(waiting)
+    assert done(waiting, import_id).completed == has_saved
 
 
 def test_an_import_that_kills_every_process_is_given_up(

@@ -10,7 +10,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from lakebed.block import BlockStore
+from lakebed.block import BlockStore, StorageUnavailable
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.imports.imports import Imports
 from lakebed.catalog.imports.record import HeldImport, NotOurs
@@ -135,6 +135,12 @@ class ImportRunner:
         except OutcomeUnknown as error:
             # Perhaps its commit was published: whoever takes it up finds out.
             _LOGGER.warning("import %s was cut off, and will be taken up: %s", import_id, error)
+        except StorageUnavailable as error:
+            if _may_go_on(held.message):
+                _LOGGER.warning("import %s was cut off, and will be taken up: %s", import_id, error)
+            else:
+                _LOGGER.warning("import %s failed: %s: %s", import_id, error.kind, error)
+                _note_failure(held, error.kind, error.public_message or str(error))
         except LakebedError as error:
             _LOGGER.warning("import %s failed: %s: %s", import_id, error.kind, error)
             _note_failure(held, error.kind, error.public_message or str(error))
@@ -153,6 +159,12 @@ class ImportRunner:
     def _forget_ended(self, held: HeldImport, note: Record[pb.WaitingImport]) -> None:
         if held.message.state != pb.IMPORT_STATE_RUNNING:
             self._forget(note)
+
+
+def _may_go_on(message: pb.Import) -> bool:
+    """Whether it is worth a wait for the storage: hours of work may be saved already."""
+    has_saved = bool(message.saved_metarange_id or message.metarange_id)
+    return has_saved and message.attempts < ATTEMPTS_MAX
 
 
 def _note_failure(held: HeldImport, kind: str, text: str) -> None:

@@ -90,12 +90,22 @@ def main(settings: ServerSettings, link: Connection) -> None:
 
 
 def _run_imports(services: Services) -> None:
-    """Run imports as they come. Should the process end, the next one takes them up."""
-    job = Job("imports", services.catalog.import_runner.run_waiting)
+    """Run imports as they come. Should the process end, the next one takes them up.
+
+    This is not a job: one import may take longer than any pass of a job should.
+    """
     pause = threading.Event()
     while True:
-        succeeded = run(job)
-        pause.wait(_IMPORTS_SECONDS if succeeded else _IMPORTS_SECONDS_AFTER_FAILURE)
+        seconds = _IMPORTS_SECONDS_AFTER_FAILURE
+        try:
+            services.catalog.import_runner.run_waiting()
+        except LakebedError as error:
+            _LOGGER.warning("cannot run imports: %s: %s", error.kind, logs.cause_of(error))
+        except Exception:
+            _LOGGER.exception("cannot run imports")
+        else:
+            seconds = _IMPORTS_SECONDS
+        pause.wait(seconds)
 
 
 def _open(settings: ServerSettings) -> Services | None:
@@ -107,8 +117,8 @@ def _open(settings: ServerSettings) -> Services | None:
         return None
 
 
-def run(job: Job) -> bool:
-    """Make one pass of a job, and return whether it went well; if not, the next goes on."""
+def run(job: Job) -> None:
+    """Make one pass of a job; if it fails, the next pass goes on from there."""
     outcome = "failure"
     try:
         result = job.run()
@@ -121,7 +131,6 @@ def run(job: Job) -> bool:
         _LAST_SUCCESS.labels(job.name).set_to_current_time()
         _LOGGER.debug("%s: %s", job.name, result)
     _RUNS.labels(job.name, outcome).inc()
-    return outcome == "success"
 
 
 def _leave(*_signal: Any) -> None:
