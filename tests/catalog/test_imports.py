@@ -148,6 +148,9 @@ def test_sources_that_are_none(lake: Lake) -> None:
     namespace = outside(lake)
     with pytest.raises(InvalidImport, match="must be the path of an object"):
         ImportSource(namespace.address("x"), b"folder/")
+    for wrong in (b"a\x00b", b"x" * 1025):
+        with pytest.raises(InvalidImport, match="destination"):
+            ImportSource.of_prefix(namespace, wrong)
     with pytest.raises(InvalidAddress, match="serves"):
         start(lake, ImportSource.of_prefix(Namespace.parse("s3://bucket/x"), b""))
 

@@ -26,6 +26,8 @@ class ImportSource:
             raise InvalidImport(
                 f"the destination {quoted(destination)} is longer than {PATH_BYTES_MAX} bytes"
             )
+        if b"\x00" in destination:
+            raise InvalidImport(f"the destination {quoted(destination)} has a NUL character in it")
         if isinstance(self.place, Address) and (not destination or destination.endswith(b"/")):
             raise InvalidImport(
                 f"the destination of the object {self.place} is {quoted(destination)}, and must be"
