@@ -33,13 +33,18 @@ def report(rows: Sequence[Row]) -> int:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    bar = "" if row.bar is None else f"{row.bar:.2f}"
     return (
         row.operation,
         row.driver,
         f"{row.per_second:,.0f}",
-        ratio,
-        bar,
+        as_ratio(row.ratio),
+        as_ratio(row.bar),
         "MISSED" if row.missed else "",
     )
+
+
+def as_ratio(ratio: float | None) -> str:
+    """Return a ratio as tables show it: small ones to more places; nothing, if there is none."""
+    if ratio is None:
+        return ""
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.4f}"

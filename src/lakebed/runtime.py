@@ -12,8 +12,8 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
@@ -113,21 +113,35 @@ class ThreadRuntime(Runtime):
         work = list(items)
         if len(work) <= 1 or limit == 1:
             return [function(item) for item in work]
-        failed = threading.Event()
+        rest = deque(enumerate(work))
+        results: dict[int, ResultT] = {}
+        errors: dict[int, BaseException] = {}
 
-        def guarded(item: ItemT) -> ResultT | None:
-            if failed.is_set():
-                return None
-            try:
-                return function(item)
-            except BaseException:
-                failed.set()
-                raise
+        def work_off() -> None:
+            while rest and not errors:
+                try:
+                    index, item = rest.popleft()
+                except IndexError:
+                    return  # another thread took the last one
+                try:
+                    results[index] = function(item)
+                except BaseException as error:  # noqa: BLE001 - raised in the caller, below
+                    errors[index] = error
 
-        with ThreadPoolExecutor(max_workers=min(limit, len(work))) as pool:
-            futures = [pool.submit(guarded, item) for item in work]
-        # A call that found `failed` set returned None, but then an earlier result raises here.
-        return [future.result() for future in futures]  # type: ignore[misc]
+        # The caller takes part: two small calls need one thread more, not two and a pool.
+        helpers = [threading.Thread(target=work_off) for _ in range(min(limit, len(work)) - 1)]
+        started: list[threading.Thread] = []
+        try:
+            for helper in helpers:
+                helper.start()
+                started.append(helper)
+            work_off()
+        finally:
+            for helper in started:
+                helper.join()
+        if errors:
+            raise errors[min(errors)]
+        return [results[index] for index in range(len(work))]
 
 
 def _seconds_since_boot() -> float:

@@ -102,7 +102,7 @@ def test_aws_cli_lists_and_presigns(gateway: Gateway, tmp_path: Path) -> None:
     # This client still signs URLs in the way of version 2, if nobody tells it otherwise.
     url = aws.run("aws", "s3", "presign", "s3://lake/main/cli/two words")
     assert "AWSAccessKeyId" in url
-    answer = httpx.get(url.strip())
+    answer = httpx.get(url.strip(), timeout=60)
     assert (answer.status_code, answer.content) == (200, b"hello")
 
 

@@ -10,6 +10,9 @@ from typing import Any
 import httpx
 import pytest
 from boto3.s3.transfer import TransferConfig
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from lakebed.block import S3Settings
@@ -26,6 +29,20 @@ from tests.server.s3.door import Door
 def old(gateway: Gateway) -> Client:
     """A client that signs by version 2, in headers."""
     return gateway.client(signature_version="s3")
+
+
+def test_raw_utf_8_in_metadata_is_signed_and_kept(gateway: Gateway) -> None:
+    url = f"{gateway.url}/{gateway.repository}/main/colour"
+    request = AWSRequest("PUT", url, headers={"x-amz-meta-colour": "grün ✓"}, data=b"x")
+    keys = Credentials(gateway.access_key, gateway.secret_key)
+    S3SigV4Auth(keys, "s3", gateway.region).add_auth(request)
+    raw = {name: value.encode() for name, value in request.headers.items()}
+    answer = httpx.put(url, headers=raw, content=b"x")
+    assert answer.status_code == 200, answer.text
+    found = gateway.client().head_object(Bucket=gateway.repository, Key="main/colour")
+    assert found["Metadata"]["colour"] == "=?UTF-8?B?Z3LDvG4g4pyT?="
+    changed = {**raw, "x-amz-meta-colour": "grau ✓".encode()}
+    assert httpx.put(url, headers=changed, content=b"x").status_code == 403
 
 
 def error_of(caught: pytest.ExceptionInfo[ClientError]) -> tuple[str, str]:
@@ -56,7 +73,7 @@ def test_a_client_of_version_2_does_all_that_clients_do(gateway: Gateway, old: C
         listed = listing(Bucket=bucket, Prefix="main/old/", Delimiter="/")["Contents"]
         assert [each["Key"] for each in listed] == [key, "main/old/copy", "main/old/large"]
     url = old.generate_presigned_url("get_object", {"Bucket": bucket, "Key": key})
-    assert httpx.get(url).content == b"hello"
+    assert httpx.get(url, timeout=60).content == b"hello"
     doomed = [{"Key": each["Key"]} for each in listed]
     assert "Errors" not in old.delete_objects(Bucket=bucket, Delete={"Objects": doomed})
     assert {each.partition(b" ")[0] for each in signed} == {b"AWS"}
@@ -98,6 +115,7 @@ def test_encoded_words_are_text_for_the_api(gateway: Gateway, old: Client) -> No
             f"{gateway.url}/api/v1/repositories/{bucket}/refs/main/objects/stat",
             params={"path": key.removeprefix("main/")},
             auth=(gateway.access_key, gateway.secret_key),
+            timeout=60,
         ).json()
         assert stat["metadata"] == {"X-Amz-Meta-colour": "grün"}
         assert client.head_object(Bucket=bucket, Key=key)["Metadata"] == {"colour": word}
@@ -161,8 +179,9 @@ def test_a_presigned_url_of_local_storage_says_when_the_object_was_written(
         f"{gateway.url}/api/v1/repositories/{gateway.repository}/refs/main/objects/stat",
         params={"path": "words/dated", "presign": True},
         auth=(gateway.access_key, gateway.secret_key),
+        timeout=60,
     ).json()
-    answer = httpx.get(stat["physical_address"])
+    answer = httpx.get(stat["physical_address"], timeout=60)
     written = parsedate_to_datetime(answer.headers["last-modified"])
     assert 0 <= datetime.now(UTC).timestamp() - written.timestamp() < 60
 
@@ -200,8 +219,8 @@ def test_a_client_that_can_is_sent_to_the_storage(on_s3: Door) -> None:
     etag = on_s3.ask("HEAD", key, headers=agent).headers["etag"]
     answer = on_s3.ask("GET", key, headers={**agent, "range": "bytes=0-2"})
     assert (answer.status, answer.body) == (307, b"")
-    assert httpx.get(answer.headers["location"]).content == b"far away"
-    ranged = httpx.get(answer.headers["location"], headers={"Range": "bytes=0-2"})
+    assert httpx.get(answer.headers["location"], timeout=60).content == b"far away"
+    ranged = httpx.get(answer.headers["location"], headers={"Range": "bytes=0-2"}, timeout=60)
     assert (ranged.status_code, ranged.content) == (206, b"far")
     # Others are served, and so is what the storage does not know.
     assert on_s3.ask("GET", key).body == b"far away"

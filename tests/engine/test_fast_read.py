@@ -8,9 +8,11 @@ import pytest
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, EntryNotFound, RefNotFound, RepositoryNotFound
 from lakebed.engine.model import RepositoryID
+from lakebed.formats import Entry
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
@@ -52,6 +54,10 @@ class ReaderAndWriter:
 
     def shown(self, ref: str = MAIN) -> str:
         return self.reader.get(NAME, ref, b"key").address
+
+    def listed(self, ref: str = MAIN) -> list[str]:
+        page = self.reader.list_entries(NAME, ref, Query())
+        return [item.address for item in page.items if isinstance(item, Entry)]
 
     def read_piecemeal(self, before_call: dict[int, Callable[[], object]]) -> str:
         """Read as a process that has seen the branch, with things done before some calls."""
@@ -160,3 +166,58 @@ def test_a_repository_made_again_during_a_read_shows_nothing_of_the_old_one(
         lake.put("new")
 
     assert lake.read_piecemeal({call: make_again}) == "new"
+
+
+# Listings
+
+
+def test_a_page_of_a_branch_that_was_seen_is_two_calls(lake: ReaderAndWriter) -> None:
+    lake.put("1")
+    lake.commit()
+    commit_id = lake.writer.branches.get(lake.writer.repositories.get(NAME), MAIN).commit_id
+    for number in range(1500):
+        lake.writer.put(NAME, MAIN, entry(b"staged/%04d" % number, "2"))
+    lake.listed()
+    lake.listed(commit_id)
+    lake.calls.clear()
+    assert lake.listed() == ["1", *["2"] * 999]
+    assert lake.calls == ["get_many", "scan_page"]
+    lake.calls.clear()
+    page = lake.reader.list_changes(NAME, MAIN, Query())
+    assert len(page) == 1000
+    assert page.has_more
+    assert lake.calls == ["get_many", "scan_page"]
+    lake.calls.clear()
+    assert lake.listed(commit_id) == ["1"]
+    assert lake.calls == ["get"]
+
+
+def test_a_page_sees_what_others_have_done_since(lake: ReaderAndWriter) -> None:
+    lake.put("1")
+    assert lake.listed() == ["1"]
+    lake.put("2")
+    assert lake.listed() == ["2"]
+    lake.commit()
+    lake.put("3")
+    assert lake.listed() == ["3"]
+    lake.writer.reset(NAME, MAIN)
+    assert lake.listed() == ["2"]
+    lake.writer.create_branch(NAME, DEV, MAIN)
+    assert lake.listed(DEV) == ["2"]
+    lake.writer.delete_branch(NAME, DEV)
+    with pytest.raises(RefNotFound):
+        lake.listed(DEV)
+
+
+def test_a_page_of_a_repository_made_again_shows_nothing_of_the_old_one(
+    lake: ReaderAndWriter,
+) -> None:
+    lake.put("1")
+    assert lake.listed() == ["1"]
+    lake.writer.repositories.delete(NAME)
+    with pytest.raises((RepositoryNotFound, Deleting)):
+        lake.listed()
+    lake.create()
+    assert lake.listed() == []
+    with pytest.raises(RefNotFound):
+        lake.listed("another")

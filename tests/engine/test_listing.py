@@ -210,6 +210,26 @@ def test_a_page_reads_one_record_more_than_it_returns() -> None:
     assert reads.records == 1001
 
 
+def test_a_page_over_many_sealed_tokens_reads_a_little_of_each() -> None:
+    lake = Staged({b"%05d" % number: "c" for number in range(200)}, {}, {})
+    tokens = [StagingToken(f"t{number:03}") for number in range(100)]
+    keys = [b"%05d" % number for number in range(20_000)]
+    shown: dict[bytes, str] = {}
+    for age, token in enumerate(tokens):
+        mine = dict.fromkeys(keys[age :: len(tokens)] + keys[:5], f"{token}")
+        values = [(STAGED_PREFIX + key, encode(entry(key, text))) for key, text in mine.items()]
+        lake.store.set_many(token.encode(), values)
+        shown = mine | shown  # the first token is the newest
+    reads = Reads(lake)
+    page = list_entries(
+        lake.store, tokens, lake.committed, lake.metarange_id, Query(), noting=Noting(0, 10_000)
+    )
+    found = {item.key: item.address for item in page.items if isinstance(item, Entry)}
+    assert found == {key: shown[key] for key in keys[:1000]}
+    assert reads.calls <= len(tokens)
+    assert reads.records <= 32 * len(tokens)
+
+
 @pytest.mark.slow
 def test_tombstones_are_read_once_whatever_ranges_lie_below() -> None:
     keys = [b"a/%05d" % number for number in range(3000)]

@@ -117,11 +117,11 @@ class TakesSomeWrites:
     def __init__(self, number: int, error: type[StoreUnavailable]) -> None:
         self.left = number
         self.error = error
-        self.refused = 0
+        self.refused: list[bytes] = []
 
     def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if call.writes and self.left == 0:
-            self.refused += 1
+            self.refused.append(call.key)
             raise self.error("/var/lib/lakebed.db")
         self.left -= call.writes
         return apply()
@@ -139,7 +139,9 @@ def test_a_store_that_takes_no_more_writes_is_not_asked_again_and_again(
         if not network.refused:
             assert error is None
             return
-        assert network.refused == 1
+        # Two records may be written side by side.
+        assert len(network.refused) <= 2
+        assert len(set(network.refused)) == len(network.refused), "a write was tried again"
         assert isinstance(error, OutcomeUnknown)
         assert kind.reason in (error.public_message or "")
         assert not (has_effect and isinstance(error, StoreUnavailable))
@@ -185,7 +187,7 @@ def test_a_repository_is_not_tried_to_be_made_again_and_again(
         try:
             engine.repositories.create("lake", Namespace.parse("mem://lake/x"), committer="")
         except OutcomeUnknown:
-            assert network.refused == 1
+            assert len(network.refused) == 1
         else:
             return
     pytest.fail("fewer than 20 writes make a repository")

@@ -127,5 +127,5 @@ def test_a_creation_costs_few_calls_to_the_store() -> None:
     engine.create_branch(LAKE, DEV, MAIN)  # which reads the commit
     calls.clear()
     engine.create_branch(LAKE, "other", MAIN)
-    # The repository and the source; then the three steps.
-    assert calls == ["get", "get", "set_if", "get", "set_if"]
+    # The three steps; repository and source are read with the look at the other kind.
+    assert calls == ["set_if", "get_many", "set_if"]

@@ -38,7 +38,7 @@ def test_what_callers_ask_the_engine_for_is_a_span(spans: list[str]) -> None:
     spans.clear()
     engine.put(LAKE, MAIN, entry(b"a", "a"))
     engine.commit(LAKE, MAIN, CommitRequest(committer="", message=""))
-    engine.get(LAKE, "main", b"a")
+    engine.get(LAKE, "main@", b"a")
     assert [name for name in spans if name.startswith("engine.")] == [
         "engine.put",
         "engine.commit",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lakebed.block import BlockStore, LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import BranchID, Repository, RepositoryID
@@ -83,12 +83,13 @@ def make_lake(
     *,
     name: RepositoryID = REPOSITORY,
     namespace: str | None = None,
+    links: LinkSettings | None = None,
 ) -> Lake:
     """Make a repository with the branches main and dev."""
     clock = TurnableClock()
     settings = settings or CatalogSettings()
     engine = Engine(store, block, runtime=clock)
-    catalog = Catalog(engine, store, block, clock, settings)
+    catalog = Catalog(engine, store, block, clock, settings, links=links)
     place = Namespace.parse(namespace or f"{block.scheme}://lake/{name}")
     engine.repositories.create(name, place, committer="ann")
     engine.create_branch(name, DEV, MAIN)
@@ -96,10 +97,16 @@ def make_lake(
 
 
 @contextmanager
-def open_lake(kind: str, folder: Path, settings: CatalogSettings | None = None) -> Iterator[Lake]:
+def open_lake(
+    kind: str,
+    folder: Path,
+    settings: CatalogSettings | None = None,
+    *,
+    links: LinkSettings | None = None,
+) -> Iterator[Lake]:
     """Open a lake in memory, or on the disk."""
     in_memory = kind == "memory"
     url = "memory://" if in_memory else f"sqlite:///{folder}/lake.db"
     block_settings = MemorySettings() if in_memory else LocalSettings(folder / "objects")
     with open_store(url) as store, open_block(block_settings) as block:
-        yield make_lake(store, block, settings)
+        yield make_lake(store, block, settings, links=links)

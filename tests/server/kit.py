@@ -72,14 +72,15 @@ class Server:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
-    """A server that is set up, with a repository."""
+def server(**flags: object) -> Iterator[Server]:
+    """A server that is set up, with a repository; `flags` are settings, with __ for the dots."""
     settings = load(
         environment={},
         flags={
             "database.url": "memory://",
             "blockstore.type": "memory",
             "auth.secret_key": "0123456789abcdef0123456789abcdef",
+            **{name.replace("__", "."): value for name, value in flags.items()},
         },
     )
     services = open_services(settings, run_in_background=run_inline)

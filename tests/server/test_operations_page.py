@@ -23,7 +23,8 @@ def value_of(text: str) -> object:
     number, _, unit = text.partition(" ")
     if number.isdecimal():
         return int(number) * UNITS.get(unit, 1)
-    return None if text == "none" else text.strip("`")
+    words: dict[str, object] = {"none": None, "true": True, "false": False}
+    return words.get(text, text.strip("`"))
 
 
 def test_there_are_tables_of_settings() -> None:
@@ -35,7 +36,7 @@ def test_a_setting_exists_with_its_default(names: str, defaults: str) -> None:
     keys = re.findall(r"`([a-z_]+)\.([a-z_]+)`", names)
     shown = [value_of(text) for text in defaults.split(", ")]
     found = [getattr(getattr(ServerSettings(), section), key) for section, key in keys]
-    assert [value or None for value in found] == shown  # an empty list is shown as none
+    assert [None if value == () else value for value in found] == shown
 
 
 def test_the_size_of_the_pool() -> None:

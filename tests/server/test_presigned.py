@@ -131,6 +131,48 @@ def test_what_was_replaced_after_it_was_linked_is_gone_at_every_door(world: Serv
     assert world.call("GET", f"{at}/ls", params={"presign": "true"}).status_code == 200
 
 
+def test_what_was_linked_before_it_was_there_is_held_to_at_every_door() -> None:
+    with server(links__require_object=False) as world:
+        block = world.services.foundation.block
+        given_out = world.call("GET", BACKING, params={"path": "u", "presign": "true"}).json
+        body = {"staging": given_out, "checksum": "c", "size_bytes": 8}
+        linked = world.call("PUT", BACKING, params={"path": "u"}, json=body)
+        assert (linked.status_code, linked.json["size_bytes"]) == (200, 8)
+        at, door = f"/repositories/{REPOSITORY}/refs/main/objects", Door(world.services)
+        asked = [
+            (at, {"path": "u"}, 200),
+            (at, {"path": "u", "presign": "true"}, 302),
+            (f"{at}/stat", {"path": "u", "presign": "true"}, 200),
+        ]
+        for path, params, _ in asked:
+            answer = world.call("GET", path, params=params)
+            assert (answer.status_code, answer.json["kind"]) == (410, "missing_bytes")
+        assert door.ask("GET", f"/{REPOSITORY}/main/u").status == 404
+        upload = urlsplit(given_out["presigned_url"]).path
+        assert world.request("PUT", upload, body=b"original").status_code == 200
+        for path, params, status in asked:
+            answer = world.call("GET", path, params=params)
+            assert (answer.status_code, RESERVED in answer.text) == (status, False)
+        block.put(Address.parse(given_out["physical_address"]), [b"replaced"])
+        for path, params, _ in asked:
+            answer = world.call("GET", path, params=params)
+            assert (answer.status_code, answer.json["kind"]) == (410, "changed_bytes")
+        assert door.ask("GET", f"/{REPOSITORY}/main/u").code == "ObjectChanged"
+        # What needs no bytes goes on; a listing does not look, and so signs nothing.
+        assert world.call("GET", f"{at}/stat", params={"path": "u"}).status_code == 200
+        assert door.ask("HEAD", f"/{REPOSITORY}/main/u").status == 200
+        (listed,) = world.call("GET", f"{at}/ls", params={"presign": "true"}).json["results"]
+        assert listed["physical_address"] == given_out["physical_address"]
+
+
+def test_by_default_what_is_not_there_is_not_linked(world: Server) -> None:
+    given_out = world.call("GET", BACKING, params={"path": "v"}).json
+    body = {"staging": given_out, "checksum": "c", "size_bytes": 8}
+    refused = world.call("PUT", BACKING, params={"path": "v"}, json=body)
+    assert (refused.status_code, refused.json["kind"]) == (400, "invalid_link")
+    assert "upload it first, and link it then" in refused.text
+
+
 def test_a_presigned_upload_without_a_length_is_refused(world: Server) -> None:
     given_out = world.call("GET", BACKING, params={"path": "y", "presign": "true"}).json
     url = urlsplit(given_out["presigned_url"]).path

@@ -1,12 +1,13 @@
 import shutil
 import threading
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, StorageUnavailable, open_block
 from lakebed.kv import StoreUnavailable
+from lakebed.server.http import readiness as readiness_module
 from lakebed.server.http.readiness import NotReady, Readiness
 from lakebed.server.questions import StorageQuestion
 from lakebed.server.settings import BlockstoreSettings
@@ -59,12 +60,10 @@ def test_a_question_that_hangs_takes_bounded_time_and_one_thread() -> None:
         release.wait()
 
     readiness = Readiness({"database": hang, "storage": answer}, bound_seconds=0.05)
-    begun = time.monotonic()
     for _ in range(20):
         with pytest.raises(NotReady, match=r"^the database does not answer$") as caught:
             readiness.check()
         assert isinstance(caught.value.__cause__, TimeoutError)
-    assert time.monotonic() - begun < 20 * 0.5
     asking = [each for each in threading.enumerate() if each.name == "readiness-database"]
     assert len(asking) == 1
     release.set()
@@ -72,18 +71,19 @@ def test_a_question_that_hangs_takes_bounded_time_and_one_thread() -> None:
     readiness.check()
 
 
-def test_probes_do_not_wait_for_what_has_hung_for_long() -> None:
+def test_probes_do_not_wait_for_what_has_hung_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 
     def hang() -> None:
-        release.wait(60)
+        release.wait()
 
-    readiness = Readiness({"database": hang}, bound_seconds=1.0)
-    begun = time.monotonic()
+    moments = iter([0.0])  # the question is asked; an hour later come the probes
+    clock = SimpleNamespace(monotonic=lambda: next(moments, 3600.0))
+    monkeypatch.setattr(readiness_module, "time", clock)
+    readiness = Readiness({"database": hang}, bound_seconds=3600.0)
     for _ in range(30):
         with pytest.raises(NotReady):
-            readiness.check()
-    assert time.monotonic() - begun < 15  # each waited for a second
+            readiness.check()  # would wait for an hour
     release.set()
 
 

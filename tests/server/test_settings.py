@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from lakebed.block import AzureSettings, LocalSettings, MemorySettings, S3Settings
+from lakebed.catalog.settings import LinkSettings
 from lakebed.server.config_files import load
 from lakebed.server.quickstart import flags_of, make_key
 from lakebed.server.settings import ServerSettings, SettingsError, masked
@@ -64,6 +65,7 @@ def test_every_type_is_read_from_the_environment(tmp_path: Path) -> None:
             "LAKEBED_SERVER__BLOCKSTORE__LOCAL__ROOT": "/srv",
             "LAKEBED_SERVER__LIMITS__STALL_SECONDS": "5",
             "LAKEBED_SERVER__GC__GAP_SECONDS": "1.5e4",
+            "LAKEBED_SERVER__LINKS__REQUIRE_OBJECT": "false",
             "LAKEBED_SERVER__LISTEN__TRUSTED_PROXIES": "10.0.0.0/8, ::1,",
         }
     )
@@ -71,6 +73,7 @@ def test_every_type_is_read_from_the_environment(tmp_path: Path) -> None:
     assert settings.blockstore.local == LocalSettings(Path("/srv"))
     assert settings.limits.stall_seconds == 5.0
     assert settings.gc.gap_seconds == 15000.0
+    assert settings.links == LinkSettings(require_object=False)
     assert settings.listen.trusted_proxies == ("10.0.0.0/8", "::1")
 
 

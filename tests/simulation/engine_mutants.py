@@ -15,7 +15,7 @@ from lakebed.engine.errors import NotUnique
 from lakebed.engine.keys import BRANCHES, STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken, TagID
 from lakebed.engine.refs.branches import Branches
-from lakebed.engine.refs.creation import _Creation
+from lakebed.engine.refs.creation import Look, _Creation
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.engine.refs.tags import Tags
 from lakebed.engine.staging import empty_runs
@@ -223,7 +223,6 @@ def take_a_lost_reply_for_failure(monkeypatch: pytest.MonkeyPatch) -> None:
         tokens: tuple[StagingToken, ...],
     ) -> Branch | None:
         rest = _without(branch, tokens)
-        self._branches.announce_drop(repository, branch.id, tokens)
         try:
             self._branches.change(repository, branch, commit_id=commit.id, sealed_tokens=rest)
         except (PredicateFailed, OutcomeUnknown):
@@ -282,8 +281,12 @@ def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
 def look_before_announcing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A creator looks whether the other kind has the name, and then writes at once."""
 
-    def run(self: AnyCreation, message: pb.Branch) -> Version:
-        found = self._other.find(self._name)
+    def run(self: AnyCreation, message: pb.Branch, look: Look | None = None) -> Version:
+        keys = [] if look is None else look.keys
+        item, *others = self._store.get_many([self._other.place(self._name), *keys])
+        if look is not None:
+            look.judge(others)
+        found = None if item is None else self._other.decode(item)
         if found is not None and not found.message.pending:
             raise NotUnique(self._id)
         try:
@@ -298,10 +301,9 @@ def leave_the_other_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     """A creator takes no notice of one of the other kind that is at work."""
     settle = _Creation._settle_other
 
-    def settle_finished(self: AnyCreation, pending: Version) -> None:
-        found = self._other.find(self._name)
+    def settle_finished(self: AnyCreation, found: Record[pb.Tag] | None, pending: Version) -> None:
         if found is not None and not found.message.pending:
-            settle(self, pending)
+            settle(self, found, pending)
 
     monkeypatch.setattr(_Creation, "_settle_other", settle_finished)
 
@@ -310,12 +312,11 @@ def end_the_other_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A creator deletes the pending record of the other kind, whatever became of it."""
     settle = _Creation._settle_other
 
-    def settle_blindly(self: AnyCreation, pending: Version) -> None:
-        found = self._other.find(self._name)
+    def settle_blindly(self: AnyCreation, found: Record[pb.Tag] | None, pending: Version) -> None:
         if found is not None and found.message.pending:
             self._other.delete(self._name)
         else:
-            settle(self, pending)
+            settle(self, found, pending)
 
     monkeypatch.setattr(_Creation, "_settle_other", settle_blindly)
 

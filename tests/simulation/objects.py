@@ -4,6 +4,9 @@
 write to the path and commit; every call may fail, hang or kill its process. They may make
 one entry at most, and every success that is reported must name that one.
 
+`first_reads`: several processes read and copy an object that was linked before it was there, while
+the holder of its URL writes it again and again. All that anybody gets must be the same bytes.
+
 `collected`: processes upload, copy, link, delete, reset and commit, while a collector looks, waits
 and deletes by the rules (two looks, far enough apart; nothing young). Processes hang for longer
 than garbage lives. Whatever was acknowledged and is still named must have its bytes.
@@ -19,12 +22,12 @@ from typing import Final
 from lakebed.block import Address, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.errors import InvalidLink
+from lakebed.catalog.errors import ChangedBytes, InvalidLink
 from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.gc.walk import PageLimits
 from lakebed.catalog.links import PhysicalAddress
 from lakebed.catalog.model import ObjectStats, physical_address
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
@@ -61,6 +64,8 @@ SETTINGS: Final = CatalogSettings(
     skew_seconds=1,
 )
 SETTINGS.check(ENGINE)
+LINKS: Final = LinkSettings(require_object=False)
+"""In `first_reads` only, there is nothing at an address that is linked."""
 
 
 class OnlookerRuntime(ThreadRuntime):
@@ -90,7 +95,9 @@ class CatalogWorld:
         self.block = SimulatedBlock(self.simulation, MemoryBlockStore(storage))
         self.onlooker_runtime = runtime = OnlookerRuntime(storage)
         self.onlooker = Engine(self.store.inner, self.block.inner, runtime=runtime)
-        self.catalog = Catalog(self.onlooker, self.store.inner, self.block.inner, runtime, settings)
+        self.catalog = Catalog(
+            self.onlooker, self.store.inner, self.block.inner, runtime, settings, links=LINKS
+        )
         namespace = Namespace.parse("mem://lake/x")
         self.onlooker.repositories.create(REPOSITORY, namespace, committer="")
         self.onlooker.create_branch(REPOSITORY, DEV, MAIN)
@@ -105,7 +112,8 @@ class CatalogWorld:
             store = RetryingStore(store, actor.runtime)
         block = self.block.handle(actor)
         engine = Engine(store, block, runtime=actor.runtime, settings=ENGINE)
-        return Process(actor, Catalog(engine, store, block, actor.runtime, self.settings), self)
+        catalog = Catalog(engine, store, block, actor.runtime, self.settings, links=LINKS)
+        return Process(actor, catalog, self)
 
     def new_body(self) -> list[bytes]:
         self.written += 1
@@ -235,6 +243,69 @@ def check_repeat(world: CatalogWorld, race: Race) -> None:
     )
     assert again == race.told[0]
     assert world.staged(MAIN) == before
+
+
+# First reads
+
+
+@dataclass
+class FirstReads:
+    """An object that was linked before it was there, and what anybody got of it."""
+
+    address: Address
+    got: set[bytes] = field(default_factory=set)
+    changed: int = 0
+    """How often somebody was told that it is another object by now."""
+
+
+def read_first(reads: FirstReads, process: Process) -> None:
+    objects = process.catalog.objects
+    for _ in range(3):
+        with suppress(LakebedError):
+            try:
+                with objects.read(objects.stat(REPOSITORY, MAIN, b"a")) as stream:
+                    reads.got.add(b"".join(stream))
+            except ChangedBytes:
+                reads.changed += 1
+
+
+def copy_first(reads: FirstReads, process: Process) -> None:
+    with suppress(LakebedError):
+        copied = process.catalog.copies.copy(
+            REPOSITORY, DEV, b"b", source_ref=MAIN, source_path=b"a"
+        )
+        reads.got.add(process.world.block.inner.read(copied.address))
+
+
+def write_again(reads: FirstReads, process: Process) -> None:
+    runtime, random = process.actor.runtime, process.world.random
+    for number in range(4):
+        runtime.sleep(random.random() * 0.05)
+        process.world.block.inner.put(reads.address, [b"body %d" % number])
+
+
+def first_reads_hold(seed: int) -> FirstReads:
+    world = CatalogWorld(Simulation(seed, LINK_FAULTS, steps_max=200_000))
+    given = world.catalog.links.get_physical_address(REPOSITORY, MAIN, b"a")
+    world.catalog.links.link(REPOSITORY, MAIN, b"a", given.address, checksum="c", size=6)
+    reads = FirstReads(given.address)
+    for name, act in [
+        ("reader0", read_first),
+        ("reader1", read_first),
+        ("copier", copy_first),
+        ("writer", write_again),
+    ]:
+        process = world.process(name)
+        process.actor.start(partial(act, reads, process))
+    world.simulation.run()
+    objects = world.catalog.objects
+    with (
+        suppress(ChangedBytes),
+        objects.read(objects.stat(REPOSITORY, MAIN, b"a")) as stream,
+    ):
+        reads.got.add(b"".join(stream))
+    assert len(reads.got) <= 1, f"different bytes of one object: {reads.got}"
+    return reads
 
 
 # A collector beside writers
@@ -446,8 +517,12 @@ def links(seed: int) -> None:
     links_hold(seed)
 
 
+def first_reads(seed: int) -> None:
+    first_reads_hold(seed)
+
+
 def collected(seed: int) -> None:
     collected_hold(seed)
 
 
-SCENARIOS: Final = {"links": links, "collected": collected}
+SCENARIOS: Final = {"links": links, "first_reads": first_reads, "collected": collected}

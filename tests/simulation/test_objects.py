@@ -11,6 +11,7 @@ from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc.walk import StagedWalk
 from lakebed.catalog.links import Links
+from lakebed.catalog.pins import Pins
 from lakebed.formats.gc_files import GCManifest
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Predicate, Version
@@ -35,6 +36,7 @@ ResultT = TypeVar("ResultT")
     ("name", "seeds"),
     [
         ("links", rounds(100, long=6_000, fast=10)),
+        ("first_reads", rounds(100, long=6_000, fast=10)),
         ("collected", rounds(20, long=1_200, fast=2)),
     ],
 )
@@ -47,6 +49,9 @@ def test_the_scenarios_reach_what_they_are_about() -> None:
     races = [objects.links_hold(seed) for seed in range(30)]
     assert sum(len(race.told) for race in races) > 20
     assert sum(race.refused for race in races) > 10
+    reads = [objects.first_reads_hold(seed) for seed in range(30)]
+    assert sum(len(read.got) for read in reads) > 10
+    assert sum(read.changed for read in reads) > 15
     assert sum(objects.collected_hold(seed) for seed in range(5)) > 10
 
 
@@ -122,6 +127,25 @@ def test_a_link_that_is_consumed_by_everyone(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_link_that_forgets_that_it_was_staged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Links, "_note_staged", lambda _self, _request: None)
     assert fails("links")
+
+
+def test_a_pin_that_every_first_reader_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_if = Records.set_if
+
+    def overwrite(
+        self: Records[Message], name: bytes, message: Message, predicate: Predicate
+    ) -> Version:
+        if isinstance(message, pb.Pin):
+            return self.set(name, message)
+        return set_if(self, name, message, predicate)
+
+    monkeypatch.setattr(Records, "set_if", overwrite)
+    assert fails("first_reads")
+
+
+def test_a_first_reader_that_does_not_hold_to_what_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pins, "content_of", lambda _self, _stats: None)
+    assert fails("first_reads")
 
 
 def test_writers_that_do_not_look_at_the_age(monkeypatch: pytest.MonkeyPatch) -> None:

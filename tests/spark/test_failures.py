@@ -301,10 +301,8 @@ def test_a_server_that_is_not_there(
     monkeypatch.setenv("LAKEBED_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("LAKEBED_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", "b")
-    start = time.monotonic()
     assert run(cli.app, ["gc", "run", "lakefs://lake"]) == 1
     assert "cannot reach" in one_line(capsys)
-    assert time.monotonic() - start < 30
 
 
 def test_spark_that_is_not_installed(

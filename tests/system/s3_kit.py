@@ -72,6 +72,7 @@ def ask_api(gateway: Gateway, method: str, path: str, **options: Any) -> httpx.R
         f"{gateway.url}/api/v1/repositories/lake/{path}",
         auth=(gateway.access_key, gateway.secret_key),
         **options,
+        timeout=60,
     )
     assert answer.is_success, answer.text
     return answer
@@ -93,6 +94,7 @@ def metadata_by_api(gateway: Gateway, path: str) -> dict[str, str]:
         f"{gateway.url}/api/v1/repositories/lake/refs/main/objects/stat",
         params={"path": path},
         auth=(gateway.access_key, gateway.secret_key),
+        timeout=60,
     )
     metadata: dict[str, str] = answer.json()["metadata"]
     return metadata

@@ -74,7 +74,7 @@ def slow_transfers() -> Iterator[tuple[str, Event]]:
                 {"results": items, "pagination": {"has_more": False, "next_offset": ""}}
             )
         begun.set()
-        end.wait(5)
+        end.wait(60)
         return Answer(200, b"x")
 
     with scripted_server(script) as endpoint:

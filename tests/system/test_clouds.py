@@ -145,7 +145,7 @@ def test_a_copy_onto_itself_renews_the_time(store: BlockStore, namespace: Namesp
     address = namespace.address("object")
     store.put(address, [b"data"])
     before = store.head(address).mtime
-    give_up_at = time.monotonic() + 10
+    give_up_at = time.monotonic() + 60
     while store.head(address).mtime == before:  # the clouds tell the time in seconds
         assert time.monotonic() < give_up_at
         store.copy(address, address)

@@ -1,10 +1,8 @@
 """Against a real server: history that others made cannot be committed, and a locked database."""
 
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
 
 import httpx
 import pytest
@@ -13,8 +11,6 @@ from botocore.exceptions import ClientError
 from tests.kit.s3_gateway import Gateway
 
 pytestmark = pytest.mark.slow
-
-ANSWER_SECONDS = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -78,19 +74,13 @@ def locked(gateway: Gateway) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    begun = time.monotonic()
-    return call(), time.monotonic() - begun
-
-
 def test_a_database_that_another_process_locks(gateway: Gateway, api: httpx.Client) -> None:
     s3 = gateway.client(retries={"total_max_attempts": 1})
     assert upload(api, "lake", "before").status_code == 201
     with locked(gateway):
         assert "before" in listed(api, "lake")
-        for call in (lambda: upload(api, "lake", "late"), lambda: commit(api, "lake")):
-            answer, seconds = timed(call)
-            assert seconds < ANSWER_SECONDS
+        # They come while the lock is held.
+        for answer in (upload(api, "lake", "late"), commit(api, "lake")):
             assert answer.status_code == 503, answer.text
             assert answer.json() == {
                 "kind": "store_locked",
@@ -98,10 +88,8 @@ def test_a_database_that_another_process_locks(gateway: Gateway, api: httpx.Clie
                     "another process keeps the database locked; nothing was changed, try again"
                 ),
             }
-        begun = time.monotonic()
         with pytest.raises(ClientError) as caught:
             s3.put_object(Bucket="lake", Key="main/late", Body=b"late")
-        assert time.monotonic() - begun < ANSWER_SECONDS
         assert caught.value.response["Error"]["Code"] == "ServiceUnavailable"
         assert "keeps the database locked" in str(caught.value.response["Error"])
     log = gateway.served.log()

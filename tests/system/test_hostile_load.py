@@ -15,11 +15,10 @@ import httpx
 import pytest
 
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
-from tests.kit.served import Servers, eventually
+from tests.kit.served import PATIENCE_SECONDS, Servers, eventually
 from tests.system.api_kit import BASE_PATH, RawClient, authorization, create_repository, workers
 
 STALL_SECONDS: Final = 5
-AT_ONCE_SECONDS: Final = 10.0
 """On a machine that is busy with other tests; what is held up is held up for longer."""
 JSON: Final = "Host: x\r\nContent-Type: application/json"
 UPLOADS: Final = "/repositories/lake/branches/main/objects"
@@ -73,7 +72,7 @@ def assert_serves(server: LakebedServer, source: str = "127.0.0.1") -> None:
     signed_in = {"Authorization": authorization(server)}
     transport = httpx.HTTPTransport(local_address=source)
     with httpx.Client(
-        transport=transport, base_url=server.endpoint, timeout=AT_ONCE_SECONDS
+        transport=transport, base_url=server.endpoint, timeout=PATIENCE_SECONDS
     ) as client:
         assert client.get("/_health").status_code == 200
         assert client.get(f"{BASE_PATH}/healthcheck").status_code == 204
@@ -84,7 +83,7 @@ def assert_serves(server: LakebedServer, source: str = "127.0.0.1") -> None:
 
 def refusals(server: LakebedServer, kind: str) -> int:
     """How many requests were refused, by the metric."""
-    text = httpx.get(f"{server.endpoint}/metrics").text
+    text = httpx.get(f"{server.endpoint}/metrics", timeout=60).text
     found = re.search(rf'^lakebed_http_refusals_total{{kind="{kind}"}} (.*)$', text, re.MULTILINE)
     return 0 if found is None else int(float(found[1]))
 
@@ -122,7 +121,7 @@ def test_slow_logins_hold_up_nobody_else(server: LakebedServer, attack: ExitStac
     }
     # The address that holds them all cannot log in, but others can.
     elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
-    with httpx.Client(transport=elsewhere, timeout=AT_ONCE_SECONDS) as client:
+    with httpx.Client(transport=elsewhere, timeout=PATIENCE_SECONDS) as client:
         login = f"{server.endpoint}{BASE_PATH}/auth/login"
         assert client.post(login, json=pair).status_code == 200
 
@@ -133,7 +132,7 @@ def send_json(server: LakebedServer, authorization: str) -> int:
         f"{server.endpoint}{BASE_PATH}/repositories",
         json={"name": "lake", "storage_namespace": "local://elsewhere"},
         headers={"Authorization": authorization},
-        timeout=AT_ONCE_SECONDS,
+        timeout=PATIENCE_SECONDS,
     )
     return answer.status_code
 
@@ -203,7 +202,7 @@ def test_stalled_uploads_of_one_user_hold_up_nobody_else_and_are_cut_off(
         f"{server.endpoint}{BASE_PATH}{UPLOADS}?path=of-bob",
         content=b"of bob",
         headers={"Authorization": bob},
-        timeout=AT_ONCE_SECONDS,
+        timeout=PATIENCE_SECONDS,
     )
     assert upload.status_code == 201, upload.text
     # More than the user's share are refused at once; the others are cut off, and told so.
@@ -213,26 +212,24 @@ def test_stalled_uploads_of_one_user_hold_up_nobody_else_and_are_cut_off(
     assert statuses[400] >= 36
     assert [status_of(each) for each in refused] == [401] * 20
     assert refusals(server, "stalled_upload") >= before + statuses[400]
-    assert "cut off a client that stopped in a body" in server.log()
+    eventually(lambda: "cut off a client that stopped in a body" in server.log())
     again = {"Authorization": authorization(server)}
     eventually(
         lambda: (
-            httpx.post(f"{server.endpoint}{target}", content=b"x", headers=again).status_code == 201
+            httpx.post(
+                f"{server.endpoint}{target}", content=b"x", headers=again, timeout=60
+            ).status_code
+            == 201
         ),
-        seconds=AT_ONCE_SECONDS,
     )
 
 
-@pytest.mark.parametrize("moment", ["checked", "started"])
-def test_a_port_that_is_taken_before_the_server_opens_it_is_named(
-    servers: Servers, moment: str
-) -> None:
+def test_a_port_that_is_taken_before_the_server_opens_it_is_named(servers: Servers) -> None:
     settings = servers.settings()
-    process = servers.launch(settings, "-m", "tests.system.port_thief", moment)
+    process = servers.launch(settings, "-m", "tests.system.port_thief")
     said, _ = process.communicate(timeout=60)
     port = settings["listen"]["port"]
     assert said == f"port {port} of 127.0.0.1 is in use: stop what listens there, or use --port\n"
     assert process.returncode == 1
     log = (servers.folder / "log").read_text()
     assert "Traceback" not in log
-    assert "backtrace" not in log

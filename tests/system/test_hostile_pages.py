@@ -106,7 +106,7 @@ class Target:
     def cookie(self) -> dict[str, Any]:
         """The cookie of a login, as a browser would keep it."""
         body = dict(zip(("access_key_id", "secret_access_key"), self.keys, strict=True))
-        login = httpx.post(f"{self.endpoint}/api/v1/auth/login", json=body)
+        login = httpx.post(f"{self.endpoint}/api/v1/auth/login", json=body, timeout=60)
         ((name, morsel),) = SimpleCookie(login.headers["set-cookie"]).items()
         return {
             "name": name,
@@ -146,7 +146,7 @@ def running_quickstart(folder: Path) -> Iterator[str]:
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                httpx.get(f"{url}/healthcheck").raise_for_status()
+                httpx.get(f"{url}/healthcheck", timeout=60).raise_for_status()
                 break
             except httpx.HTTPError:
                 assert process.poll() is None, (folder / "log").read_text()

@@ -90,7 +90,7 @@ def test_a_listing_gives_no_urls_to_those_who_may_only_list(client: httpx.Client
 
     assert all(each.startswith("local://") for each in addresses(lister))
     urls = addresses(ADMIN)
-    assert all(httpx.get(each, trust_env=False).is_success for each in urls[:1])
+    assert all(httpx.get(each, trust_env=False, timeout=60).is_success for each in urls[:1])
 
 
 def test_the_key_of_the_server_cannot_be_staged(client: httpx.Client) -> None:
@@ -110,8 +110,10 @@ def test_a_logout_counts_on_every_worker(client: httpx.Client) -> None:
 
     def status() -> int:
         # A connection of its own, and so any of the workers.
-        return httpx.get(f"{client.base_url}user", headers=headers, trust_env=False).status_code
+        return httpx.get(
+            f"{client.base_url}user", headers=headers, trust_env=False, timeout=60
+        ).status_code
 
     assert {status() for _ in range(8)} == {200}
-    done(httpx.post(f"{client.base_url}auth/logout", headers=headers, trust_env=False))
+    done(httpx.post(f"{client.base_url}auth/logout", headers=headers, trust_env=False, timeout=60))
     eventually(lambda: {status() for _ in range(8)} == {401}, seconds=20)

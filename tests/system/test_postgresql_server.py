@@ -50,7 +50,7 @@ def rows(url: str, query: str) -> list[tuple[Any, ...]]:
 def wait_until_alone(url: str) -> None:
     """Wait until nobody else is connected to the database."""
     others = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-    give_up_at = monotonic() + 10
+    give_up_at = monotonic() + 60
     while rows(url, others + " AND pid <> pg_backend_pid()"):
         assert monotonic() < give_up_at
         sleep(0.01)
@@ -328,7 +328,7 @@ def kill(child: "subprocess.Popen[str]") -> list[int]:
     assert child.stdout is not None
     # Not by `communicate`, which would miss what came together with the line read before.
     output = child.stdout.read()
-    child.communicate(timeout=10)
+    child.communicate(timeout=60)
     # A last line cut short by the kill was not acknowledged.
     return [int(line) for line in output.splitlines(keepends=True) if line.endswith("\n")]
 

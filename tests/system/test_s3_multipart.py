@@ -197,7 +197,7 @@ def test_a_client_that_goes_away_leaves_nothing(gateway: Gateway, s3: Client) ->
     with pytest.raises(s3.exceptions.NoSuchKey):
         s3.get_object(Bucket=LAKE, Key="main/cut")
     # The same request is accepted when it is whole: only the cut was refused.
-    whole = httpx.put(f"{gateway.url}{path}", headers=headers, content=body)
+    whole = httpx.put(f"{gateway.url}{path}", headers=headers, content=body, timeout=60)
     assert whole.status_code == 200, whole.text
 
 
@@ -205,8 +205,8 @@ def test_a_bucket_in_the_host(gateway: Gateway, s3: Client) -> None:
     s3.put_object(Bucket=LAKE, Key="main/by host", Body=b"virtual")
     host = f"{LAKE}.s3.local.lakefs.io"
     headers = signed(gateway, "GET", f"http://{host}/main/by%20host")
-    answer = httpx.get(f"{gateway.url}/main/by%20host", headers=headers)
+    answer = httpx.get(f"{gateway.url}/main/by%20host", headers=headers, timeout=60)
     assert (answer.status_code, answer.content) == (200, b"virtual")
-    anonymous = httpx.get(f"{gateway.url}/main/by%20host", headers={"Host": host})
+    anonymous = httpx.get(f"{gateway.url}/main/by%20host", headers={"Host": host}, timeout=60)
     assert anonymous.status_code == 403
     assert "<Code>AccessDenied</Code>" in anonymous.text

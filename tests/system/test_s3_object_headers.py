@@ -73,6 +73,7 @@ def test_a_copy_has_the_headers_or_new_ones(gateway: Gateway, s3: Client) -> Non
         params={"path": "original"},
         json={"set": {"by": "api"}},
         auth=(gateway.access_key, gateway.secret_key),
+        timeout=60,
     )
     assert answer.is_success, answer.text
     assert metadata_by_api(gateway, "original") == {"by": "api"}
@@ -181,7 +182,7 @@ def test_a_refused_range_shows_the_size(gateway: Gateway, s3: Client) -> None:
     where = {"Bucket": LAKE, "Key": "main/short"}
     s3.put_object(**where, Body=b"0123")
     url = s3.generate_presigned_url("get_object", Params=where)
-    answer = httpx.get(url, headers={"Range": "bytes=4-"})
+    answer = httpx.get(url, headers={"Range": "bytes=4-"}, timeout=60)
     assert (answer.status_code, answer.headers["content-range"]) == (416, "bytes */4")
 
 
@@ -208,12 +209,14 @@ def test_a_browser_saves_what_it_must_not_show(gateway: Gateway, s3: Client) -> 
     where = {"Bucket": LAKE, "Key": "main/page"}
     s3.put_object(**where, Body=b"<script>", ContentType="text/plain")
     shown = s3.generate_presigned_url("get_object", Params=where)
-    assert "Content-Disposition" not in httpx.get(shown).headers
+    assert "Content-Disposition" not in httpx.get(shown, timeout=60).headers
     asked = {
         "ResponseContentType": "text/html",
         "ResponseContentDisposition": 'inline; filename="a.html"',
     }
-    saved = httpx.get(s3.generate_presigned_url("get_object", Params={**where, **asked}))
+    saved = httpx.get(
+        s3.generate_presigned_url("get_object", Params={**where, **asked}), timeout=60
+    )
     assert saved.headers["Content-Type"] == "text/html"
     assert saved.headers["Content-Disposition"] == 'attachment; filename="a.html"'
     assert saved.headers["Content-Security-Policy"] == "sandbox; default-src 'none'"

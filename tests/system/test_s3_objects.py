@@ -244,14 +244,14 @@ def test_presigned_urls(gateway: Gateway, version: str | None) -> None:
     s3 = gateway.client(signature_version=version)
     where = {"Bucket": LAKE, "Key": f"main/pre signed+ü {version}"}
     to_put = s3.generate_presigned_url("put_object", Params=where, ExpiresIn=60)
-    assert httpx.put(to_put, content=b"by url").status_code == 200
+    assert httpx.put(to_put, content=b"by url", timeout=60).status_code == 200
     to_get = s3.generate_presigned_url(
         "get_object", Params={**where, "ResponseContentType": "text/plain"}, ExpiresIn=60
     )
-    answer = httpx.get(to_get)
+    answer = httpx.get(to_get, timeout=60)
     assert (answer.content, answer.headers["content-type"]) == (b"by url", "text/plain")
-    assert httpx.get(to_get.replace("main/", "main/x")).status_code == 403
-    assert httpx.put(to_get, content=b"other").status_code == 403
+    assert httpx.get(to_get.replace("main/", "main/x"), timeout=60).status_code == 403
+    assert httpx.put(to_get, content=b"other", timeout=60).status_code == 403
     assert get(s3, where["Key"]) == b"by url"
 
 

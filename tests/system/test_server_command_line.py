@@ -90,8 +90,8 @@ def test_a_quickstart_prints_what_to_paste_and_keeps_its_key(
         assert "AKIAIOSFOLQUICKSTART" in text
         assert "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY" in text
         assert any(line.endswith(" repo list") for line in lines)
-        assert httpx.get(f"http://127.0.0.1:{port}/healthcheck").status_code == 200
-        assert httpx.get(f"http://127.0.0.1:{port}/crash").status_code == 500
+        assert httpx.get(f"http://127.0.0.1:{port}/healthcheck", timeout=60).status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{port}/crash", timeout=60).status_code == 500
         file = folder / "secret.key"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert key in {None, file.read_text()}

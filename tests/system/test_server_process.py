@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -55,10 +54,12 @@ def test_two_workers_count_together(served: Served) -> None:
     assert len(served.worker_pids(2)) == 2
     for _ in range(20):
         served.get("slow/0")
-    for _ in range(4):  # whichever worker answers
-        lines = served.get("metrics").text.splitlines()
-        assert 'lakebed_http_requests_total{operation="slow",status="200"} 20.0' in lines
-        assert "lakebed_http_requests_in_progress 1.0" in lines
+    counted = {
+        'lakebed_http_requests_total{operation="slow",status="200"} 20.0',
+        "lakebed_http_requests_in_progress 1.0",
+    }
+    for _ in range(4):  # whichever worker answers; a request is counted after its answer
+        eventually(lambda: counted <= set(served.get("metrics").text.splitlines()))
     # What the background process does with the store is counted too.
     eventually(lambda: 'lakebed_kv_seconds_count{driver="sqlite"' in served.get("metrics").text)
 
@@ -113,7 +114,8 @@ def test_a_worker_that_is_killed_comes_back_every_time(servers: Servers) -> None
         os.kill(pid, signal.SIGKILL)
     lost.close()
     eventually(lambda: _answers(served))
-    assert "in_progress 1.0" in served.get("metrics").text  # the dead do not count
+    # The dead do not count.
+    eventually(lambda: "in_progress 1.0" in served.get("metrics").text)
     victim = min(served.worker_pids(2))
     assert victim not in workers
     known = {process.pid for process in served.processes()}
@@ -171,12 +173,10 @@ def test_what_does_not_finish_is_ended(servers: Servers, tmp_path: Path) -> None
     )
     assert len(list(temporary.glob("lakebed-*"))) == 1
     processes = served.processes()
-    client = served.connect(b"GET /slow/60 HTTP/1.1\r\nHost: x\r\n\r\n")
+    client = served.connect(b"GET /slow/600 HTTP/1.1\r\nHost: x\r\n\r\n")
     eventually(lambda: "in_progress 2.0" in served.get("metrics").text)
-    begun = time.monotonic()
     served.process.send_signal(signal.SIGINT)
-    assert served.wait() == 0
-    assert time.monotonic() - begun < 20
+    assert served.wait() == 0  # long before the request would end
     assert list(temporary.iterdir()) == []
     eventually(lambda: all_gone(processes))
     client.close()

@@ -68,7 +68,7 @@ def wait_until_ready(process: subprocess.Popen[str], url: str) -> None:
     while time.monotonic() < until:
         assert process.poll() is None, process.communicate()
         try:
-            if httpx.get(f"{url}/healthcheck", timeout=5, trust_env=False).status_code < 300:
+            if httpx.get(f"{url}/healthcheck", timeout=30, trust_env=False).status_code < 300:
                 return
         except httpx.TransportError:
             time.sleep(0.1)

@@ -16,6 +16,7 @@ knows it: what the catalog keeps in an entry's metadata for itself is left out.
 | `multiparts`, `completions`       | uploads in parts                                            |
 | `unfinished`                      | lists and ends uploads that nobody finished                 |
 | `links`, `external`, `presigning` | objects whose bytes do not pass through the server          |
+| `pins`                            | what the first readers of unverified objects found          |
 | `metadata_files`, `symlinks`      | files for programs that read the storage themselves         |
 | `gc`, `gc_marks`                  | the server's part of garbage collection                     |
 | `tasks`                           | what takes longer than a client waits                       |

@@ -18,12 +18,14 @@ from lakebed.catalog.imports.runner import ImportRunner
 from lakebed.catalog.links import Links
 from lakebed.catalog.metadata_files import MetadataFiles
 from lakebed.catalog.multipart.complete import Completions
+from lakebed.catalog.multipart.presigned import PresignedUploads
 from lakebed.catalog.multipart.uploads import MultipartUploads
 from lakebed.catalog.objects import Objects
-from lakebed.catalog.presign import Presigning, Sign
+from lakebed.catalog.pins import Pins
+from lakebed.catalog.presign import Presigning, Signer
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.catalog.stager import Stager
 from lakebed.catalog.symlinks import Symlinks
 from lakebed.catalog.tasks import RunInBackground, Tasks, run_inline
@@ -46,8 +48,9 @@ class Catalog:
         runtime: Runtime,
         settings: CatalogSettings | None = None,
         *,
+        links: LinkSettings | None = None,
         run_in_background: RunInBackground = run_inline,
-        sign: Sign | None = None,
+        signer: Signer | None = None,
         runs_imports: bool = True,
     ) -> None:
         """Put a catalog on an engine, and on the store and the storage that the engine is on.
@@ -58,8 +61,9 @@ class Catalog:
             block: The objects are there.
             runtime: Clock, chance and concurrency.
             settings: Times and bounds; whoever sets them calls their `check` first.
+            links: What may be linked.
             run_in_background: Runs dumps and restores.
-            sign: Signs URLs where the storage does not.
+            signer: Signs URLs where the storage does not.
             runs_imports: Whether imports that are started here run in the background of this
                 process. If not, another process calls `import_runner` now and then.
         """
@@ -74,18 +78,28 @@ class Catalog:
         self.commits = Commits(engine)
         self.diff = Differences(engine)
         self.presigning = Presigning(
-            block, runtime, life_seconds=settings.presign_life_seconds, sign=sign
+            block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
         )
-        self.objects = Objects(engine, block, runtime, self.presigning)
+        self.pins = Pins(store, block, runtime, settings)
+        self.objects = Objects(engine, block, runtime, self.presigning, self.pins)
         self.uploads = Uploads(engine, block, addresses, stager)
-        self.copies = Copies(engine, block, runtime, addresses, freshness, stager)
+        self.copies = Copies(engine, block, runtime, addresses, freshness, stager, self.pins)
         self.external = ExternalObjects(engine, block, runtime)
         self.links = Links(
-            engine, store, block, runtime, settings, addresses, freshness, self.presigning
+            engine,
+            store,
+            block,
+            runtime,
+            settings,
+            addresses,
+            freshness,
+            self.presigning,
+            require_object=(links or LinkSettings()).require_object,
         )
         self.metadata_files = MetadataFiles(engine, block)
         self.symlinks = Symlinks(engine, block)
         self.multiparts = MultipartUploads(engine, store, block, runtime, settings, addresses)
+        self.presigned_uploads = PresignedUploads(self.multiparts, self.presigning)
         self.unfinished = UnfinishedUploads(engine, self.links, self.multiparts)
         self.completions = Completions(engine, store, block, runtime)
         self.tasks = Tasks(engine, store, runtime, settings, run_in_background)

@@ -4,8 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import pyarrow as pa
+
 from lakebed.catalog.entry_metadata import split
-from lakebed.engine.committed import ChangeType, CommonPrefix, DiffEntry, Page, Query
+from lakebed.catalog.object_pages import user_metadata
+from lakebed.engine.committed import ChangeType, DiffEntry, Page, Query
+from lakebed.engine.committed.listing import differences_of
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.tracing import traced
@@ -28,50 +32,25 @@ class Difference:
     """The user's own."""
 
 
-class Differences:
-    """Compares refs of all repositories."""
+class DifferencePage(Page[Difference]):
+    """A page of differences: rows with the columns of `DIFF_SCHEMA`.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    A column `conflict` says whether the left changed a row too; without it, it did so to none.
+    """
 
-    @traced("catalog.list_uncommitted")
-    def list_uncommitted(
-        self, repository_id: RepositoryID, branch: BranchID, query: Query
-    ) -> Page[Difference]:
-        """Return a page of what is staged on a branch and differs from its head.
+    __slots__ = ()
 
-        Raises:
-            RepositoryNotFound, BranchNotFound: There is no such branch.
-        """
-        return _shown(self._engine.list_changes(repository_id, branch, query))
+    def __init__(self, page: Page[DiffEntry]) -> None:
+        """Take a page of the engine."""
+        super().__init__(page.rows, page.folded, has_more=page.has_more, values_of=_differences)
 
-    @traced("catalog.diff")
-    def list_between(
-        self,
-        repository_id: RepositoryID,
-        left: str,
-        right: str,
-        query: Query,
-        *,
-        since_parting: bool = False,
-    ) -> Page[Difference]:
-        """Return a page of what is different on the right.
-
-        With `since_parting`, only what the right changed since the two had their last commit in
-        common ("three dots"); otherwise all that differs between them ("two dots").
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to compare.
-        """
-        found = self._engine.diff(repository_id, left, right, query, since_parting=since_parting)
-        return _shown(found)
+    def user_metadata(self) -> pa.MapArray | None:
+        """Return the user's own metadata of each row; None: no row has any."""
+        return user_metadata(self.rows)
 
 
-def _shown(page: Page[DiffEntry]) -> Page[Difference]:
-    items: list[Difference | CommonPrefix] = [
-        item if isinstance(item, CommonPrefix) else _difference(item) for item in page.items
-    ]
-    return Page(items, page.has_more)
+def _differences(rows: pa.Table) -> list[Difference]:
+    return [_difference(item) for item in differences_of(rows)]
 
 
 def _difference(item: DiffEntry) -> Difference:
@@ -86,3 +65,42 @@ def _difference(item: DiffEntry) -> Difference:
         content_type=entry.content_type,
         metadata=split(entry.metadata).user,
     )
+
+
+class Differences:
+    """Compares refs of all repositories."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @traced("catalog.list_uncommitted")
+    def list_uncommitted(
+        self, repository_id: RepositoryID, branch: BranchID, query: Query
+    ) -> DifferencePage:
+        """Return a page of what is staged on a branch and differs from its head.
+
+        Raises:
+            RepositoryNotFound, BranchNotFound: There is no such branch.
+        """
+        return DifferencePage(self._engine.list_changes(repository_id, branch, query))
+
+    @traced("catalog.diff")
+    def list_between(
+        self,
+        repository_id: RepositoryID,
+        left: str,
+        right: str,
+        query: Query,
+        *,
+        since_parting: bool = False,
+    ) -> DifferencePage:
+        """Return a page of what is different on the right.
+
+        With `since_parting`, only what the right changed since the two had their last commit in
+        common ("three dots"); otherwise all that differs between them ("two dots").
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to compare.
+        """
+        found = self._engine.diff(repository_id, left, right, query, since_parting=since_parting)
+        return DifferencePage(found)

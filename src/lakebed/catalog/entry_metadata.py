@@ -9,10 +9,11 @@ catalog returns (`ObjectStats`, `Difference`) has only the user's own in its `me
 
 The ETag of the storage is kept with objects that somebody else could write again (see `links`). It
 holds for one address: a copy of the storage in another place has other ETags, and nobody has a URL
-to write there.
+to write there. An object that was linked before it was there is marked as *unverified* instead (see
+`pins`), and this mark holds for one address too.
 
-Checksum and ETag are not part of an entry's identity: the same bytes are the same object, for
-commits and merges, whatever algorithm a client used and wherever they are.
+Checksum, ETag and mark are not part of an entry's identity: the same bytes are the same object, for
+commits and merges, whatever algorithm a client used, wherever they are and whoever saw them.
 
 Whoever can write metadata by the REST API can write these names too. So what is read is checked,
 and what makes no sense is ignored.
@@ -32,6 +33,12 @@ _HEADER: Final = f"{RESERVED}header::"
 _PARTS: Final = f"{RESERVED}parts"
 CHECKSUM: Final = f"{RESERVED}checksum"
 CONTENT: Final = f"{RESERVED}content"
+UNVERIFIED: Final = f"{RESERVED}unverified"
+
+OUTSIDE_IDENTITY: Final = frozenset({CHECKSUM, CONTENT, UNVERIFIED})
+"""What objects may differ in and still count as the same."""
+OF_ONE_ADDRESS: Final = frozenset({CONTENT, UNVERIFIED})
+"""What means nothing for a copy of the bytes at another address."""
 
 ANY_PLACE: Final = "*"
 """Instead of the place: wherever the entry says. Of an imported object, whose address is a whole
@@ -106,7 +113,8 @@ def for_parts(sizes: Sequence[int]) -> dict[str, str]:
 
 def of_bytes(metadata: Mapping[str, str]) -> dict[str, str]:
     """Return the metadata that describe the bytes of an entry, and go wherever they go."""
-    return {name: metadata[name] for name in (_PARTS, CHECKSUM, CONTENT) if name in metadata}
+    names = (_PARTS, CHECKSUM, CONTENT, UNVERIFIED)
+    return {name: metadata[name] for name in names if name in metadata}
 
 
 def parts_of(reserved: Mapping[str, str], size: int) -> list[PartRange] | None:
@@ -152,6 +160,16 @@ def content_of(reserved: Mapping[str, str], address: Address) -> ETag | None:
 def is_imported(reserved: Mapping[str, str]) -> bool:
     """Whether an object was imported, by what is kept with it."""
     return reserved.get(CONTENT, "").startswith(f"{ANY_PLACE}:")
+
+
+def for_unverified(address: Address) -> dict[str, str]:
+    """Return the metadata that say that nobody has seen the object at an address."""
+    return {UNVERIFIED: _place(address)}
+
+
+def is_unverified(reserved: Mapping[str, str], address: Address) -> bool:
+    """Whether nobody had seen the object at an address when its entry was made."""
+    return UNVERIFIED in reserved and reserved[UNVERIFIED] == _place(address)
 
 
 def _place(address: Address) -> str:

@@ -1,8 +1,9 @@
-"""Removing the records of what has expired: links, multipart uploads, tasks, imports.
+"""Removing the records of what has expired: links, multipart uploads, tasks, imports, pins.
 
 The Cleaner of the engine leaves them alone while their repository lives. (When it is deleted, the
-Cleaner removes its whole partition.) Each record says itself when it expires, so this may run
-anywhere, at any time, and several times at once.
+Cleaner removes its whole partition.) Each record says itself when it expires, but for
+pins, which end with their objects (see `pins`). So this may run anywhere, at any time, and several
+times at once.
 """
 
 import logging
@@ -30,6 +31,7 @@ class ExpiredCounts:
     multiparts: int = 0
     tasks: int = 0
     imports: int = 0
+    pins: int = 0
     uncertain: int = 0
     """Repositories for which the store gave no certain answer; the next pass looks again."""
 
@@ -49,6 +51,7 @@ def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
             counts.multiparts += catalog.multiparts.clean(repository)
             counts.tasks += catalog.tasks.clean(repository)
             counts.imports += catalog.imports.clean(repository)
+            counts.pins += catalog.pins.clean(repository)
         except StoreUnavailable:
             raise
         except OutcomeUnknown as error:

@@ -3,6 +3,7 @@
 | keys                                  | what                                         |
 |---------------------------------------|----------------------------------------------|
 | links/<object uid>                    | addresses that were given out                |
+| pins/<object uid>                     | what was read first of unverified objects    |
 | multiparts/<upload id>                | multipart uploads, open or completed lately  |
 | multipart_parts/<upload id>/<number>  | their parts                                  |
 | tasks/<id>                            | dumps and restores, running or ended         |
@@ -25,6 +26,7 @@ from lakebed.kv.records import Kind, Records
 MessageT = TypeVar("MessageT", bound=Message)
 
 LINKS: Final = Kind(b"links/", pb.Link)
+PINS: Final = Kind(b"pins/", pb.Pin)
 MULTIPARTS: Final = Kind(b"multiparts/", pb.MultipartUpload)
 MULTIPART_PARTS: Final = Kind(b"multipart_parts/", pb.MultipartPart)
 TASKS: Final = Kind(b"tasks/", pb.Task)

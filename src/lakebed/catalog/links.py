@@ -33,6 +33,10 @@ there, by the entry from step 4 on, and by its age in any case (see `freshness`)
 holder could write to the address again. Where the storage lets that replace the object, step 3
 keeps the ETag that it saw in the entry, and every read asks for that content and no other.
 
+*An object that is not there* is refused in step 2. An installation may allow it (`LinkSettings`):
+then the entry has the size and the checksum that the client claims, and is marked as unverified.
+What holds for it is in `pins`.
+
 A record is removed a while after its link has expired: what was consumed in time has been staged by
 then. An object that was uploaded and never linked is garbage from then on.
 """
@@ -46,7 +50,7 @@ from typing import Final
 from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.entry_metadata import for_content
+from lakebed.catalog.entry_metadata import for_content, for_unverified
 from lakebed.catalog.errors import InvalidLink, LinkExpired
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.keys import LINKS, copy_of, remove_where
@@ -136,7 +140,10 @@ class Links:
         addresses: Addresses,
         freshness: Freshness,
         presigning: Presigning,
+        *,
+        require_object: bool,
     ) -> None:
+        self._require_object = require_object
         self._presigning = presigning
         self._engine = engine
         self._store = store
@@ -195,7 +202,7 @@ class Links:
             path: The path that it was given out for.
             address: The address.
             checksum: Of the object's content.
-            size: In bytes; None: as it is found.
+            size: In bytes; None: as it is found, if it is there.
             content_type: What kind of data it is.
             metadata: The user's own.
             condition: Whether to write, given what is there.
@@ -284,8 +291,7 @@ class Links:
                 if not request.wants(_entry_of(record)):
                     raise InvalidLink(f"{request.issued} was linked already, to something else")
                 return record
-            found = self._look(request)
-            consumed = _consumed_record(record.message, request, found, self._kept(found))
+            consumed = self._consumed_record(record.message, request)
             try:
                 version = links.set_if(record.name, consumed, record.predicate)
             except StoreUnavailable:
@@ -307,19 +313,44 @@ class Links:
                 " address, and upload again"
             )
 
-    def _look(self, request: _Request) -> ObjectInfo:
-        """Step 2."""
+    def _consumed_record(self, link: pb.Link, request: _Request) -> pb.Link:
+        """Return the record that step 3 writes."""
         address = request.repository.namespace.address(str(request.issued))
         try:
-            info = self._block.head(address)
+            found = self._look(request, address)
         except ObjectNotFound as error:
-            raise InvalidLink(f"there is no object at {address}: upload it first") from error
+            entry, etag = self._unverified(request, address, error), ""
+        else:
+            modified, etag = found.mtime.timestamp(), found.etag
+            entry = _new_entry(request, found.size, modified, self._kept(found))
+        consumed = copy_of(link)
+        consumed.state = _CONSUMED
+        consumed.entry.ParseFromString(encode(entry))
+        consumed.etag = etag
+        return consumed
+
+    def _look(self, request: _Request, address: Address) -> ObjectInfo:
+        """Step 2."""
+        info = self._block.head(address)
         if request.size not in {None, info.size}:
             raise InvalidLink(
                 f"the object at {address} has {info.size} bytes, and the request says"
                 f" {request.size}"
             )
         return info
+
+    def _unverified(self, request: _Request, address: Address, error: ObjectNotFound) -> Entry:
+        """Return the entry of an object that is not there, from what the client says."""
+        if self._require_object:
+            raise InvalidLink(
+                f"there is no object at {address}: upload it first, and link it then"
+            ) from error
+        if request.size is None:
+            raise InvalidLink(
+                f"there is no object at {address}, and the request does not say how large it will"
+                " be: add size_bytes"
+            ) from error
+        return _new_entry(request, request.size, self._runtime.now(), for_unverified(address))
 
     def _kept(self, found: ObjectInfo) -> dict[str, str]:
         """Return what the entry keeps of the object, so that no other is taken for it."""
@@ -370,21 +401,14 @@ def _entry_of(link: _LinkRecord) -> Entry:
     return entry
 
 
-def _consumed_record(
-    link: pb.Link, request: _Request, info: ObjectInfo, kept: Mapping[str, str]
-) -> pb.Link:
-    """Return the record that step 3 writes; `kept` goes into the metadata of its entry."""
-    entry = new_entry(
+def _new_entry(request: _Request, size: int, modified: float, kept: Mapping[str, str]) -> Entry:
+    """Return the entry that a request asks for; `kept` goes into its metadata."""
+    return new_entry(
         request.path,
         str(request.issued),
-        size=info.size,
+        size=size,
         checksum=request.checksum,
-        modified=info.mtime.timestamp(),
+        modified=modified,
         content_type=request.content_type,
         metadata={**request.metadata, **kept},
     )
-    consumed = copy_of(link)
-    consumed.state = _CONSUMED
-    consumed.entry.ParseFromString(encode(entry))
-    consumed.etag = info.etag
-    return consumed

@@ -4,12 +4,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from lakebed.block import Address, Namespace
-from lakebed.catalog.entry_metadata import CHECKSUM, CONTENT, split
+from lakebed.catalog.entry_metadata import CONTENT, OUTSIDE_IDENTITY, split
 from lakebed.catalog.errors import InvalidMetadata, InvalidPath
 from lakebed.formats import AddressType, Entry
+from lakebed.formats.object_paths import ObjectPath
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 
@@ -20,6 +21,14 @@ METADATA_NAMES_MAX: Final = 64
 """Of an object. S3 answers its metadata in headers. Many clients and proxies take 16 KiB of them
 and no more, some a hundred; text that is not ASCII grows by half on the way."""
 _HEADER_CHARACTERS_MAX: Final = 1024
+
+
+class PinKey(NamedTuple):
+    """Which record says what the first reader of an unverified object found; see `pins`."""
+
+    partition: bytes
+    """Of the store."""
+    address: ObjectPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +48,8 @@ class ObjectStats:
     """The user's own."""
     reserved: Mapping[str, str] = field(hash=False, default_factory=dict)
     """What the catalog keeps with it; see `entry_metadata`."""
+    pin: PinKey | None = field(default=None, compare=False)
+    """If it was linked before anybody had seen it, and `pins.with_pin` described it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +77,14 @@ def stats_of(namespace: Namespace, entry: Entry) -> ObjectStats:
 
 def physical_address(namespace: Namespace, entry: Entry) -> Address:
     """Return where the bytes of an entry are, in the one canonical form."""
-    if entry.address_type is AddressType.RELATIVE:
-        return namespace.address(entry.address)
-    return Address.parse(entry.address)
+    return address_in(namespace, entry.address, entry.address_type)
+
+
+def address_in(namespace: Namespace, text: str, address_type: AddressType) -> Address:
+    """Return the address that an entry in a repository's namespace holds as a text."""
+    if address_type is AddressType.RELATIVE:
+        return namespace.address(text)
+    return Address.parse(text)
 
 
 def new_entry(
@@ -105,8 +121,8 @@ def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[s
     """
     digest = hashlib.sha256(size.to_bytes(8, "big"))
     # Of an imported object there may be no checksum: then its ETag alone says what it is.
-    others = {CHECKSUM, CONTENT} if checksum else {CHECKSUM}
-    counting = sorted(item for item in metadata.items() if item[0] not in others)
+    outside = OUTSIDE_IDENTITY if checksum else OUTSIDE_IDENTITY - {CONTENT}
+    counting = sorted(item for item in metadata.items() if item[0] not in outside)
     items = [text for item in counting for text in item]
     for text in (checksum, content_type, *items):
         part = text.encode()

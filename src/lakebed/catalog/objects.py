@@ -12,11 +12,12 @@ from lakebed.block import (
     RangeNotSatisfiable,
 )
 from lakebed.block.ranges import resolve
-from lakebed.catalog.entry_metadata import content_of, is_imported
-from lakebed.catalog.errors import ChangedBytes, MissingBytes
-from lakebed.catalog.model import ObjectStats, PresignedURL, check_path, stats_of
+from lakebed.catalog.errors import MissingBytes
+from lakebed.catalog.model import ObjectStats, PresignedURL, check_path
+from lakebed.catalog.object_pages import ObjectPage
+from lakebed.catalog.pins import Pins, changed, replaced, resized, with_pin
 from lakebed.catalog.presign import Presigning
-from lakebed.engine.committed import CommonPrefix, Page, Query
+from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.read_only import is_read_only_lifted, read_only_lifted
@@ -37,12 +38,18 @@ class Objects:
     """The objects of all repositories."""
 
     def __init__(
-        self, engine: Engine, block: BlockStore, runtime: Runtime, presigning: Presigning
+        self,
+        engine: Engine,
+        block: BlockStore,
+        runtime: Runtime,
+        presigning: Presigning,
+        pins: Pins,
     ) -> None:
         self._engine = engine
         self._block = block
         self._runtime = runtime
         self._presigning = presigning
+        self._pins = pins
 
     @traced("catalog.stat")
     def stat(self, repository_id: RepositoryID, ref: str, path: bytes) -> ObjectStats:
@@ -53,7 +60,7 @@ class Objects:
             EntryNotFound: There is no such object.
         """
         repository, entry = self._engine.find(repository_id, ref, path)
-        return stats_of(repository.namespace, entry)
+        return with_pin(repository, entry)
 
     @traced("catalog.read")
     def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:
@@ -68,32 +75,32 @@ class Objects:
             BlockError: The storage refuses or fails.
         """
         resolve(byte_range, stats.size)
-        etag = content_of(stats.reserved, stats.address)
+        etag = self._pins.content_of(stats)
         try:
             stream = self._block.get(stats.address, byte_range=byte_range, etag=etag)
         except ObjectNotFound as error:
             raise MissingBytes(stats.path, stats.address) from error
         except PreconditionFailed as error:
-            raise _replaced(stats) from error
+            raise replaced(stats) from error
         except RangeNotSatisfiable as error:
-            raise _changed(stats, f"has fewer than its {stats.size} bytes") from error
+            raise changed(stats, f"has fewer than its {stats.size} bytes") from error
         if stream.object_size != stats.size:
             stream.close()
-            raise _resized(stats, stream.object_size)
+            raise resized(stats, stream.object_size)
         return stream
 
     def check_bytes(self, stats: ObjectStats) -> None:
         """Return if the storage has the object now that `stats` describes.
 
         It looks only if somebody could have replaced the object: then, before a URL is given out
-        by which it is read past the server.
+        by which it is read past the server. For an unverified object this is a first read.
 
         Raises:
             MissingBytes: The storage has no such object any more.
             ChangedBytes: It has another object.
             BlockError: The storage refuses or fails.
         """
-        etag = content_of(stats.reserved, stats.address)
+        etag = self._pins.content_of(stats)
         if etag is None:
             return
         try:
@@ -101,9 +108,9 @@ class Objects:
         except ObjectNotFound as error:
             raise MissingBytes(stats.path, stats.address) from error
         if found.etag != etag:
-            raise _replaced(stats)
+            raise replaced(stats)
         if found.size != stats.size:
-            raise _resized(stats, found.size)
+            raise resized(stats, found.size)
 
     def presign(self, stats: ObjectStats) -> PresignedURL:
         """Return a URL that lets its holder read an object for a while; see also `check_bytes`.
@@ -114,22 +121,14 @@ class Objects:
         return self._presigning.to_read(stats.address, stats.size)
 
     @traced("catalog.list_objects")
-    def list_objects(
-        self, repository_id: RepositoryID, ref: str, query: Query
-    ) -> Page[ObjectStats]:
+    def list_objects(self, repository_id: RepositoryID, ref: str, query: Query) -> ObjectPage:
         """Return a page of objects and common prefixes of a ref, in order of their paths.
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
         """
-        repository = self._engine.repositories.get(repository_id)
-        page = self._engine.list_entries_of(repository, ref, query)
-        namespace = repository.namespace
-        items: list[ObjectStats | CommonPrefix] = [
-            item if isinstance(item, CommonPrefix) else stats_of(namespace, item)
-            for item in page.items
-        ]
-        return Page(items, page.has_more)
+        repository, page = self._engine.find_entries(repository_id, ref, query)
+        return ObjectPage(repository, page)
 
     @traced("catalog.check_writable")
     def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> None:
@@ -174,16 +173,3 @@ class Objects:
 
         results = self._runtime.map_parallel(delete, paths)
         return [result for result in results if result is not None]
-
-
-def _replaced(stats: ObjectStats) -> ChangedBytes:
-    was = "imported" if is_imported(stats.reserved) else "linked"
-    return _changed(stats, f"is not the one that was {was}")
-
-
-def _resized(stats: ObjectStats, size: int) -> ChangedBytes:
-    return _changed(stats, f"has {size} bytes and not {stats.size}")
-
-
-def _changed(stats: ObjectStats, how: str) -> ChangedBytes:
-    return ChangedBytes(stats.path, stats.address, how, imported=is_imported(stats.reserved))

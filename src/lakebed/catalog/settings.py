@@ -14,6 +14,15 @@ HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSettings:
+    """What may be linked."""
+
+    require_object: bool = True
+    """Whether an object must be there when its address is linked. If not, clients may link first
+    and upload later, or never; what they say of the object is believed until the first read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogSettings:
     """Times and bounds of objects, links, tasks and the preparation of garbage collection."""
 

@@ -5,7 +5,7 @@ is there, and gives the unique id that names its partition. To list repositories
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
@@ -13,13 +13,17 @@ from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest, Replacement
 from lakebed.engine.committed import Cache, DiffEntry, Ingest, Page, Query, committed_for
 from lakebed.engine.errors import (
+    BranchNotFound,
     DefaultBranch,
     EntryNotFound,
     Invalid,
+    NotUnique,
     ReadOnly,
+    RefNotFound,
     RepositoryNotFound,
 )
 from lakebed.engine.hooks import Hooks
+from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import (
     Branch,
     BranchID,
@@ -46,7 +50,7 @@ from lakebed.engine.staging.fast_read import FastReader
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
 from lakebed.ids import UniqueID
-from lakebed.kv import Store
+from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.tracing import traced
 
@@ -107,7 +111,7 @@ class Engine:
             commits=self.commits,
             committed_in=self._committed_in,
         )
-        self._fast_reader = FastReader(store, self.branches, self._parts.reader)
+        self._fast_reader = FastReader(store, self.branches, self._parts.reader, self._runtime)
 
     # Entries
 
@@ -154,7 +158,31 @@ class Engine:
 
     def list_entries(self, repository_id: RepositoryID, ref: str, query: Query) -> Page[Entry]:
         """Return a page of entries; raises as `get` does, and `Invalid` for ``branch$``."""
-        return self.list_entries_of(self.repositories.get(repository_id), ref, query)
+        return self.find_entries(repository_id, ref, query)[1]
+
+    @traced("engine.find_entries")
+    def find_entries(
+        self, repository_id: RepositoryID, ref: str, query: Query
+    ) -> tuple[Repository, Page[Entry]]:
+        """Return a page of entries as `list_entries` does, with the repository they are in."""
+        seen = self._as_last_seen(repository_id, ref)
+        if seen is not None:
+            repository, branch = seen
+            reader = self._parts.reader
+            return repository, reader.list_entries(repository, branch.id, query, known=branch)
+        repository = self.repositories.get(repository_id)
+        return repository, self.list_entries_of(repository, ref, query)
+
+    def _as_last_seen(
+        self, repository_id: RepositoryID, ref: str
+    ) -> tuple[Repository, Branch] | None:
+        """Return repository and branch if both are as this process last saw them; in one call."""
+        seen = self.repositories.last_seen(repository_id)
+        if seen is None:
+            return None
+        version, repository = seen
+        branch = self._fast_reader.branch(repository, version, ref)
+        return None if branch is None else (repository, branch)
 
     @traced("engine.list_entries_of")
     def list_entries_of(self, repository: Repository, ref: str, query: Query) -> Page[Entry]:
@@ -233,8 +261,11 @@ class Engine:
         self, repository_id: RepositoryID, branch: BranchID, query: Query
     ) -> Page[DiffEntry]:
         """Return a page of what is staged on a branch and differs from its head."""
-        repository = self.repositories.get(repository_id)
-        return self._parts.reader.list_changes(repository, branch, query)
+        reader = self._parts.reader
+        seen = self._as_last_seen(repository_id, branch)
+        if seen is not None:
+            return reader.list_changes(seen[0], branch, query, known=seen[1])
+        return reader.list_changes(self.repositories.get(repository_id), branch, query)
 
     @traced("engine.diff")
     def diff(
@@ -278,6 +309,29 @@ class Engine:
             raise Invalid(f"commits {left} and {right} have no ancestor in common")
         return base
 
+    @traced("engine.find_commit")
+    def find_commit(self, repository_id: RepositoryID, ref: str) -> tuple[Repository, CommitID]:
+        """Return a repository, and the commit that a ref names in it.
+
+        If this process has seen the repository before, that takes one call to the store: the record
+        of the ref is read where it would be, and then that of the repository proves the place.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is no such commit.
+        """
+        seen = self.repositories.last_seen(repository_id)
+        if seen is not None:
+            version, repository = seen
+            places = self.resolver.places(repository, ref)
+            if places is not None:
+                place = (GRAVELER, REPOSITORIES.prefix + repository_id.encode())
+                *named, record = self._store.get_many([*places, place])
+                commit_id = self.resolver.commit_in(named)
+                if commit_id and record is not None and record.predicate == version:
+                    return repository, commit_id
+        repository = self.repositories.get(repository_id)
+        return repository, self.resolver.commit(repository, ref).id
+
     @traced("engine.log")
     def log(
         self,
@@ -306,11 +360,24 @@ class Engine:
         source_metarange: MetaRangeID | None = None,
     ) -> CommitResult:
         """Commit what is staged, or a metarange that is stored already; see `Committer`."""
-        repository = self._open_for_writing(repository_id, branch)
         if source_metarange is None:
-            return self._parts.committer.commit(repository, branch, request)
+            repository = self._writable(repository_id)
+            current = self._open_branch(repository, branch)
+            return self._parts.committer.commit(repository, branch, request, known=current)
+        repository = self._open_for_writing(repository_id, branch)
         merger = self._parts.merger
         return CommitResult(merger.commit_metarange(repository, branch, source_metarange, request))
+
+    def _open_branch(self, repository: Repository, branch: BranchID) -> Branch:
+        """Return a branch that no rule protects; the rules are read in the same call."""
+        rules = self.protection.place(repository)
+        try:
+            current, (found,) = self.branches.get_with(repository, branch, [rules])
+        except BranchNotFound:
+            self.protection.check(repository, branch)
+            raise
+        self.protection.check_read(repository, branch, found)
+        return current
 
     @traced("engine.merge")
     def merge(
@@ -318,8 +385,31 @@ class Engine:
     ) -> Commit:
         """Merge a ref, as it is now, into a branch; see `Merger.merge`."""
         repository = self._writable(repository_id)
+        ends = self._read_ends(repository, source, branch)
+        if ends is not None:
+            return self._parts.merger.merge(repository, branch, ends[0], request, known=ends[1])
         commit = self.resolver.commit(repository, source)
         return self._parts.merger.merge(repository, branch, commit, request)
+
+    def _read_ends(
+        self, repository: Repository, source: str, branch: BranchID
+    ) -> tuple[Commit, Branch] | None:
+        """Return the commit of a ref, and a branch: in one call, and one for their commits.
+
+        None: one of them is not there, or it takes more than that to find the commit.
+        """
+        places = self.resolver.places(repository, source)
+        if places is None:
+            return None
+        try:
+            destination, named = self.branches.get_with(repository, branch, places)
+        except BranchNotFound:
+            return None
+        source_id = self.resolver.commit_in(named)
+        if source_id is None:
+            return None
+        commits = self.commits.get_all(repository, [source_id, destination.commit_id])
+        return commits[0], destination
 
     def check_replaceable(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
         """Return the repository if `replace` on the branch, begun now, would not be refused.
@@ -439,12 +529,50 @@ class Engine:
             Refused: A hook refused it.
         """
         branch = check_branch_name(name)
+        created = self._create_in_one_look(repository_id, branch, source, hidden=hidden)
+        if created is not None:
+            return created
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
         self._hooks.before_create_branch(repository, branch, commit.id)
         created = self.branches.create(repository, branch, commit.id, hidden=hidden)
         self._hooks.after_create_branch(repository, branch, commit.id)
         return created
+
+    def _create_in_one_look(
+        self, repository_id: RepositoryID, branch: BranchID, source: str, *, hidden: bool
+    ) -> Branch | None:
+        """Make a branch in three calls to the store, in the repository as it was last seen.
+
+        None: nothing was made. It has changed since, the name is taken, or it takes more reads to
+        find the source; then the ordinary way says what is wrong, or succeeds.
+        """
+        seen = self.repositories.seen_lately(repository_id)
+        if seen is None or seen[1].read_only:
+            return None
+        version, repository = seen
+        places = self.resolver.places(repository, source)
+        if places is None:
+            return None
+        offered: set[CommitID] = set()
+
+        def find_commit(found: Sequence[Item | None]) -> CommitID:
+            record, *named = found
+            commit_id = self.resolver.commit_in(named)
+            if record is None or record.predicate != version or commit_id is None:
+                raise RefNotFound(source)
+            if commit_id not in offered:
+                self._hooks.before_create_branch(repository, branch, commit_id)
+                offered.add(commit_id)
+            return commit_id
+
+        keys = [(GRAVELER, REPOSITORIES.prefix + repository_id.encode()), *places]
+        try:
+            made = self.branches.create_from(repository, branch, keys, find_commit, hidden=hidden)
+        except (RefNotFound, NotUnique):
+            return None
+        self._hooks.after_create_branch(repository, branch, made.commit_id)
+        return made
 
     @traced("engine.delete_branch")
     def delete_branch(self, repository_id: RepositoryID, branch: BranchID) -> None:

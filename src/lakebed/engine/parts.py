@@ -55,7 +55,9 @@ def assemble(
     build = measured(build_here(store, committed_in), runtime, where="here")
     if build_large is not None:
         large = measured(build_large, runtime, where="process")
-        build = build_by_size(store, build, large, large_keys=settings.large_commit_keys)
+        build = build_by_size(
+            store, committed_in, runtime, large, large_keys=settings.large_commit_keys
+        )
     branches = Branches(store, runtime)
     commits = Commits(store, runtime)
     reader = Reader(store, branches, commits, committed_in, runtime, settings)

@@ -123,6 +123,10 @@ class Records(Generic[MessageT]):
                 return
             yield self.decode(item)
 
+    def place(self, name: bytes) -> tuple[bytes, bytes]:
+        """Return partition and key of a record, for `Store.get_many`; see `decode`."""
+        return self._partition, self._key(name)
+
     def _key(self, name: bytes) -> bytes:
         return self._kind.prefix + name
 

@@ -148,6 +148,8 @@ def _check_part(name: str, part: object, limit: int, *, may_be_empty: bool = Fal
 # objects, looks through every page several times; smaller again behind a page of large values.
 FIRST_PAGE: Final = 32
 LARGEST_PAGE: Final = 512
+LARGEST_LIMITED_PAGE: Final = 1024
+"""A caller that says how many items it wants gets so many of them in one call."""
 PAGE_BYTES: Final = 4 << 20
 
 _value_of = itemgetter(1)
@@ -301,7 +303,7 @@ class Store(ABC):
         return self._pages(partition, start, limit)
 
     def _pages(self, partition: bytes, start: bytes, limit: int | None) -> Iterator[Item]:
-        size = FIRST_PAGE if limit is None else min(limit, LARGEST_PAGE)
+        size = FIRST_PAGE if limit is None else min(limit, LARGEST_LIMITED_PAGE)
         while size:
             page = self.scan_page(partition, start, size)
             yield from page

@@ -23,7 +23,7 @@ from lakebed.block.settings import (
     S3Settings,
 )
 from lakebed.catalog.errors import InvalidSettings
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
 
@@ -262,6 +262,7 @@ class ServerSettings:
     metrics: MetricsSettings = MetricsSettings()
     tracing: TracingSettings = TracingSettings()
     gc: CatalogSettings = field(default_factory=CatalogSettings)
+    links: LinkSettings = field(default_factory=LinkSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     limits: LimitSettings = LimitSettings()

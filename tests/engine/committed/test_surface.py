@@ -22,6 +22,7 @@ def test_the_public_names_of_committed() -> None:
         "Counters",
         "DIFF_SCHEMA",
         "DiffEntry",
+        "Folded",
         "Ingest",
         "Interval",
         "Page",

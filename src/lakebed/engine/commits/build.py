@@ -8,16 +8,16 @@ Python runs one thread of a process at a time, so a large build slows down all o
 its process. The engine can be given another `Build` for large ones (`lakebed.builders`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 
 from lakebed.engine.committed import CommittedFor, Summary
 from lakebed.engine.metrics import BUILD_SECONDS
 from lakebed.engine.model import Home, StagingToken
-from lakebed.engine.staging.scan import StagedChanges
+from lakebed.engine.staging.scan import StagedChanges, changes_tables
 from lakebed.formats import MetaRangeID
-from lakebed.kv import Store
+from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime
 
 
@@ -50,17 +50,27 @@ def build_here(store: Store, committed_in: CommittedFor) -> Build:
 
     def build(request: BuildRequest) -> Built:
         changes = StagedChanges(store, request.tokens)
-        applied = committed_in(request.home).apply(request.base, changes.tables())
-        return Built(applied.metarange_id, applied.summary, frozenset(changes.held))
+        return _apply(committed_in, request, changes, changes.items())
 
     return build
 
 
-def build_by_size(store: Store, small: Build, large: Build, *, large_keys: int) -> Build:
-    """Return a function that looks how many keys are staged, and then builds in one of two ways."""
+def build_by_size(
+    store: Store, committed_in: CommittedFor, runtime: Runtime, large: Build, *, large_keys: int
+) -> Build:
+    """Return a function that builds here what is small, and gives the rest to another `Build`.
+
+    The tokens are scanned for the small build. The scan is given up, and was in vain, if there turn
+    out to be `large_keys` keys.
+    """
 
     def build(request: BuildRequest) -> Built:
-        return (large if _has_keys(store, request, large_keys) else small)(request)
+        changes = StagedChanges(store, request.tokens, limit=large_keys)
+        items = list(islice(changes.items(), large_keys))
+        if len(items) == large_keys:
+            return large(request)
+        small: Build = lambda request: _apply(committed_in, request, changes, items)  # noqa: E731
+        return measured(small, runtime, where="here")(request)
 
     return build
 
@@ -77,8 +87,8 @@ def measured(build: Build, runtime: Runtime, *, where: str) -> Build:
     return measure
 
 
-def _has_keys(store: Store, request: BuildRequest, count: int) -> bool:
-    """Whether the tokens hold so many keys; no more than that are read."""
-    scans = (store.scan(token.encode(), limit=count) for token in request.tokens)
-    keys = islice(chain.from_iterable(scans), count)
-    return sum(1 for _ in keys) == count
+def _apply(
+    committed_in: CommittedFor, request: BuildRequest, changes: StagedChanges, items: Iterable[Item]
+) -> Built:
+    applied = committed_in(request.home).apply(request.base, changes_tables(items))
+    return Built(applied.metarange_id, applied.summary, frozenset(changes.held))

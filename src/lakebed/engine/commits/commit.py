@@ -31,6 +31,7 @@ Losers delete nothing. Their commit records do no harm, since nobody was told th
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from lakebed.engine.commits.build import Build, BuildRequest, Built
@@ -117,9 +118,14 @@ class Committer:
         self._settings = settings
 
     def commit(
-        self, repository: Repository, branch: BranchID, request: CommitRequest
+        self,
+        repository: Repository,
+        branch: BranchID,
+        request: CommitRequest,
+        *,
+        known: Branch | None = None,
     ) -> CommitResult:
-        """Commit what is staged on a branch.
+        """Commit what is staged on a branch, which the caller may have read already.
 
         What was acknowledged before this call began is in the commit.
 
@@ -131,13 +137,18 @@ class Committer:
             OutcomeUnknown: The store does not answer; the commit may have been published.
         """
         with measure_outcome(COMMIT_SECONDS, self._runtime):
-            return self._commit(repository, branch, request)
+            return self._commit(repository, branch, request, known)
 
     def _commit(
-        self, repository: Repository, branch: BranchID, request: CommitRequest
+        self,
+        repository: Repository,
+        branch: BranchID,
+        request: CommitRequest,
+        known: Branch | None,
     ) -> CommitResult:
         for _ in range(self._settings.tries_max):
-            current = self._branches.get(repository, branch)
+            current = known or self._branches.get(repository, branch)
+            known = None
             if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
                 self._help(repository, current)
                 current = self._branches.get(repository, branch)
@@ -228,7 +239,8 @@ class Committer:
         if build.made.metarange_id not in offered:
             self._hooks.before_commit(_offer(repository, branch, build, request))
             offered.add(build.made.metarange_id)
-        return self._commits.add(
+        add = partial(
+            self._commits.add,
             repository,
             committer=request.committer,
             message=request.message,
@@ -238,6 +250,7 @@ class Committer:
             created_us=request.created_us,
             consumed_tokens=build.tokens,
         )
+        return self._publisher.store_commit(repository, branch.id, build.tokens, add)
 
     def _find_taker(
         self, repository: Repository, branch: Branch, first: _Build | None

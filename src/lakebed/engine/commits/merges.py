@@ -9,6 +9,7 @@ chosen at the start.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from lakebed.engine.commits.commit import CommitRequest
@@ -94,9 +95,15 @@ class Merger:
         self._tries = settings.tries_max
 
     def merge(
-        self, repository: Repository, branch: BranchID, source: Commit, request: MergeRequest
+        self,
+        repository: Repository,
+        branch: BranchID,
+        source: Commit,
+        request: MergeRequest,
+        *,
+        known: Branch | None = None,
     ) -> Commit:
-        """Merge a commit into a branch.
+        """Merge a commit into a branch, which the caller may have read already.
 
         Raises:
             BranchNotFound: There is no such branch, or it was deleted meanwhile.
@@ -122,7 +129,7 @@ class Merger:
         wanted = CommitRequest(
             committer=request.committer, message=request.message, metadata=request.metadata
         )
-        return self._move(repository, branch, "merge", wanted, plan)
+        return self._move(repository, branch, "merge", wanted, plan, known=known)
 
     def revert(
         self,
@@ -229,23 +236,25 @@ class Merger:
         operation: str,
         request: CommitRequest,
         make_plan: Callable[[Commit], _Plan],
+        *,
+        known: Branch | None = None,
     ) -> Commit:
         with measure_outcome(MERGE_SECONDS, self._runtime, operation):
-            current = self._branches.get(repository, branch)
-            return self._try_to_move(repository, current, operation, request, make_plan)
+            first = known or self._branches.get(repository, branch)
+            return self._try_to_move(repository, first, operation, request, make_plan)
 
     def _try_to_move(
         self,
         repository: Repository,
-        found: Branch,
+        first: Branch,
         operation: str,
         request: CommitRequest,
         make_plan: Callable[[Commit], _Plan],
         note: Callable[[Commit], None] | None = None,
     ) -> Commit:
+        branch = first.id
         offered: set[MetaRangeID] = set()
-        branch = found.id
-        current: Branch | None = found
+        current: Branch | None = first
         for _ in range(self._tries):
             assert current is not None
             judged = self._dirty.require_clean(repository, current)
@@ -263,7 +272,8 @@ class Merger:
             if plan.metarange_id not in offered:
                 self._hooks.before_commit(offer)
                 offered.add(plan.metarange_id)
-            commit = self._commits.add(
+            add = partial(
+                self._commits.add,
                 repository,
                 committer=request.committer,
                 message=request.message,
@@ -273,9 +283,11 @@ class Merger:
                 created_us=request.created_us,
                 consumed_tokens=judged.sealed_tokens,
             )
+            tokens = judged.sealed_tokens
+            commit = self._publisher.store_commit(repository, branch, tokens, add)
             if note is not None:
                 note(commit)
-            current = self._publisher.publish(repository, judged, commit, judged.sealed_tokens)
+            current = self._publisher.publish(repository, judged, commit, tokens)
             if current is None:
                 self._hooks.after_commit(offer, commit)
                 return commit
@@ -305,6 +317,10 @@ class Merger:
         strategy: Strategy | None,
     ) -> MetaRangeID:
         ids = [commit.metarange_id for commit in (base, source, head)]
+        if ids[2] == ids[0]:
+            return ids[1]  # only the source has changed: nothing is read, and nothing is built
+        if ids[1] in {ids[0], ids[2]}:
+            return ids[2]
         return self._committed_in(repository.home).merge(*ids, strategy=strategy)
 
     def _parent(self, repository: Repository, commit: Commit, number: int | None) -> Commit:

@@ -4,11 +4,12 @@ A store that is full, locked or away says that nothing was changed. It was asked
 then (`lakebed.kv.wrappers.retries`): to start over would only keep the caller waiting.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.model import (
     Branch,
+    BranchID,
     Commit,
     CommitID,
     Repository,
@@ -55,6 +56,25 @@ class Publisher:
                 current = self.look_again(repository, branch)
         raise TooManyTries(f"sealing branch {branch.id}", self._tries)
 
+    def store_commit(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        tokens: Sequence[StagingToken],
+        add: Callable[[], Commit],
+    ) -> Commit:
+        """Store the record of a commit, and announce that its tokens will be dropped.
+
+        Both must be durable before the swap that publishes the commit, and neither needs the other:
+        they are written side by side.
+        """
+        stored: list[Commit] = []
+        writes: list[Callable[[], None]] = [lambda: stored.append(add())]
+        if tokens:
+            writes.append(lambda: self._branches.announce_drop(repository, branch, tokens))
+        self._runtime.map_parallel(lambda write: write(), writes, limit=len(writes))
+        return stored[0]
+
     def publish(
         self,
         repository: Repository,
@@ -64,6 +84,8 @@ class Publisher:
     ) -> Branch | None:
         """Make a commit the head of a branch, and drop the tokens that the commit holds.
 
+        The commit was stored, and the drop announced, by `store_commit`.
+
         Returns:
             None if that is done; the branch as it is now, if someone else changed it first.
 
@@ -71,7 +93,6 @@ class Publisher:
             BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
         """
         rest = _without(branch, tokens)
-        self._branches.announce_drop(repository, branch.id, tokens)
         try:
             self._branches.change(repository, branch, commit_id=commit.id, sealed_tokens=rest)
         except PredicateFailed:

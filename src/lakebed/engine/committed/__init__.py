@@ -5,7 +5,7 @@ from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import CONFLICT_SCHEMA, DIFF_SCHEMA, ChangeType, Summary
 from lakebed.engine.committed.files import Counters
 from lakebed.engine.committed.ingest import Ingest
-from lakebed.engine.committed.listing import CommonPrefix, DiffEntry, Page, Query
+from lakebed.engine.committed.listing import CommonPrefix, DiffEntry, Folded, Page, Query
 from lakebed.engine.committed.merge import Strategy
 from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.store import Committed, CommittedFor, committed_for
@@ -23,6 +23,7 @@ __all__ = [
     "CommonPrefix",
     "Counters",
     "DiffEntry",
+    "Folded",
     "Ingest",
     "Interval",
     "Page",

@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.files import Files, NewRange
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
 from lakebed.formats.boundaries import Breaks, row_bytes
 from lakebed.runtime import Runtime
@@ -85,11 +85,11 @@ class Builder:
         return self._files.save_metarange([ref for ref in self._refs if ref is not None])
 
     def finish(self) -> MetaRangeID:
-        """Store what is not stored yet, the metarange last."""
+        """Store what is not stored yet: the last ranges and the metarange, side by side."""
         if self._open:
             self._close()
-        self._flush()
-        return self._files.save_metarange([ref for ref in self._refs if ref is not None])
+        unsaved = self._name_pending()
+        return self._files.save_metarange([ref for ref in self._refs if ref is not None], unsaved)
 
     def _reopen(self) -> None:
         """Take back the rows of the last range, if it ended only because there were no more."""
@@ -121,9 +121,15 @@ class Builder:
             self._flush()
 
     def _flush(self) -> None:
+        named = self._name_pending()
+        self._runtime.map_parallel(self._files.save_range, named, limit=_PENDING_RANGES)
+
+    def _name_pending(self) -> list[NewRange]:
+        """Return the ranges that wait to be stored, and put their lines into the metarange."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
-        refs = self._runtime.map_parallel(
-            self._files.save_range, (rows for _, rows in pending), limit=_PENDING_RANGES
+        named = self._runtime.map_parallel(
+            NewRange.of, (rows for _, rows in pending), limit=_PENDING_RANGES
         )
-        for (place, _), ref in zip(pending, refs, strict=True):
-            self._refs[place] = ref
+        for (place, _), new in zip(pending, named, strict=True):
+            self._refs[place] = new.ref
+        return named

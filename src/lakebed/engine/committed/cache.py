@@ -76,6 +76,10 @@ class MemoryCache(Generic[ValueT]):
             loaded.set()
         return value
 
+    def put(self, name: str, value: ValueT, *, size_bytes: int) -> None:
+        """Hold a value that was not loaded but made here."""
+        self._values.put(name, value, cost=size_bytes)
+
 
 class DiskCache:
     """Files by name in a folder that processes share, the least recently used ones deleted first.

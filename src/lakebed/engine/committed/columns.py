@@ -6,7 +6,9 @@ Rows picked from two tables are then sorted by key, which on two sorted runs is 
 merge.
 """
 
+import heapq
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -32,13 +34,23 @@ CONFLICT_SCHEMA: Final = pa.schema(
 )
 """The columns of conflicts: what each side did to the key, seen from the base (`ChangeType`)."""
 
+# To look for a key and to cut the rows there costs as much as to compare and sort some of them.
+_FEW_EDITS: Final = 8
+_ROWS_FOR_AN_EDIT: Final = 100
+_REMOVAL: Final = -1
+
+
+_SPARSE: Final = 16
+"""If this many rows or more lie between two keys, they are searched one by one."""
+
 
 class SortedKeys:
-    """A sorted binary column to search in, without a copy of it."""
+    """A sorted binary column to search in, without a copy of it; unsorted ones can be read."""
 
-    __slots__ = ("_bounds", "_data", "_first", "_length")
+    __slots__ = ("_bounds", "_data", "_first", "_length", "array")
 
     def __init__(self, array: pa.Array) -> None:
+        self.array = array
         _, bounds, data = array.buffers()
         self._length = len(array)
         self._first = array.offset
@@ -72,6 +84,27 @@ class Range:
         first = self.keys.find(start)
         last = len(self.keys) if end is None else self.keys.find(end, first)
         return self.table.slice(first, last - first)
+
+    def look_up(self, keys: Sequence[bytes]) -> pa.Table:
+        """Return the rows of those keys, which are sorted, that are there."""
+        first = self.keys.find(keys[0])
+        last = self.keys.find(successor(keys[-1]), first)
+        if last - first > _SPARSE * len(keys):
+            return self.table.take(self._search(keys, first))
+        near = self.table.slice(first, last - first)
+        wanted = pa.array(keys, pa.binary())
+        return near.take(pc.index_in(wanted, value_set=one_array(near, "key")).drop_null())
+
+    def _search(self, keys: Sequence[bytes], place: int) -> pa.Array:
+        """Return the rows of some keys, each found by a binary search behind the one before."""
+        found = []
+        for key in keys:
+            place = self.keys.find(key, place)
+            if place == len(self.keys):
+                break
+            if self.keys[place] == key:
+                found.append(place)
+        return pa.array(found, pa.int64())
 
 
 def successor(key: bytes) -> bytes:
@@ -144,6 +177,47 @@ def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
     """
     if not base.num_rows:
         return edits.puts, Summary(added=edits.puts.num_rows)
+    count = edits.puts.num_rows + len(edits.removals)
+    is_few = count <= max(_FEW_EDITS, base.num_rows // _ROWS_FOR_AN_EDIT)
+    return _apply_few(base, edits) if is_few else _apply_many(base, edits)
+
+
+def _apply_few(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
+    """Apply edits one by one: what lies between them is taken over in pieces."""
+    keys, identities = SortedKeys(one_array(base, "key")), SortedKeys(one_array(base, "identity"))
+    put_keys = SortedKeys(one_array(edits.puts, "key"))
+    put_identities = SortedKeys(one_array(edits.puts, "identity"))
+    puts = [(put_keys[row], row) for row in range(len(put_keys))]
+    removals = [(key, _REMOVAL) for key in edits.removals.to_pylist()]
+    (base_rows,), put_rows = base.to_batches(), edits.puts.to_batches()
+    pieces: list[pa.RecordBatch] = []
+    begin = added = changed = removed = 0
+    for key, row in heapq.merge(puts, removals):
+        place = keys.find(key, begin)
+        is_there = place < len(keys) and keys[place] == key
+        if row == _REMOVAL:
+            if not is_there:
+                continue
+            removed += 1
+        elif not is_there:
+            added += 1
+        elif identities[place] == put_identities[row]:
+            continue
+        else:
+            changed += 1
+        pieces.append(base_rows.slice(begin, place - begin))
+        if row != _REMOVAL:
+            pieces.append(put_rows[0].slice(row, 1))
+        begin = place + is_there
+    summary = Summary(added, changed, removed)
+    if not summary:
+        return base, summary
+    pieces.append(base_rows.slice(begin))
+    return pa.Table.from_batches(pieces).combine_chunks(), summary
+
+
+def _apply_many(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
+    """Apply edits all at once."""
     base_keys = one_array(base, "key")
     found = pc.index_in(one_array(edits.puts, "key"), value_set=base_keys)
     added = pc.is_null(found)
@@ -160,14 +234,31 @@ def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
 def diff_rows(left: pa.Table, right: pa.Table) -> pa.Table:
     """Return what is different in the right table, by `DIFF_SCHEMA`."""
     found = pc.index_in(one_array(right, "key"), value_set=one_array(left, "key"))
-    added = pc.is_null(found)
-    changed = pc.fill_null(_differ(right, left, found), False)
-    kinds = pc.if_else(added, _int8(ChangeType.ADDED), _int8(ChangeType.CHANGED))
-    either = pc.or_(added, changed)
-    now = right.filter(either).add_column(0, DIFF_SCHEMA.field(0), kinds.filter(either))
     gone = left.filter(_none_of(found.drop_null(), left.num_rows))
-    was = gone.add_column(0, DIFF_SCHEMA.field(0), _repeat(ChangeType.REMOVED, gone.num_rows))
-    return _in_order(now, was)
+    return _in_order(_put_rows(right, left, found), _removed_rows(gone))
+
+
+def changed_rows(base: pa.Table, edits: Edits) -> pa.Table:
+    """Return what edits change in rows, by `DIFF_SCHEMA`.
+
+    It is what `diff_rows` finds between the rows and what `apply_rows` makes of them.
+    """
+    if not base.num_rows:
+        kinds = _repeat(ChangeType.ADDED, edits.puts.num_rows)
+        return edits.puts.add_column(0, DIFF_SCHEMA.field(0), kinds)
+    base_keys = one_array(base, "key")
+    found = pc.index_in(one_array(edits.puts, "key"), value_set=base_keys)
+    gone = base.take(pc.index_in(edits.removals, value_set=base_keys).drop_null())
+    return _in_order(_put_rows(edits.puts, base, found), _removed_rows(gone))
+
+
+def differ_at(keys: pa.Array, one: pa.Table, other: pa.Table) -> pa.Array:
+    """Return, for each key, whether two tables have different entries of it, or only one has."""
+    first, second = (
+        _identities(table, pc.index_in(keys, value_set=one_array(table, "key")))
+        for table in (one, other)
+    )
+    return pc.invert(_same(first, second))
 
 
 def split_delta(
@@ -215,6 +306,20 @@ def _edits(delta: pa.Table) -> Edits:
     gone = pc.equal(delta.column("change"), _int8(ChangeType.REMOVED))
     puts = delta.filter(pc.invert(gone)).select(ENTRY_SCHEMA.names)
     return Edits(puts.combine_chunks(), one_array(delta.filter(gone), "key"))
+
+
+def _put_rows(now: pa.Table, before: pa.Table, found: pa.Array) -> pa.Table:
+    """Return the rows that are new or have another identity than their counterparts `found`."""
+    added = pc.is_null(found)
+    changed = pc.fill_null(_differ(now, before, found), False)
+    kinds = pc.if_else(added, _int8(ChangeType.ADDED), _int8(ChangeType.CHANGED))
+    either = pc.or_(added, changed)
+    return now.filter(either).add_column(0, DIFF_SCHEMA.field(0), kinds.filter(either))
+
+
+def _removed_rows(gone: pa.Table) -> pa.Table:
+    kinds = _repeat(ChangeType.REMOVED, gone.num_rows)
+    return gone.add_column(0, DIFF_SCHEMA.field(0), kinds)
 
 
 def _differ(rows: pa.Table, others: pa.Table, found: pa.Array) -> pa.Array:

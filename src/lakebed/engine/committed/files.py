@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, Self, TypeVar
 
 import pyarrow as pa
 
 from lakebed.block import Address, AlreadyExists, BlockStore, ObjectNotFound
-from lakebed.engine.committed.cache import Cache
-from lakebed.engine.committed.columns import Range
+from lakebed.engine.committed.cache import Cache, MemoryCache
+from lakebed.engine.committed.columns import Range, SortedKeys
 from lakebed.engine.errors import MissingFile
 from lakebed.engine.model import Home
 from lakebed.formats import (
@@ -30,11 +31,14 @@ from lakebed.formats import (
     range_path,
 )
 from lakebed.formats.boundaries import row_bytes
+from lakebed.formats.entries import one_array
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 DecodedT = TypeVar("DecodedT")
+
+_SMALL_BYTES: Final = 64 << 10
 
 
 @dataclass(slots=True)
@@ -47,6 +51,31 @@ class Counters:
     """Ranges that were built, and that the storage had already."""
     metaranges_read: int = 0
     metaranges_written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NewRange:
+    """A range that was built, with its line in a metarange."""
+
+    ref: RangeRef
+    entries: pa.Table
+    """In one chunk."""
+
+    @classmethod
+    def of(cls, entries: pa.Table) -> Self:
+        """Name entries by their content."""
+        entries = entries.combine_chunks()
+        keys = SortedKeys(one_array(entries, "key"))
+        size_bytes = int(row_bytes(entries).sum())
+        return cls(RangeRef(range_id(entries), keys[0], keys[-1], len(keys), size_bytes), entries)
+
+    def keep_in(self, cache: MemoryCache[Range], name: str) -> None:
+        """Keep the rows in memory, since they are likely to be asked for next.
+
+        Unless they are a small part of larger buffers, which would be kept alive with them.
+        """
+        if self.entries.get_total_buffer_size() <= 2 * self.entries.nbytes + _SMALL_BYTES:
+            cache.put(name, Range(self.entries), size_bytes=self.entries.nbytes)
 
 
 class Files:
@@ -82,27 +111,42 @@ class Files:
         name = self._cached_as(metarange_path(metarange_id))
         return self._cache.metaranges.get(name, lambda: self._load_metarange(metarange_id))
 
-    def save_range(self, entries: pa.Table) -> RangeRef:
-        """Store a range of these entries, unless it is there already."""
-        entries = entries.combine_chunks()
-        keys = Range(entries).keys
-        saved = range_id(entries)
+    def save_range(self, new: NewRange) -> None:
+        """Store a range, unless it is there already."""
+        saved = new.ref.range_id
         if saved in self._known:
             self._count("ranges_reused")
         else:
-            is_new = self._create(range_path(saved), encode_range(entries))
+            is_new = self._create(range_path(saved), encode_range(new.entries))
             self._count("ranges_written" if is_new else "ranges_reused")
             with self._lock:
                 self._missing.discard(saved)
-        return RangeRef(saved, keys[0], keys[-1], len(keys), int(row_bytes(entries).sum()))
+        new.keep_in(self._cache.ranges, self._cached_as(range_path(saved)))
 
-    def save_metarange(self, refs: Sequence[RangeRef]) -> MetaRangeID:
-        """Store a metarange of these ranges, all of which are stored by now."""
+    def save_metarange(
+        self, refs: Sequence[RangeRef], unsaved: Sequence[NewRange] = ()
+    ) -> MetaRangeID:
+        """Store a metarange of these ranges; those that are not stored yet side by side with it.
+
+        If this is cut off, a metarange may be left that names ranges which are not there. Nobody
+        was told of it, and whoever makes the same one again stores its ranges too.
+        """
         table = metarange_table(refs)
         saved = metarange_id(table)
-        if self._create(metarange_path(saved), encode_metarange(table)):
-            self._count("metaranges_written")
+
+        def save_this() -> None:
+            if self._create(metarange_path(saved), encode_metarange(table)):
+                self._count("metaranges_written")
+
+        saves: list[Callable[[], None]] = [
+            save_this,
+            *(partial(self.save_range, new) for new in unsaved),
+        ]
+        self._runtime.map_parallel(lambda save: save(), saves, limit=len(saves))
         self._remember(refs)
+        metarange = MetaRange(saved, tuple(refs))
+        name = self._cached_as(metarange_path(saved))
+        self._cache.metaranges.put(name, metarange, size_bytes=_size_bytes(metarange))
         return saved
 
     def check_stored(self, metarange_id: MetaRangeID) -> None:
@@ -144,9 +188,7 @@ class Files:
         self._count("metaranges_read")
         if is_in_storage:
             self._remember(metarange.refs)
-        # About the size of a reference as Python objects, and its keys.
-        size_bytes = sum(500 + len(ref.min_key) + len(ref.max_key) for ref in metarange.refs)
-        return metarange, size_bytes
+        return metarange, _size_bytes(metarange)
 
     def _load(self, path: str, decode: Callable[[bytes, str], DecodedT]) -> tuple[DecodedT, bool]:
         """Return a file, and whether it was read from the storage.
@@ -201,3 +243,8 @@ class Files:
     def _count(self, counter: str) -> None:
         with self._lock:
             setattr(self.counters, counter, getattr(self.counters, counter) + 1)
+
+
+def _size_bytes(metarange: MetaRange) -> int:
+    """About the size of a metarange in memory: references as Python objects, and their keys."""
+    return sum(500 + len(ref.min_key) + len(ref.max_key) for ref in metarange.refs)

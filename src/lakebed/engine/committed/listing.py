@@ -3,23 +3,33 @@
 Items are entries and common prefixes, in order of their names. A common prefix is found with its
 first key, and all its other keys are jumped over, by binary searches in the range and among the
 ranges. So the cost of a page depends on its items, not on how many keys lie below its prefixes.
+
+A page is columns, not values: most pages become JSON or XML, which is made of whole columns.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.engine.committed.columns import ChangeType, SortedKeys, prefix_end, successor
+from lakebed.engine.committed.columns import (
+    DIFF_SCHEMA,
+    ChangeType,
+    SortedKeys,
+    prefix_end,
+    successor,
+)
 from lakebed.engine.committed.diff import diff_steps, differing_groups
 from lakebed.engine.committed.files import Files
-from lakebed.formats import Entry, MetaRange, entries_of
+from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRange, entries_of
 from lakebed.formats.entries import one_array
 
 ItemT = TypeVar("ItemT")
-ItemT_co = TypeVar("ItemT_co", covariant=True)
+
+_SHORT_RUN: Final = 16
+"""So many keys are looked at one by one before it pays to look at a whole column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +50,57 @@ class DiffEntry:
     """Whether the left changed it too, to something else; only when comparing with a base."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[ItemT]):
-    """Some items in order of their names."""
+class Folded(NamedTuple):
+    """A common prefix, and where it is on a page."""
 
-    items: list[ItemT | CommonPrefix]
-    has_more: bool
-    """Whether others follow."""
+    key: bytes
+    rows_before: int
+    """How many rows of the page come before it."""
+
+
+class Page(Generic[ItemT]):
+    """Some items in order of their names: rows, and common prefixes between them."""
+
+    __slots__ = ("_items", "_values_of", "folded", "has_more", "rows")
+
+    def __init__(
+        self,
+        rows: pa.Table,
+        folded: Sequence[Folded] = (),
+        *,
+        has_more: bool,
+        values_of: Callable[[pa.Table], Sequence[ItemT]],
+    ) -> None:
+        """Make a page; `values_of` makes values of its rows, if anybody asks for them."""
+        self.rows = rows
+        self.folded = folded
+        self.has_more = has_more
+        """Whether other items follow."""
+        self._values_of = values_of
+        self._items: list[ItemT | CommonPrefix] | None = None
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows) + len(self.folded)
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column of the rows."""
+        return one_array(self.rows, name)
+
+    @property
+    def last(self) -> bytes:
+        """The name of the last item; empty, if there is none."""
+        if self.folded and self.folded[-1].rows_before == self.rows.num_rows:
+            return self.folded[-1].key
+        return SortedKeys(self.column("key"))[-1] if self.rows.num_rows else b""
+
+    @property
+    def items(self) -> list[ItemT | CommonPrefix]:
+        """The items as values. To make them takes longer than to find the rows."""
+        if self._items is None:
+            self._items = list(self._values_of(self.rows))
+            for number, (key, rows_before) in enumerate(self.folded):
+                self._items.insert(rows_before + number, CommonPrefix(key))
+        return self._items
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,62 +130,105 @@ class Query:
         return None if begin is None else max(self.prefix, begin)
 
 
-class Block(Protocol[ItemT_co]):
+class Block(Protocol):
     """Neighbouring rows that were read together."""
 
     @property
     def keys(self) -> SortedKeys:
         """Their keys."""
 
-    def items(self, first: int, last: int) -> Sequence[ItemT_co]:
-        """Return some of the rows as items."""
+    def rows(self, first: int, last: int) -> pa.Table:
+        """Return some of the rows, in the columns that the page has."""
 
 
-class Blocks(Protocol[ItemT_co]):
+class Blocks(Protocol):
     """Where a page takes its rows from."""
 
-    def seek(self, key: bytes) -> Block[ItemT_co] | None:
+    def seek(self, key: bytes) -> Block | None:
         """Return the block with the first row at or above a key; None: there is no such row.
 
         The key is never below that of the call before.
         """
 
 
-def fill_page(blocks: Blocks[ItemT], query: Query) -> Page[ItemT]:
-    """Return the first items of a query."""
-    page: Page[ItemT] = Page([], has_more=False)
+def entry_page(blocks: Blocks, query: Query) -> Page[Entry]:
+    """Return the first entries of a query."""
+    rows, folded, has_more = _fill(blocks, query)
+    table = _joined(rows, ENTRY_SCHEMA)
+    return Page(table, folded, has_more=has_more, values_of=entries_of)
+
+
+def diff_page(blocks: Blocks, query: Query) -> Page[DiffEntry]:
+    """Return the first differences of a query."""
+    rows, folded, has_more = _fill(blocks, query)
+    table = _joined(rows, DIFF_SCHEMA)
+    return Page(table, folded, has_more=has_more, values_of=differences_of)
+
+
+def differences_of(rows: pa.Table) -> list[DiffEntry]:
+    """Return rows by `DIFF_SCHEMA` as values; a column `conflict` is optional."""
+    changes = rows.column("change").to_pylist()
+    has_conflicts = "conflict" in rows.column_names
+    conflicts = rows.column("conflict").to_pylist() if has_conflicts else [False] * rows.num_rows
+    return [
+        DiffEntry(ChangeType(change), entry, conflict)
+        for change, entry, conflict in zip(changes, entries_of(rows), conflicts, strict=True)
+    ]
+
+
+def _fill(blocks: Blocks, query: Query) -> tuple[list[pa.Table], list[Folded], bool]:
+    """Return the rows and common prefixes of a page, and whether others follow."""
+    tables: list[pa.Table] = []
+    folded: list[Folded] = []
+    rows = 0
     place = query.first_key()
     while place is not None and (block := blocks.seek(place)) is not None:
         row = block.keys.find(place)
         while row < len(block.keys):
             key = block.keys[row]
             if not key.startswith(query.prefix):
-                return page
-            if len(page.items) == query.amount:
-                return Page(page.items, has_more=True)
+                return tables, folded, False
+            missing = query.amount - rows - len(folded)
+            if not missing:
+                return tables, folded, True
             common = query.folded(key)
             if common is None:
-                last = _unfolded(block.keys, row, query, query.amount - len(page.items))
-                page.items.extend(block.items(row, last))
+                last = _unfolded(block.keys, row, query, missing)
+                tables.append(block.rows(row, last))
+                rows += last - row
                 place, row = successor(block.keys[last - 1]), last
             else:
-                page.items.append(CommonPrefix(common))
+                folded.append(Folded(common, rows))
                 place = prefix_end(common)
                 if place is None:
-                    return page
+                    return tables, folded, False
                 row = block.keys.find(place, row)
-    return page
+    return tables, folded, False
 
 
 def _unfolded(keys: SortedKeys, row: int, query: Query, amount: int) -> int:
     """Return where a run of rows ends that are not folded; the first one is not."""
     end = prefix_end(query.prefix)
     last = min(row + amount, len(keys) if end is None else keys.find(end, row))
-    if query.delimiter:
-        for other in range(row + 1, last):
-            if query.folded(keys[other]) is not None:
-                return other
-    return last
+    if not query.delimiter:
+        return last
+    # Counting says nothing about delimiters that could overlap the end of the prefix.
+    short = min(row + _SHORT_RUN, last) if len(query.delimiter) == 1 else last
+    for other in range(row + 1, short):
+        if query.folded(keys[other]) is not None:
+            return other
+    if short == last:
+        return last
+    counts = pc.count_substring(keys.array.slice(short, last - short), query.delimiter)
+    has_more = pc.greater(counts, query.prefix.count(query.delimiter))
+    found: int = pc.index(has_more, value=True).as_py()
+    return last if found < 0 else short + found
+
+
+def _joined(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables).combine_chunks() if tables else schema.empty_table()
 
 
 class EntryBlock:
@@ -141,8 +238,8 @@ class EntryBlock:
         self._table = table
         self.keys = keys
 
-    def items(self, first: int, last: int) -> list[Entry]:
-        return entries_of(self._table.slice(first, last - first))
+    def rows(self, first: int, last: int) -> pa.Table:
+        return self._table.slice(first, last - first)
 
 
 class EntryBlocks:
@@ -168,13 +265,8 @@ class DiffBlock:
         self._table = table
         self.keys = SortedKeys(one_array(table, "key"))
 
-    def items(self, first: int, last: int) -> list[DiffEntry]:
-        rows = self._table.slice(first, last - first)
-        changes = rows.column("change").to_pylist()
-        return [
-            DiffEntry(ChangeType(change), entry)
-            for change, entry in zip(changes, entries_of(rows), strict=True)
-        ]
+    def rows(self, first: int, last: int) -> pa.Table:
+        return self._table.slice(first, last - first)
 
 
 class DiffBlocks:

@@ -1,7 +1,7 @@
 """Committed metadata: the entries of commits, immutable, named by their content."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -12,18 +12,19 @@ from lakebed.engine.committed.apply import Applied, apply
 from lakebed.engine.committed.batches import Batch, entry_windows
 from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.cache import Cache
-from lakebed.engine.committed.columns import prefix_end
+from lakebed.engine.committed.columns import NO_EDITS, differ_at, prefix_end
 from lakebed.engine.committed.diff import diff
 from lakebed.engine.committed.files import Counters, Files
 from lakebed.engine.committed.ingest import Ingest
 from lakebed.engine.committed.listing import (
-    CommonPrefix,
     DiffBlocks,
     DiffEntry,
     EntryBlocks,
     Page,
     Query,
-    fill_page,
+    diff_page,
+    differences_of,
+    entry_page,
 )
 from lakebed.engine.committed.merge import Strategy, merge
 from lakebed.engine.committed.replace import Interval
@@ -33,6 +34,7 @@ from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRange, MetaRangeID
 from lakebed.formats.boundaries import Breaks
+from lakebed.formats.entries import one_array
 from lakebed.runtime import Runtime
 
 HOMES_OPEN: Final = 1024
@@ -228,7 +230,21 @@ class Committed:
 
     def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
         """Return a page of entries and common prefixes."""
-        return fill_page(EntryBlocks(self._files, self._files.metarange(metarange_id)), query)
+        return entry_page(EntryBlocks(self._files, self._files.metarange(metarange_id)), query)
+
+    def look_up(self, metarange_id: MetaRangeID, keys: Sequence[bytes]) -> pa.Table:
+        """Return the entries of those keys, which are sorted, that are there."""
+        metarange = self._files.metarange(metarange_id)
+        refs = metarange.refs
+        tables: list[pa.Table] = []
+        first = place = 0
+        while first < len(keys) and (place := metarange.position(keys[first], place)) < len(refs):
+            ref = refs[place]
+            last = bisect_right(keys, ref.max_key, first)
+            if keys[last - 1] >= ref.min_key:
+                tables.append(self._files.range(ref.range_id).look_up(keys[first:last]))
+            first = last
+        return pa.concat_tables(tables).combine_chunks() if tables else NO_EDITS.puts
 
     def diff(
         self, left: MetaRangeID, right: MetaRangeID, *, start: bytes = b"", prefix: bytes = b""
@@ -264,7 +280,7 @@ class Committed:
     def list_diff(self, left: MetaRangeID, right: MetaRangeID, query: Query) -> Page[DiffEntry]:
         """Return a page of differences; a common prefix means that something below it differs."""
         left_metarange, right_metarange = self._files.metarange(left), self._files.metarange(right)
-        return fill_page(DiffBlocks(self._files, left_metarange, right_metarange, query), query)
+        return diff_page(DiffBlocks(self._files, left_metarange, right_metarange, query), query)
 
     def list_changes(
         self, base: MetaRangeID, left: MetaRangeID, right: MetaRangeID, query: Query
@@ -277,22 +293,11 @@ class Committed:
         if base == left:
             return self.list_diff(base, right, query)
         before, ours, theirs = (self._files.metarange(each) for each in (base, left, right))
-        page = fill_page(DiffBlocks(self._files, before, theirs, query, other=ours), query)
-
-        def judge(item: DiffEntry | CommonPrefix) -> DiffEntry | CommonPrefix:
-            if isinstance(item, CommonPrefix):
-                return item
-            key = item.entry.key
-            changed = self._identity(left, key) != self._identity(base, key)
-            return replace(item, conflict=changed)
-
-        return Page([judge(item) for item in page.items], page.has_more)
-
-    def _identity(self, metarange_id: MetaRangeID, key: bytes) -> bytes | None:
-        try:
-            return self.get(metarange_id, key).identity
-        except EntryNotFound:
-            return None
+        page = diff_page(DiffBlocks(self._files, before, theirs, query, other=ours), query)
+        keys = one_array(page.rows, "key")
+        conflict = differ_at(keys, *(self.look_up(each, keys.to_pylist()) for each in (base, left)))
+        rows = page.rows.append_column("conflict", conflict)
+        return Page(rows, page.folded, has_more=page.has_more, values_of=differences_of)
 
     def _builder(self, *inputs: MetaRange) -> Builder:
         return Builder(self._files, self._breaks, self._runtime, inputs=inputs)

@@ -1,6 +1,6 @@
 """The records of branches: read fresh or from a short-lived cache, changed by compare-and-swap."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from lakebed.engine import records_pb2 as pb
@@ -14,7 +14,7 @@ from lakebed.engine.model import (
     StagingToken,
     new_staging_token,
 )
-from lakebed.engine.refs.creation import create_branch
+from lakebed.engine.refs.creation import Look, create_branch
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
@@ -26,6 +26,8 @@ from lakebed.times import now_us
 
 CACHE_SECONDS: Final = 0.5
 CACHE_ENTRIES: Final = 10_000
+
+_Source = tuple[Sequence[tuple[bytes, bytes]], Callable[[Sequence[Item | None]], CommitID]]
 
 
 class Branches:
@@ -49,6 +51,20 @@ class Branches:
             BranchNotFound: There is none.
         """
         return self._reads.get((repository.partition, branch))
+
+    def get_with(
+        self, repository: Repository, branch: BranchID, others: Sequence[tuple[bytes, bytes]]
+    ) -> tuple[Branch, list[Item | None]]:
+        """Return a branch as `get` does, and what is at other keys, in one call to the store.
+
+        Raises:
+            BranchNotFound: There is none.
+        """
+        records = self._records(repository.partition)
+        read_at = self._runtime.monotonic()
+        found, *rest = self._store.get_many([records.place(branch.encode()), *others])
+        record = None if found is None else records.decode(found)
+        return self._remember((repository.partition, branch), record, read_at), rest
 
     def get_after_put(
         self, repository: Repository, branch: BranchID, token: StagingToken
@@ -102,6 +118,38 @@ class Branches:
             TooManyTries: Others always came first.
             OutcomeUnknown: It may have been made.
         """
+        return self._create(repository, branch, commit_id, None, hidden=hidden)
+
+    def create_from(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        keys: Sequence[tuple[bytes, bytes]],
+        find_commit: Callable[[Sequence[Item | None]], CommitID],
+        *,
+        hidden: bool = False,
+    ) -> Branch:
+        """Make a branch as `create` does, that points to a commit which is found out on the way.
+
+        Args:
+            repository: In which repository.
+            branch: The name of the new branch.
+            keys: What to read for that, in no call of its own.
+            find_commit: Returns the commit, given what is there; or raises a `LakebedError`, and
+                no branch is made. Called again if others interfere.
+            hidden: Whether to leave the branch out of lists.
+        """
+        return self._create(repository, branch, None, (keys, find_commit), hidden=hidden)
+
+    def _create(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        commit_id: CommitID | None,
+        source: _Source | None,
+        *,
+        hidden: bool,
+    ) -> Branch:
         message = pb.Branch(
             unique_id=new_unique_id(self._runtime),
             commit_id=commit_id,
@@ -109,9 +157,20 @@ class Branches:
             hidden=hidden,
             created_us=now_us(self._runtime),
         )
+        look = None
+        if source is not None:
+            keys, find_commit = source
+
+            def judge(found: Sequence[Item | None]) -> None:
+                message.commit_id = find_commit(found)
+
+            look = Look(keys, judge)
         read_at = self._runtime.monotonic()
-        version = create_branch(self._store, self._runtime, repository.partition, branch, message)
-        return _branch(Record(branch.encode(), message, version), read_at)
+        version = create_branch(
+            self._store, self._runtime, repository.partition, branch, message, look
+        )
+        record = Record(branch.encode(), message, version)
+        return self._remember((repository.partition, branch), record, read_at)
 
     def change(
         self,
@@ -143,7 +202,9 @@ class Branches:
         records = self._records(repository.partition)
         read_at = self._runtime.monotonic()
         version = records.set_if(name, message, branch.version)
-        return _branch(Record(name, message, version), read_at)
+        return self._remember(
+            (repository.partition, branch.id), Record(name, message, version), read_at
+        )
 
     def delete(self, repository: Repository, branch: BranchID) -> None:
         """Delete a branch and what is staged on it.

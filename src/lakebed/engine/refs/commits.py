@@ -49,6 +49,24 @@ class Commits:
         self._cache.put((repository.partition, commit_id), found)
         return found
 
+    def get_all(self, repository: Repository, ids: Sequence[CommitID]) -> list[Commit]:
+        """Return commits in the order of their ids, with at most one call to the store.
+
+        Raises:
+            CommitNotFound: There is none with one of these ids.
+        """
+        known = {each: self._cache.get((repository.partition, each)) for each in ids}
+        missing = [each for each, commit in known.items() if commit is None]
+        if missing:
+            records = self._records(repository)
+            places = [records.place(each.encode()) for each in missing]
+            for commit_id, item in zip(missing, self._store.get_many(places), strict=True):
+                if item is None:
+                    raise CommitNotFound(commit_id)
+                known[commit_id] = found = _commit(records.decode(item))
+                self._cache.put((repository.partition, commit_id), found)
+        return [commit for each in ids if (commit := known[each]) is not None]
+
     def add(
         self,
         repository: Repository,
@@ -84,7 +102,9 @@ class Commits:
         )
         name = compute_id(record).encode()
         version = self._records(repository).set(name, record)
-        return _commit(Record(name, record, version))
+        added = _commit(Record(name, record, version))
+        self._cache.put((repository.partition, added.id), added)
+        return added
 
     def list(self, repository: Repository, *, after: str = "") -> Iterator[Commit]:
         """Iterate over all commit records in order of their ids, published or not."""

@@ -8,6 +8,10 @@ steps, and until the last one readers do not find what is being created:
        taken back; one that is pending is deleted, if it is still the one that was seen
     3. the own record, finished, only over that of step 1
 
+What else the creation depends on (is the repository there, which commit does the source name) can
+be read in the call that makes the look (`Look`): the pending record does not need it. If it turns
+out that nothing may be created, the own record is taken back.
+
 **Why only one is finished.** Of a branch and a tag that are both pending, one wrote its step 1
 last. Its step 2 comes after both of these writes, so it finds the other finished, and gives way; or
 pending, and deletes it, so that the other's step 3 fails. A step 3 that fails has changed nothing:
@@ -29,7 +33,9 @@ Repositories of older versions may have a branch and a tag of one name. Both sta
 found first (`resolve`). A dump of such a repository gives back both (`restore`).
 """
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from lakebed.engine import records_pb2 as pb
@@ -38,6 +44,7 @@ from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.errors import LakebedError
 from lakebed.kv import (
     ABSENT,
+    Item,
     OutcomeUnknown,
     Predicate,
     PredicateFailed,
@@ -58,14 +65,32 @@ PATIENCE_SECONDS: Final = 0.05
 """How long a pending record is left to those who may be at work on it, at least."""
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a creation reads beside the record of the other kind, in the same call."""
+
+    keys: Sequence[tuple[bytes, bytes]]
+    """Partitions and keys."""
+    judge: Callable[[Sequence[Item | None]], None]
+    """Given what is there, completes the message that is to be written; or raises a `LakebedError`,
+    and nothing is created."""
+
+
 class _Raced(Exception):  # noqa: N818 - it says what happened
     """Someone else changed a record first; begin again."""
 
 
 def create_branch(
-    store: Store, runtime: Runtime, partition: bytes, name: str, branch: pb.Branch
+    store: Store,
+    runtime: Runtime,
+    partition: bytes,
+    name: str,
+    branch: pb.Branch,
+    look: Look | None = None,
 ) -> Version:
     """Create a branch; return the version of its record.
+
+    Without a `look`, the message is complete.
 
     Raises:
         NotUnique: A branch or a tag has this name.
@@ -73,13 +98,13 @@ def create_branch(
         OutcomeUnknown: It may have been made.
     """
     branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
-    return _Creation(runtime, ("branch", branches), ("tag", tags), name).run(branch)
+    return _Creation(store, runtime, ("branch", branches), ("tag", tags), name).run(branch, look)
 
 
 def create_tag(store: Store, runtime: Runtime, partition: bytes, name: str, tag: pb.Tag) -> Version:
     """Create a tag; otherwise as `create_branch`."""
     branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
-    return _Creation(runtime, ("tag", tags), ("branch", branches), name).run(tag)
+    return _Creation(store, runtime, ("tag", tags), ("branch", branches), name).run(tag)
 
 
 class _Creation(Generic[RefT, OtherT]):
@@ -87,11 +112,13 @@ class _Creation(Generic[RefT, OtherT]):
 
     def __init__(
         self,
+        store: Store,
         runtime: Runtime,
         own: tuple[str, Records[RefT]],
         other: tuple[str, Records[OtherT]],
         name: str,
     ) -> None:
+        self._store = store
         self._runtime = runtime
         self._kind, self._other_kind = own[0], other[0]
         self._own: Records[RefT] = own[1]
@@ -99,13 +126,13 @@ class _Creation(Generic[RefT, OtherT]):
         self._id = name
         self._name = name.encode()
 
-    def run(self, message: RefT) -> Version:
+    def run(self, message: RefT, look: Look | None = None) -> Version:
         """Do all steps, again if others interfere."""
         predicate: Predicate = ABSENT
         for _ in range(_TRIES):
             try:
                 pending = self._announce(message, predicate)
-                self._settle_other(pending)
+                self._settle_other(self._look_around(pending, look), pending)
                 return self._finish(message, pending)
             except _Raced:
                 predicate = self._look_again()
@@ -130,15 +157,25 @@ class _Creation(Generic[RefT, OtherT]):
                 raise _Raced from None
         return version
 
-    def _settle_other(self, pending: Version) -> None:
+    def _look_around(self, pending: Version, look: Look | None) -> Record[OtherT] | None:
+        """Step 2, the read: return the record of the other kind, if any."""
+        keys: Sequence[tuple[bytes, bytes]] = () if look is None else look.keys
+        items = self._store.get_many([self._other.place(self._name), *keys])
+        if look is not None:
+            try:
+                look.judge(items[1:])
+            except LakebedError:
+                self._take_back(pending)
+                raise
+        found = None if items[0] is None else self._other.decode(items[0])
+        return self._let_settle(self._other, found)
+
+    def _settle_other(self, found: Record[OtherT] | None, pending: Version) -> None:
         """Step 2: return if the other kind does not have the name, nor will get it."""
-        found = self._find(self._other)
         if found is None:
             return
         if not found.message.pending:
-            # If this fails, a pending record stays, which does no harm.
-            with suppress(LakebedError):
-                self._own.delete_if(self._name, pending)
+            self._take_back(pending)
             raise NotUnique(
                 f"{self._other_kind} {self._id} exists already, and a {self._kind} cannot have the"
                 " same name: use another name"
@@ -149,6 +186,11 @@ class _Creation(Generic[RefT, OtherT]):
             raise
         except (PredicateFailed, OutcomeUnknown):
             raise _Raced from None
+
+    def _take_back(self, pending: Version) -> None:
+        # If this fails, a pending record stays, which does no harm.
+        with suppress(LakebedError):
+            self._own.delete_if(self._name, pending)
 
     def _finish(self, message: RefT, pending: Version) -> Version:
         """Step 3: return the version of the finished record."""
@@ -174,16 +216,17 @@ class _Creation(Generic[RefT, OtherT]):
         Raises:
             NotUnique: Someone else's record is finished.
         """
-        found = self._find(self._own)
+        found = self._let_settle(self._own, self._own.find(self._name))
         if found is None:
             return ABSENT
         if not found.message.pending:
             raise NotUnique(f"{self._kind} {self._id} exists already")
         return found.predicate
 
-    def _find(self, records: Records[AnyRefT]) -> Record[AnyRefT] | None:
-        """Return the record under the name, if any; a pending one has had its time."""
-        found = records.find(self._name)
+    def _let_settle(
+        self, records: Records[AnyRefT], found: Record[AnyRefT] | None
+    ) -> Record[AnyRefT] | None:
+        """Return what was found under the name; a pending record has had its time by then."""
         if found is not None and found.message.pending:
             self._runtime.sleep(PATIENCE_SECONDS * (1 + self._runtime.random()))
             return records.find(self._name)

@@ -19,7 +19,7 @@ from lakebed.engine.errors import Invalid, PreconditionFailed, Protected
 from lakebed.engine.keys import PROTECTION, PROTECTION_NAME
 from lakebed.engine.model import BranchID, Repository
 from lakebed.engine.refs.shared_reads import SharedReads
-from lakebed.kv import ABSENT, Predicate, PredicateFailed, Store
+from lakebed.kv import ABSENT, Item, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
 
@@ -98,6 +98,16 @@ class BranchProtection:
             Protected: One does.
         """
         _refuse(branch, self.get(repository).patterns)
+
+    def place(self, repository: Repository) -> tuple[bytes, bytes]:
+        """Return where the rules are, for callers that read them with others; see `check_read`."""
+        return self._records(repository.partition).place(PROTECTION_NAME)
+
+    def check_read(self, repository: Repository, branch: BranchID, found: Item | None) -> None:
+        """Refuse as `check` does, by the rules that were read just now."""
+        if found is not None:
+            message = self._records(repository.partition).decode(found).message
+            _refuse(branch, _protection(message, found.predicate).patterns)
 
     def check_strict(self, repository: Repository, branch: BranchID) -> None:
         """Refuse a revert or a cherry-pick onto a branch, if a strict rule protects it.

@@ -22,6 +22,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
+from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import (
     BranchNotFound,
     CommitNotFound,
@@ -30,11 +31,13 @@ from lakebed.engine.errors import (
     RefNotFound,
     TagNotFound,
 )
+from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.engine.model import Branch, Commit, CommitID, Repository, Tag, TagID
 from lakebed.engine.names import COMMIT_ID, check_branch_name, check_tag_name
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.tags import Tags
+from lakebed.kv import Item
 
 SHORTEST_PREFIX: Final = 6
 """With fewer digits of a commit id, a typing error could easily name another commit."""
@@ -109,6 +112,33 @@ class Resolver:
                 f"{expression} means what is staged on a branch: use a branch, a tag or a commit"
             )
         return self._commits.get(repository, resolved.commit_id)
+
+    def places(self, repository: Repository, expression: str) -> list[tuple[bytes, bytes]] | None:
+        """Return the records that say which commit a name stands for; None: it takes more.
+
+        For callers that read other records too, and read all in one call; see `commit_in`.
+
+        Raises:
+            InvalidRef: The expression is not well formed.
+        """
+        base, steps, view = _parse(expression)
+        if steps or view is not View.COMBINED or COMMIT_ID.fullmatch(base):
+            return None
+        name = base.encode()
+        return [
+            (repository.partition, BRANCHES.prefix + name),
+            (repository.partition, TAGS.prefix + name),
+        ]
+
+    def commit_in(self, found: Sequence[Item | None]) -> CommitID | None:
+        """Return the commit that the records at `places` name; None: they are not there."""
+        branch, tag = found
+        named: list[pb.Branch | pb.Tag] = []
+        if branch is not None:
+            named.append(pb.Branch.FromString(branch.value))
+        if tag is not None:
+            named.append(pb.Tag.FromString(tag.value))
+        return next((CommitID(each.commit_id) for each in named if not each.pending), None)
 
     def _find_branch(self, repository: Repository, name: str) -> Branch | None:
         try:

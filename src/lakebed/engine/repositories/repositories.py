@@ -75,6 +75,9 @@ FIRST_COMMIT_MESSAGE: Final = "Repository created"
 _TRIES: Final = 10
 _KNOWN_MAX: Final = 1024
 
+LATELY_SECONDS: Final = 60.0
+"""A part of the time that a request may last; see `EngineSettings.grace_seconds`."""
+
 RepositoryRecord = Record[pb.Repository]
 
 
@@ -105,6 +108,7 @@ class Repositories:
         self._known: LRU[RepositoryID, tuple[Version, Repository]] = LRU(
             runtime, cost_max=_KNOWN_MAX
         )
+        self._read_at: LRU[RepositoryID, float] = LRU(runtime, cost_max=_KNOWN_MAX)
 
     # Reading
 
@@ -125,6 +129,18 @@ class Repositories:
 
         Only for callers that check whether it still has that version.
         """
+        return self._known.get(repository)
+
+    def seen_lately(self, repository: RepositoryID) -> tuple[Version, Repository] | None:
+        """Return what `last_seen` returns, if that was read within `LATELY_SECONDS`.
+
+        For callers that write something into the repository's partition which nobody sees, before
+        they check the version. If the repository is deleted meanwhile, the Cleaner finds it: it
+        looks again when all requests from before the deletion have ended.
+        """
+        read_at = self._read_at.get(repository)
+        if read_at is None or self._runtime.monotonic() - read_at > LATELY_SECONDS:
+            return None
         return self._known.get(repository)
 
     def list(self, *, prefix: str = "", after: str = "") -> Iterator[Repository]:
@@ -405,7 +421,9 @@ class Repositories:
         raise TooManyTries(f"the deletion of repository {repository}", _TRIES)
 
     def _read(self, repository: RepositoryID) -> Repository:
+        read_at = self._runtime.monotonic()
         record = self._find_active(repository)
+        self._read_at.put(repository, read_at)
         known = self._known.get(repository)
         if known is not None and known[0] == record.predicate:
             return known[1]

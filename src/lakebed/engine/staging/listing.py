@@ -2,7 +2,7 @@
 
 A window holds some staged changes and the committed entries of the same stretch of keys, merged so
 that each key shows what a read of it would. Pages are filled from windows as they are from ranges
-(`fill_page`): with a delimiter, a common prefix is found with its first key, and the rest of it is
+(`entry_page`): with a delimiter, a common prefix is found with its first key, and the rest of it is
 jumped over, in staging and in ranges alike.
 
 A run of tombstones costs one scan over it, in windows that grow. If it lies below a common prefix,
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,25 +25,25 @@ from lakebed.engine.committed import Committed, DiffEntry, Page, Query
 from lakebed.engine.committed.columns import (
     Edits,
     SortedKeys,
-    apply_rows,
-    diff_rows,
+    changed_rows,
     prefix_end,
     successor,
 )
-from lakebed.engine.committed.listing import Block, DiffBlock, fill_page
-from lakebed.engine.errors import EntryNotFound
+from lakebed.engine.committed.listing import Block, DiffBlock, diff_page, entry_page
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
-from lakebed.engine.staging.codec import TOMBSTONE, decode, newest, path_of
+from lakebed.engine.staging.codec import TOMBSTONE, newest
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
-from lakebed.engine.staging.scan import StagedChanges, changes_table
-from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_of, entries_table
+from lakebed.engine.staging.scan import StagedChanges, entry_rows
+from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_table
 from lakebed.formats.entries import one_array
 from lakebed.kv import Item, Store
 
 _FIRST_WINDOW: Final = 100
 _LARGEST_WINDOW: Final = 25_000
 _PROBES: Final = 32
+_NOTHING: Final = ENTRY_SCHEMA.empty_table()
+_CUT: Final = len(STAGED_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def list_entries(
     """Return a page of the entries that tokens, newest first, make of a metarange."""
     notes = EmptyRunNotes(store, tokens, metarange_id, now_us=noting.now_us)
     runs = _EmptyRuns(notes, query, noting.tombstones_min)
-    return fill_page(_MergedWindows(store, tokens, committed, metarange_id, query, runs), query)
+    return entry_page(_MergedWindows(store, tokens, committed, metarange_id, query, runs), query)
 
 
 def list_changes(
@@ -77,7 +78,7 @@ def list_changes(
     query: Query,
 ) -> Page[DiffEntry]:
     """Return a page of the changes that tokens, newest first, make to a metarange."""
-    return fill_page(_ChangeWindows(store, tokens, committed, metarange_id, query), query)
+    return diff_page(_ChangeWindows(store, tokens, committed, metarange_id, query), query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class _StagedWindows:
             self._store, self._tokens, start=start, prefix=self._prefix, limit=self._size
         )
         items = list(islice(changes.items(), self._size))
-        keys = [path_of(item) for item in items]
+        keys = [item.key[_CUT:] for item in items]
         return _Staged(keys, items, successor(keys[-1]) if len(keys) == self._size else None)
 
 
@@ -219,10 +220,10 @@ class _MergedWindows:
         self._tokens = tokens
         self._store = store
         self._probed: bytes | None = None
-        self._block: Block[Entry] | None = None
+        self._block: Block | None = None
         self._end: bytes | None = b""
 
-    def seek(self, key: bytes) -> Block[Entry] | None:
+    def seek(self, key: bytes) -> Block | None:
         """See `Blocks`; of rows that fold into one common prefix, any of their blocks may come."""
         while True:
             if self._block is not None and self._block.keys and self._block.keys[-1] >= key:
@@ -251,7 +252,7 @@ class _MergedWindows:
             self._staged.forget()
         self._block = self._probe(end)
 
-    def _probe(self, start: bytes) -> Block[Entry] | None:
+    def _probe(self, start: bytes) -> Block | None:
         """Look for an entry further on in a common prefix that begins with tombstones.
 
         The keys that ranges end with are known without reading, and to look them up in staging is
@@ -273,19 +274,19 @@ class _MergedWindows:
                 entry = self._committed.get(self._metarange_id, key)
                 return _MergedBlock(entries_table([entry]), _Staged([], [], None))
             if staged.value != TOMBSTONE:
-                return _MergedBlock(ENTRY_SCHEMA.empty_table(), _Staged([key], [staged], None))
+                return _MergedBlock(_NOTHING, _Staged([key], [staged], None))
         return None
 
-    def _window(self, start: bytes) -> tuple[Block[Entry], bytes | None, list[bytes]]:
+    def _window(self, start: bytes) -> tuple[Block, bytes | None, list[bytes]]:
         """Read what follows a key; return the block, where it ends, and the keys staged in it."""
         staged = self._staged.take(start)
         end = staged.end
         base = next(
             self._committed.scan(self._metarange_id, start=start, prefix=self._query.prefix),
-            ENTRY_SCHEMA.empty_table(),
+            _NOTHING,
         )
         # A long range is taken in steps: most of it may lie behind the page.
-        base = base.slice(0, _LARGEST_WINDOW)
+        base = base.slice(0, self._committed_max(staged))
         keys = SortedKeys(one_array(base, "key"))
         if keys:
             committed_end = successor(keys[-1])
@@ -293,6 +294,15 @@ class _MergedWindows:
             base = base.slice(0, keys.find(end))
         staged = staged.between(start, end)
         return _MergedBlock(base, staged), end, staged.keys
+
+    def _committed_max(self, staged: _Staged) -> int:
+        """Return how many committed rows to merge with staged ones at a time.
+
+        A page without a delimiter needs no more than its items, one more, and what is hidden.
+        """
+        if self._query.delimiter or not staged.keys:
+            return _LARGEST_WINDOW
+        return min(self._query.amount + 1 + len(staged.keys), _LARGEST_WINDOW)
 
 
 class _MergedBlock:
@@ -303,41 +313,38 @@ class _MergedBlock:
     """
 
     def __init__(self, base: pa.Table, staged: _Staged) -> None:
+        self._puts = [item for item in staged.items if item.value != TOMBSTONE]
+        base_keys = one_array(base, "key")
+        if staged.keys and base.num_rows:
+            hidden = pc.is_in(base_keys, value_set=pa.array(staged.keys, pa.binary()))
+            if hidden.true_count:
+                base = base.filter(pc.invert(hidden)).combine_chunks()
+                base_keys = one_array(base, "key")
         self._base = base
-        items = zip(staged.keys, staged.items, strict=True)
-        self._puts = {key: item.value for key, item in items if item.value != TOMBSTONE}
-        self._array = _visible(one_array(base, "key"), staged.keys, list(self._puts))
-        self.keys = SortedKeys(self._array)
+        # Rows of the base, then puts, in the order of their keys; None: they are of one kind.
+        self._order: pa.Array | None = None
+        keys = base_keys
+        if self._puts:
+            put_keys = pa.array([item.key[_CUT:] for item in self._puts], pa.binary())
+            keys = pa.concat_arrays([base_keys, put_keys]) if base.num_rows else put_keys
+        if self._puts and base.num_rows:
+            self._order = pc.sort_indices(keys)
+            keys = keys.take(self._order)
+        self.keys = SortedKeys(keys)
 
-    def items(self, first: int, last: int) -> list[Entry]:
-        wanted = self._array.slice(first, last - first)
-        committed = self._committed(wanted)
-        return [self._item(key, committed.get(key)) for key in wanted.to_pylist()]
-
-    def _committed(self, wanted: pa.Array) -> dict[bytes, Entry]:
-        rows = pc.index_in(wanted, value_set=one_array(self._base, "key")).drop_null()
-        found = entries_of(self._base.take(rows)) if len(rows) else []
-        return {entry.key: entry for entry in found}
-
-    def _item(self, key: bytes, committed: Entry | None) -> Entry:
-        value = self._puts.get(key)
+    def rows(self, first: int, last: int) -> pa.Table:
         # As a read of the key does: what is staged, even if a commit of it would change nothing.
-        entry = committed if value is None else decode(key, value)
-        assert entry is not None, "a key is staged or committed"
-        return entry
-
-
-def _visible(committed: pa.Array, staged: list[bytes], puts: list[bytes]) -> pa.Array:
-    """Return the keys that are there, in order: all puts, and those committed but not staged."""
-    if not staged:
-        return committed
-    put_keys = pa.array(puts, pa.binary())
-    hidden = pc.is_in(committed, value_set=pa.array(staged, pa.binary()))
-    kept = committed.filter(pc.invert(hidden))
-    if not len(kept):
-        return put_keys
-    both = pa.concat_arrays([kept, put_keys])
-    return both.take(pc.sort_indices(both)) if puts else kept
+        if not self._puts:
+            return self._base.slice(first, last - first)
+        if self._order is None:
+            return entry_rows(self._puts[first:last])
+        wanted = self._order.slice(first, last - first).to_numpy()
+        is_put = wanted >= self._base.num_rows
+        puts = [self._puts[row - self._base.num_rows] for row in wanted[is_put].tolist()]
+        rows = pa.concat_tables([self._base.take(wanted[~is_put]), entry_rows(puts)])
+        # First the committed, then the staged: back into the order of the keys.
+        places = np.concatenate([np.flatnonzero(~is_put), np.flatnonzero(is_put)])
+        return rows.combine_chunks().take(np.argsort(places))
 
 
 class _ChangeWindows:
@@ -366,26 +373,12 @@ class _ChangeWindows:
                 return None
             staged = self._staged.take(max(key, self._end))
             self._end = staged.end
-            edits = _edits(staged)
-            before = self._committed_rows(edits)
-            after, _ = apply_rows(before, edits)
-            self._block = DiffBlock(diff_rows(before, after))
-
-    def _committed_rows(self, edits: Edits) -> pa.Table:
-        """Return the committed entries of changed keys; looked up, as they may be far apart."""
-        keys = edits.puts.column("key").to_pylist() + edits.removals.to_pylist()
-        found = []
-        for key in sorted(keys):
-            try:
-                found.append(self._committed.get(self._metarange_id, key))
-            except EntryNotFound:
-                continue
-        return entries_table(found)
+            before = self._committed.look_up(self._metarange_id, staged.keys)
+            self._block = DiffBlock(changed_rows(before, _edits(staged)))
 
 
 def _edits(staged: _Staged) -> Edits:
     puts = [item for item in staged.items if item.value != TOMBSTONE]
     items = zip(staged.keys, staged.items, strict=True)
     removals = [key for key, item in items if item.value == TOMBSTONE]
-    entries = changes_table(puts).select(ENTRY_SCHEMA.names).cast(ENTRY_SCHEMA)
-    return Edits(entries, pa.array(removals, pa.binary()))
+    return Edits(entry_rows(puts), pa.array(removals, pa.binary()))

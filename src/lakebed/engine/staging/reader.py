@@ -88,14 +88,19 @@ class Reader:
         return self._page(repository, branch, query, list_page, known)
 
     def list_changes(
-        self, repository: Repository, branch: BranchID, query: Query
+        self,
+        repository: Repository,
+        branch: BranchID,
+        query: Query,
+        *,
+        known: Branch | None = None,
     ) -> Page[DiffEntry]:
-        """Return a page of what is staged on a branch and differs from its head.
+        """Return a page of what is staged on a branch and differs from its head; `known` as above.
 
         Raises:
             BranchNotFound: There is no such branch.
         """
-        return self._page(repository, branch, query, list_changes)
+        return self._page(repository, branch, query, list_changes, known)
 
     def _page(
         self,

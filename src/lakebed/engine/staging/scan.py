@@ -5,7 +5,7 @@ the pages of its scan become tables as they are. With several, their scans are m
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, takewhile
 from typing import Final
 
@@ -14,12 +14,16 @@ import pyarrow as pa
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.codec import parse_all
-from lakebed.formats import CHANGE_SCHEMA
+from lakebed.engine.staging.columns import ROWS_MIN, parse_columns
+from lakebed.formats import CHANGE_SCHEMA, ENTRY_SCHEMA
 from lakebed.kv import Item, Store
 
-# Few at a time: parsed messages are large, and many of them do not fit the processor's caches.
-_ROWS: Final = 1024
+_ROWS: Final = 8192
 _CUT: Final = len(STAGED_PREFIX)
+
+# Of a few tokens, each is asked for all that may be needed of it, in one call. Of many, that would
+# be many times what is needed: each is read on as far as its turn comes.
+_FEW_TOKENS: Final = 4
 
 
 class StagedChanges:
@@ -36,8 +40,8 @@ class StagedChanges:
     ) -> None:
         """Prepare a scan of the keys with a prefix, from `start` on.
 
-        With a `limit`, no more than so many keys of each token are read, so only the first so many
-        changes are right.
+        With a `limit`, only the first so many changes are right: no more keys of each token than
+        that need to be read.
         """
         self._store = store
         self._tokens = tokens
@@ -49,9 +53,7 @@ class StagedChanges:
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the changes as tables by `CHANGE_SCHEMA`, sorted by key; none is empty."""
-        items = self.items()
-        while page := list(islice(items, _ROWS)):
-            yield changes_table(page)
+        return changes_tables(self.items())
 
     def items(self) -> Iterator[Item]:
         """Yield the item that decides each key, in order of the keys."""
@@ -73,7 +75,8 @@ class StagedChanges:
             yield item.key, rank, item
 
     def _scan(self, token: StagingToken) -> Iterator[Item]:
-        items = self._store.scan(token.encode(), self._start, limit=self._limit)
+        limit = self._limit if len(self._tokens) <= _FEW_TOKENS else None
+        items = self._store.scan(token.encode(), self._start, limit=limit)
         first = next(items, None)
         if first is None or not first.key.startswith(self._prefix):
             return iter(())
@@ -84,8 +87,39 @@ class StagedChanges:
         return takewhile(lambda item: item.key.startswith(self._prefix), rest)
 
 
+def changes_tables(items: Iterable[Item]) -> Iterator[pa.Table]:
+    """Yield staged items as tables by `CHANGE_SCHEMA`; none is empty."""
+    rest = iter(items)
+    while page := list(islice(rest, _ROWS)):
+        yield changes_table(page)
+
+
 def changes_table(page: list[Item]) -> pa.Table:
-    """Return staged items as a table by `CHANGE_SCHEMA`."""
+    """Return staged items as a table by `CHANGE_SCHEMA`.
+
+    Raises:
+        CorruptRecord: A value is not a staged one.
+    """
+    if len(page) >= ROWS_MIN:
+        keys = [item.key[_CUT:] for item in page]
+        table = parse_columns(keys, [item.value for item in page])
+        if table is not None:
+            return table
+    return _parse_one_by_one(page)
+
+
+def entry_rows(page: list[Item]) -> pa.Table:
+    """Return staged entries, none of them a tombstone, as a table by `ENTRY_SCHEMA`.
+
+    Raises:
+        CorruptRecord: A value is not a staged one.
+    """
+    table = changes_table(page)
+    columns = [table.column(name) for name in ENTRY_SCHEMA.names]
+    return pa.Table.from_arrays(columns, schema=ENTRY_SCHEMA)
+
+
+def _parse_one_by_one(page: list[Item]) -> pa.Table:
     staged = parse_all(page)
     entries = [message.entry for message in staged]
     identities = [message.identity for message in staged]

@@ -96,12 +96,12 @@ class Page(Struct, Generic[WireT], kw_only=True):
 
 def page_of(items: list[WireT], *, has_more: bool, last: str) -> Page[WireT]:
     """Return a page, given the name of its last item."""
-    return Page(
-        pagination=Pagination(
-            has_more=has_more, next_offset=last if has_more else "", results=len(items)
-        ),
-        results=items,
-    )
+    return Page(pagination=pagination_of(len(items), has_more=has_more, last=last), results=items)
+
+
+def pagination_of(count: int, *, has_more: bool, last: str) -> Pagination:
+    """Return where a page of so many items ends, given the name of the last one."""
+    return Pagination(has_more=has_more, next_offset=last if has_more else "", results=count)
 
 
 def first_page(
@@ -366,6 +366,48 @@ class StagingMetadata(Wire):
     content_type: str | None = None
     mtime: Seconds | None = None
     force: Force = False
+
+
+class PresignMultipartUpload(Wire):
+    upload_id: str
+    physical_address: str
+    presigned_urls: list[str] = field(default_factory=list)
+
+
+class UploadPartFrom(Wire):
+    physical_address: str
+
+
+class UploadTo(Wire):
+    presigned_url: str
+
+
+class CopyPartSource(Wire):
+    repository: str
+    ref: str
+    path: str
+    range: str | None = None
+
+
+class UploadPartCopyFrom(Wire):
+    physical_address: str
+    copy_source: CopyPartSource
+
+
+class UploadPart(Wire):
+    part_number: int
+    etag: str
+
+
+class CompletePresignMultipartUpload(Wire):
+    physical_address: str
+    parts: list[UploadPart]
+    user_metadata: dict[str, str] = field(default_factory=dict)
+    content_type: str | None = None
+
+
+class AbortPresignMultipartUpload(Wire):
+    physical_address: str
 
 
 # Imports

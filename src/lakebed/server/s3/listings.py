@@ -2,9 +2,21 @@
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from lakebed.catalog.object_pages import ObjectPage
+from lakebed.server.http.text_columns import joined, rows_of, texts_of
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Request
-from lakebed.server.s3.xml_writer import Markup, element, url_encoded
+from lakebed.server.s3.xml_writer import (
+    Markup,
+    element,
+    escaped,
+    escaped_column,
+    timestamp_column,
+    url_encoded,
+    url_encoded_column,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,30 @@ class ListingQuery:
         if self.is_encoded:
             content.append(element("EncodingType", "url"))
         return content
+
+
+def contents(asked: ListingQuery, folder: str, page: ObjectPage, owned: Markup) -> Markup:
+    """Return the elements of all objects of a page, made of whole columns.
+
+    Args:
+        asked: What the request asks for.
+        folder: What the keys of the bucket begin with; the page has what follows.
+        page: The objects.
+        owned: The element that names the owner, if each object is to have one.
+    """
+    keys = texts_of(page.column("key"))
+    rows = rows_of(
+        f"<Contents><Key>{escaped(asked.text(folder))}",
+        url_encoded_column(keys) if asked.is_encoded else escaped_column(keys),
+        "</Key><LastModified>",
+        timestamp_column(page.column("mtime")),
+        '</LastModified><ETag>"',
+        escaped_column(page.column("checksum")),
+        '"</ETag><Size>',
+        page.column("size").cast(pa.string()),
+        f"</Size><StorageClass>STANDARD</StorageClass>{owned}</Contents>",
+    )
+    return Markup(joined(rows).decode())
 
 
 def read_listing_query(request: S3Request, amount_parameter: str, amount_max: int) -> ListingQuery:

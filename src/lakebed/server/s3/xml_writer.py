@@ -2,9 +2,15 @@
 
 import re
 from datetime import UTC, datetime
+from string import ascii_letters, digits
 from typing import Final
 from urllib.parse import quote
 from xml.sax.saxutils import escape
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.server.http.text_columns import Escaping, all_but, rows_of
 
 NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
 """The namespace of every answer but errors."""
@@ -71,3 +77,27 @@ def _reference(found: re.Match[str]) -> str:
     if "\ud800" <= character <= "\udfff":  # half of a surrogate pair cannot be written
         return "\N{REPLACEMENT CHARACTER}"
     return f"&#{ord(character)};"
+
+
+# Whole columns, each value as by the functions above
+
+url_encoded_column: Final = Escaping(
+    url_encoded, plain=b"/-_.~*" + (ascii_letters + digits).encode()
+)
+"""A column of keys as `url_encoded` writes each."""
+
+escaped_column: Final = Escaping(
+    escaped,
+    # Not those that may begin a character from U+0080 to U+009F, U+FFFE or U+FFFF either.
+    plain=all_but(bytes(range(32)) + b"\x7f&<>\xc2\xef"),
+)
+"""A column of texts as `escaped` writes each."""
+
+
+def timestamp_column(times: pa.Array) -> pa.Array:
+    """Return a column of times as `timestamp` writes each."""
+    if len(times) and times.view(pa.int64()).to_numpy().min() < 0:
+        return pa.array([timestamp(time) for time in times.to_pylist()], pa.string())
+    texts = times.cast(pa.timestamp("ms"), safe=False).cast(pa.string())
+    place = len("2000-01-01")
+    return rows_of(pc.binary_replace_slice(texts, place, place + 1, "T"), "Z")

@@ -18,7 +18,7 @@ from lakebed.engine.committed import (
     Applied,
     ChangeType,
     Committed,
-    CommonPrefix,
+    Folded,
     Ingest,
     Interval,
     Page,
@@ -143,18 +143,29 @@ class ModelCommitted(Committed):
             raise EntryNotFound(key) from None
 
     def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
-        page: Page[Entry] = Page([], has_more=False)
+        entries: list[Entry] = []
+        folded: list[Folded] = []
+        has_more = False
+        last = b""
         for key, entry in sorted(self.contents(metarange_id).items()):
             common = query.folded(key)
             name = key if common is None else common
-            if not key.startswith(query.prefix) or name <= query.after:
+            if not key.startswith(query.prefix) or name <= query.after or name == last:
                 continue
-            if page.items and page.items[-1].key == name:
-                continue
-            if len(page.items) == query.amount:
-                return Page(page.items, has_more=True)
-            page.items.append(entry if common is None else CommonPrefix(common))
-        return page
+            if len(entries) + len(folded) == query.amount:
+                has_more = True
+                break
+            last = name
+            if common is None:
+                entries.append(entry)
+            else:
+                folded.append(Folded(common, len(entries)))
+        table = entries_table(entries)
+        return Page(table, folded, has_more=has_more, values_of=entries_of)
+
+    def look_up(self, metarange_id: MetaRangeID, keys: Sequence[bytes]) -> pa.Table:
+        contents = self.contents(metarange_id)
+        return entries_table(contents[key] for key in keys if key in contents)
 
     def scan(
         self, metarange_id: MetaRangeID, *, start: bytes = b"", prefix: bytes = b""

@@ -21,19 +21,23 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
+from random import SystemRandom
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Final
 
 from lakebed.testing.servers import ServerMissingError
 
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
+_PORT_MIN: Final = 10_000
+_OUTGOING_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 ACCESS_KEY_ID: Final = "lakebed-test"
 SECRET_ACCESS_KEY: Final = "lakebed-test-secret"
@@ -184,12 +188,28 @@ def _lives(pid: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback address on which nobody listens now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    """Return ports of the loopback address on which nobody listens now.
+
+    The system does not give them to outgoing connections. Otherwise one of these could take a port
+    before the server that it was meant for.
+    """
+    candidates = list(_server_ports())
+    SystemRandom().shuffle(candidates)  # others choose at the same time
+    return list(islice(filter(_is_free, candidates), count))
+
+
+def _server_ports() -> Iterator[int]:
+    first, last = map(int, _OUTGOING_PORTS.read_text().split())
+    return (port for port in range(_PORT_MIN, 1 << 16) if not first <= port <= last)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as found:
+        try:
+            found.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 _SEAWEEDFS_PARTS: Final = ("master", "volume", "filer", "s3", "admin")

@@ -25,6 +25,7 @@ from lakebed.server.api.models import (
     Wire,
     page_of,
 )
+from lakebed.server.api.page_json import common_prefix, objects_page
 from lakebed.server.api.request import ApiRequest, as_key, as_text
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.server.http.bodies import Body
@@ -221,11 +222,19 @@ def list_objects(
 ) -> Page[ObjectStats]:
     """List the objects of a ref; paths that are alike up to a delimiter can be shown as one."""
     page = request.catalog.objects.list_objects(repository, ref, query.listing())
-    may_read = _reading_test(request, repository) if query.presign else _never
+    if not query.presign:
+        return objects_page(page, user_metadata=query.user_metadata)
+    may_read = _reading_test(request, repository)
     results = [
-        _prefix(item)
+        common_prefix(item.key)
         if isinstance(item, CommonPrefix)
-        else wire(request, item, user_metadata=query.user_metadata, presign=may_read(item))
+        else wire(
+            request,
+            item,
+            user_metadata=query.user_metadata,
+            # Nobody looks at the objects of a listing, and an unverified one must be looked at.
+            presign=item.pin is None and may_read(item),
+        )
         for item in page.items
     ]
     return page_of(results, has_more=page.has_more, last=results[-1].path if results else "")
@@ -241,20 +250,6 @@ def _reading_test(request: ApiRequest, repository: RepositoryID) -> Callable[[Fo
     )
     prefix = object_arn(repository, "")
     return lambda found: is_granted(prefix + as_text(found.path))
-
-
-def _never(_found: Found) -> bool:
-    return False
-
-
-def _prefix(item: CommonPrefix) -> ObjectStats:
-    return ObjectStats(
-        path=as_text(item.key),
-        path_type="common_prefix",
-        physical_address="",
-        checksum="",
-        mtime=0,
-    )
 
 
 # Writing

@@ -10,46 +10,38 @@ from itertools import islice
 from typing import Final
 
 from lakebed.auth import Action
-from lakebed.catalog.model import ObjectStats
-from lakebed.catalog.nouns import CommonPrefix, Query
-from lakebed.server.http.conditions import etag
+from lakebed.catalog.nouns import Query
+from lakebed.catalog.object_pages import ObjectPage
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.listings import ListingQuery, read_listing_query
+from lakebed.server.s3.listings import ListingQuery, contents, read_listing_query
 from lakebed.server.s3.request import S3Reply, S3Request, place_of, xml
 from lakebed.server.s3.xml_writer import (
     Markup,
     boolean,
     document,
     element,
-    escaped,
     owner,
-    timestamp,
 )
 
 _KEYS_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Object:
-    """An object with its key in the bucket."""
-
-    key: str
-    stats: ObjectStats
-
-
-@dataclass(frozen=True, slots=True)
 class _Listing:
     """One page of a list."""
 
-    items: list[_Object | str]
-    """Objects and common prefixes, in order."""
+    last: str
+    """The key behind which the next page begins."""
+    prefixes: list[str]
+    """Common prefixes, with the ref."""
     has_more: bool = False
+    folder: str = ""
+    """The ref and a slash, which all keys begin with."""
+    objects: ObjectPage | None = None
+    """The objects, if the list is one of objects, with their paths in the ref."""
 
-    @property
-    def last(self) -> str:
-        """The key behind which the next page begins."""
-        item = self.items[-1]
-        return item if isinstance(item, str) else item.key
+    def __len__(self) -> int:
+        return len(self.prefixes) if self.objects is None else len(self.objects)
 
 
 def handle(request: S3Request) -> S3Reply:
@@ -70,7 +62,7 @@ def handle_v2(request: S3Request) -> S3Reply:
     query = request.route.query
     token, start_after = query.get("continuation-token"), query.get("start-after", "")
     listing = _list(request, asked, start_after if token is None else _key_of(token))
-    content = [*_echo(request, asked, listing), element("KeyCount", len(listing.items))]
+    content = [*_echo(request, asked, listing), element("KeyCount", len(listing))]
     if token is not None:
         content.append(element("ContinuationToken", token))
     if start_after:
@@ -89,7 +81,7 @@ def _list(request: S3Request, asked: ListingQuery, after: str) -> _Listing:
     ref, prefix = place_of(asked.prefix)
     folder = f"{ref}/"
     if after > folder and not after.startswith(folder):
-        return _Listing([])  # every key of this ref comes before `after`
+        return _Listing("", [])  # every key of this ref comes before `after`
     query = Query(
         prefix=prefix,
         after=after.removeprefix(folder).encode() if after.startswith(folder) else b"",
@@ -97,14 +89,17 @@ def _list(request: S3Request, asked: ListingQuery, after: str) -> _Listing:
         amount=asked.amount,
     )
     page = request.services.catalog.objects.list_objects(request.repository, ref, query)
-    items = [_item(folder, item) for item in page.items]
-    return _Listing(items, has_more=page.has_more and bool(items))
+    return _Listing(
+        last=folder + _text(page.last),
+        prefixes=[folder + _text(each.key) for each in page.folded],
+        has_more=page.has_more and bool(len(page)),
+        folder=folder,
+        objects=page,
+    )
 
 
-def _item(folder: str, item: ObjectStats | CommonPrefix) -> _Object | str:
-    if isinstance(item, CommonPrefix):
-        return folder + item.key.decode(errors="replace")
-    return _Object(folder + item.path.decode(errors="replace"), item)
+def _text(key: bytes) -> str:
+    return key.decode(errors="replace")
 
 
 def _list_branches(request: S3Request, asked: ListingQuery, after: str) -> _Listing:
@@ -113,9 +108,10 @@ def _list_branches(request: S3Request, asked: ListingQuery, after: str) -> _List
         request.repository, prefix=asked.prefix, after=after.partition("/")[0]
     )
     names = (branch.id for branch in branches)
-    found: list[_Object | str] = [f"{name}/" for name in islice(names, asked.amount + 1)]
-    items = found[: asked.amount]
-    return _Listing(items, has_more=len(found) > asked.amount and bool(items))
+    found = [f"{name}/" for name in islice(names, asked.amount + 1)]
+    shown = found[: asked.amount]
+    has_more = len(found) > asked.amount and bool(shown)
+    return _Listing(shown[-1] if shown else "", shown, has_more=has_more)
 
 
 def _echo(request: S3Request, asked: ListingQuery, listing: _Listing) -> list[Markup]:
@@ -130,21 +126,11 @@ def _echo(request: S3Request, asked: ListingQuery, listing: _Listing) -> list[Ma
 
 def _items(asked: ListingQuery, listing: _Listing, *, owner_id: str | None) -> list[Markup]:
     """Return the objects, with their owner if there is one to show; then common prefixes."""
-    owned = owner(owner_id) if owner_id else ""
-    objects = [_contents(asked, item, owned) for item in listing.items if not isinstance(item, str)]
-    prefixes = [asked.common_prefix(item) for item in listing.items if isinstance(item, str)]
-    return objects + prefixes
-
-
-def _contents(asked: ListingQuery, item: _Object, owned: str) -> Markup:
-    # An answer has a thousand of these, and `element` would take three times as long.
-    stats = item.stats
-    return Markup(
-        f"<Contents><Key>{escaped(asked.text(item.key))}</Key>"
-        f"<LastModified>{timestamp(stats.mtime)}</LastModified>"
-        f"<ETag>{escaped(etag(stats.checksum))}</ETag><Size>{stats.size}</Size>"
-        f"<StorageClass>STANDARD</StorageClass>{owned}</Contents>"
-    )
+    prefixes = [asked.common_prefix(prefix) for prefix in listing.prefixes]
+    if listing.objects is None:
+        return prefixes
+    owned = owner(owner_id) if owner_id else Markup()
+    return [contents(asked, listing.folder, listing.objects, owned), *prefixes]
 
 
 def _token_of(key: str) -> str:

@@ -1,0 +1,78 @@
+"""Pages of objects in columns, for answers that are made of whole columns."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.catalog.entry_metadata import RESERVED
+from lakebed.catalog.model import ObjectStats, address_in
+from lakebed.catalog.pins import with_pin
+from lakebed.engine.committed import Page
+from lakebed.engine.model import Repository
+from lakebed.formats import AddressType, Entry, entries_of
+from lakebed.formats.entries import one_array
+
+
+class ObjectPage(Page[ObjectStats]):
+    """A page of objects: rows with the columns of entries, and what the catalog says of them."""
+
+    __slots__ = ("_repository",)
+
+    def __init__(self, repository: Repository, page: Page[Entry]) -> None:
+        """Take a page of entries of a repository."""
+        super().__init__(page.rows, page.folded, has_more=page.has_more, values_of=self._stats)
+        self._repository = repository
+
+    def _stats(self, rows: pa.Table) -> list[ObjectStats]:
+        return [with_pin(self._repository, entry) for entry in entries_of(rows)]
+
+    def addresses(self) -> tuple[str, pa.Array]:
+        """Return where the bytes of each row are: what all addresses begin with, then the rest.
+
+        Both together are the one canonical form.
+
+        Raises:
+            InvalidAddress: What an entry says cannot be an address.
+        """
+        namespace = self._repository.namespace
+        texts, types = self.column("address"), self.column("address_type")
+        is_relative = bool((types.to_numpy() == AddressType.RELATIVE).all())
+        if is_relative and _may_all_be_paths(texts):
+            return str(namespace), texts
+        pairs = zip(texts.to_pylist(), types.to_pylist(), strict=True)
+        found = [str(address_in(namespace, text, AddressType(kind))) for text, kind in pairs]
+        return "", pa.array(found, pa.string())
+
+    def user_metadata(self) -> pa.MapArray | None:
+        """Return the user's own metadata of each row; None: no row has any."""
+        return user_metadata(self.rows)
+
+
+def user_metadata(rows: pa.Table) -> pa.MapArray | None:
+    """Return the metadata of entries without what the catalog keeps there for itself.
+
+    None: nothing is left of it, as with most pages.
+    """
+    maps = one_array(rows, "metadata")
+    offsets = maps.offsets.to_numpy()
+    if offsets[0] == offsets[-1]:
+        return None
+    names, values = (each[offsets[0] : offsets[-1]] for each in (maps.keys, maps.items))
+    is_users = pc.invert(pc.starts_with(names, RESERVED))
+    if is_users.false_count == 0:
+        return maps
+    if is_users.true_count == 0:
+        return None
+    kept = np.concatenate([[0], np.cumsum(is_users.to_numpy(zero_copy_only=False))])
+    ends = pa.array(kept[offsets - offsets[0]], pa.int32())
+    return pa.MapArray.from_arrays(ends, names.filter(is_users), values.filter(is_users))
+
+
+def _may_all_be_paths(texts: pa.Array) -> bool:
+    """Whether no text is empty or has a NUL in it."""
+    if not len(texts):
+        return True
+    _, bounds, data = texts.buffers()
+    ends = np.frombuffer(bounds, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    is_any_empty = bool((ends[1:] == ends[:-1]).any())
+    return not is_any_empty and b"\0" not in data[int(ends[0]) : int(ends[-1])].to_pybytes()

@@ -1,0 +1,130 @@
+"""Pages of objects and of differences as JSON, made of whole columns.
+
+The bytes are those that `msgspec` would make of the structs in `models`, row by row.
+"""
+
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.catalog.diff import DifferencePage
+from lakebed.catalog.nouns import ChangeType
+from lakebed.catalog.nouns import Page as Found
+from lakebed.catalog.object_pages import ObjectPage
+from lakebed.server.api.models import Diff, ObjectStats, Page, pagination_of
+from lakebed.server.api.request import as_text
+from lakebed.server.http.text_columns import (
+    Escaping,
+    all_but,
+    joined,
+    rows_of,
+    seconds_of,
+    texts_of,
+)
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def _escaped(text: str) -> str:
+    return _encode(text)[1:-1].decode()
+
+
+_json: Final = Escaping(_escaped, plain=all_but(bytes(range(32)) + b'"\\'))
+
+_TYPES: Final = pa.array(["", "added", "changed", "removed"])
+"""What happened, by the number of a `ChangeType`."""
+
+
+def objects_page(page: ObjectPage, *, user_metadata: bool) -> Page[ObjectStats]:
+    """Return a page of objects."""
+    metadata = [',"metadata":{', *_metadata(page.user_metadata()), "}"] if user_metadata else []
+    begin, addresses = page.addresses()
+    rows = rows_of(
+        '{"path":"',
+        _json(texts_of(page.column("key"))),
+        f'","path_type":"object","physical_address":"{_escaped(begin)}',
+        _json(addresses),
+        '","checksum":"',
+        _json(page.column("checksum")),
+        '","mtime":',
+        seconds_of(page.column("mtime")),
+        ',"size_bytes":',
+        page.column("size").cast(pa.string()),
+        *metadata,
+        ',"content_type":"',
+        _json(page.column("content_type")),
+        '"},',
+    )
+    return _page(page, rows, [_encode(common_prefix(each.key)) for each in page.folded])
+
+
+def common_prefix(key: bytes) -> ObjectStats:
+    """Return all objects whose paths begin alike, as one item."""
+    return ObjectStats(
+        path=as_text(key), path_type="common_prefix", physical_address="", checksum="", mtime=0
+    )
+
+
+def differences_page(page: DifferencePage, *, with_stats: bool) -> Page[Diff]:
+    """Return a page of differences; with what is known of each object on the right, if wanted."""
+    change = page.column("change")
+    is_gone = pc.equal(change, pa.scalar(int(ChangeType.REMOVED), pa.int8()))
+    kinds = _TYPES.take(change)
+    if "conflict" in page.rows.column_names:
+        kinds = pc.if_else(page.column("conflict"), "conflict", kinds)
+    rows = rows_of(
+        '{"type":"',
+        kinds,
+        '","path":"',
+        _json(texts_of(page.column("key"))),
+        '","path_type":"object","size_bytes":',
+        pc.if_else(is_gone, "0", page.column("size").cast(pa.string())),
+        *([pc.if_else(is_gone, "", _right(page))] if with_stats else []),
+        "},",
+    )
+    prefixes = [
+        Diff(type="prefix_changed", path=as_text(each.key), path_type="common_prefix")
+        for each in page.folded
+    ]
+    return _page(page, rows, [_encode(prefix) for prefix in prefixes])
+
+
+def _right(page: DifferencePage) -> pa.Array:
+    shown = [
+        pc.if_else(pc.equal(inside, ""), "", rows_of(',"metadata":{', inside, "}"))
+        for inside in _metadata(page.user_metadata())
+    ]
+    return rows_of(
+        ',"right":{"checksum":"',
+        _json(page.column("checksum")),
+        '","mtime":',
+        seconds_of(page.column("mtime")),
+        ',"content_type":"',
+        _json(page.column("content_type")),
+        '"',
+        *shown,
+        "}",
+    )
+
+
+def _metadata(maps: pa.MapArray | None) -> list[pa.Array]:
+    """Return a column with the inside of each map as JSON; no column, if there are no maps."""
+    if maps is None:
+        return []
+    ends = maps.offsets
+    first, last = ends[0].as_py(), ends[-1].as_py()
+    names, values = (_json(each[first:last]) for each in (maps.keys, maps.items))
+    pairs = rows_of('"', names, '":"', values, '"')
+    return [pc.binary_join(pa.ListArray.from_arrays(pc.subtract(ends, first), pairs), ",")]
+
+
+def _page(page: Found[Any], rows: pa.Array, prefixes: list[bytes]) -> Page[Any]:
+    places = (each.rows_before for each in page.folded)
+    between = [(place, text + b",") for place, text in zip(places, prefixes, strict=True)]
+    results = b"[%b]" % joined(rows, between)[:-1]  # without the last comma
+    return Page(
+        pagination=pagination_of(len(page), has_more=page.has_more, last=as_text(page.last)),
+        results=msgspec.Raw(results),  # type: ignore[arg-type]  # a list that is JSON already
+    )

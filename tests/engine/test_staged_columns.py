@@ -1,0 +1,97 @@
+"""Staged values as columns: the same as the general parser makes of them, or left to it."""
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.staging.codec import TOMBSTONE, encode
+from lakebed.engine.staging.columns import parse_columns
+from lakebed.engine.staging.scan import _parse_one_by_one, changes_table
+from lakebed.formats import AddressType, Entry
+from lakebed.kv import CorruptRecord, Item
+from lakebed.kv.store import Version
+
+TIMES = st.datetimes(timezones=st.just(UTC))
+ENTRIES = st.builds(
+    Entry,
+    key=st.just(b""),
+    identity=st.binary(min_size=1, max_size=200),
+    address=st.text(max_size=200),
+    address_type=st.sampled_from(AddressType),
+    size=st.integers(0, 2**63 - 1),
+    checksum=st.text(max_size=40),
+    mtime=TIMES,
+    content_type=st.text(max_size=20),
+    metadata=st.dictionaries(st.text(max_size=5), st.text(max_size=150), max_size=4),
+)
+VALUES = st.one_of(
+    st.just(TOMBSTONE),
+    st.builds(lambda entry, old: encode(entry, replaced_address=old), ENTRIES, st.text(max_size=9)),
+)
+
+
+def page_of(values: list[bytes]) -> list[Item]:
+    return [
+        Item(STAGED_PREFIX + b"%04d" % number, value, Version(bytes(16)))
+        for number, value in enumerate(values)
+    ]
+
+
+def columns_of(values: list[bytes]) -> pa.Table | None:
+    return parse_columns([item.key[len(STAGED_PREFIX) :] for item in page_of(values)], values)
+
+
+def assert_same(found: pa.Table, expected: pa.Table) -> None:
+    """The pairs of metadata may come in another order: the committed form puts them into one."""
+    names = [name for name in expected.column_names if name != "metadata"]
+    assert found.select(names).equals(expected.select(names))
+    for ours, theirs in zip(found["metadata"], expected["metadata"], strict=True):
+        assert dict(ours.as_py()) == dict(theirs.as_py())
+
+
+@given(st.lists(VALUES, max_size=20))
+def test_columns_are_what_the_general_parser_makes(values: list[bytes]) -> None:
+    found = columns_of(values)
+    assert found is not None
+    found.validate(full=True)
+    assert_same(found, _parse_one_by_one(page_of(values)))
+
+
+@given(st.lists(VALUES, min_size=1, max_size=8), st.data())
+def test_damaged_values_are_left_to_the_general_parser_or_read_alike(
+    values: list[bytes], data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(0, len(values) - 1))
+    damaged = bytearray(values[place] + data.draw(st.binary(max_size=3)))
+    for _ in range(data.draw(st.integers(0, 3))):
+        if damaged:
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    values[place] = bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
+    found = columns_of(values)
+    if found is not None:
+        # What could be read is what the general parser reads, too: it does not refuse it.
+        assert_same(found, _parse_one_by_one(page_of(values)))
+
+
+def test_a_value_that_cannot_be_read_is_named() -> None:
+    values = [TOMBSTONE] * 100 + [b"\x0a\xff"]
+    with pytest.raises(CorruptRecord, match="0100"):
+        changes_table(page_of(values))
+    entry = Entry(
+        key=b"",
+        identity=b"1",
+        address="QQ",
+        address_type=AddressType.FULL,
+        size=1,
+        checksum="",
+        mtime=datetime(2026, 1, 1, tzinfo=UTC),
+        content_type="",
+        metadata={},
+    )
+    no_text = encode(entry).replace(b"QQ", b"\xff\xff")
+    with pytest.raises(CorruptRecord, match="0100"):
+        changes_table(page_of([TOMBSTONE] * 100 + [no_text]))

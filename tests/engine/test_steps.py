@@ -1,0 +1,142 @@
+"""How many calls to the store and the storage operations make one after the other.
+
+On a database in the network each of them costs a round trip, and each write a sync to a disk.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from lakebed.block import Namespace
+from lakebed.engine.commits.build import BuildRequest, Built
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.refs.log import LogPage, LogQuery
+from lakebed.kv import Store
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.runtime import ThreadRuntime
+from lakebed.testing.faults import FaultyStore
+from tests.kit.steps import StepBlockStore, StepRuntime, Steps
+from tests.simulation.world import entry
+
+LAKE = RepositoryID("lake")
+MAIN = BranchID("main")
+DEV = BranchID("dev")
+REQUEST = CommitRequest(committer="", message="")
+MERGE = MergeRequest(committer="", message="")
+
+
+def refuse_large(_request: BuildRequest) -> Built:
+    raise AssertionError("nothing here is large")
+
+
+class Lake:
+    """A store, a storage and engines of several processes on them."""
+
+    def __init__(self) -> None:
+        self.steps = Steps()
+        self._store: Store = FaultyStore(MemoryStore(ThreadRuntime()), self.steps.count_store)
+        self._block = StepBlockStore(self.steps)
+        engine = self.process()
+        engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
+        engine.put(LAKE, MAIN, entry(b"old", "1"))
+        engine.commit(LAKE, MAIN, REQUEST)
+
+    def process(self) -> Engine:
+        """Return the engine of a process that has read nothing yet."""
+        runtime = StepRuntime(self.steps)
+        return Engine(self._store, self._block, runtime=runtime, build_large=refuse_large)
+
+    def count(self, operation: Callable[[], object]) -> Steps:
+        """Return what an operation takes."""
+        self.steps.clear()
+        operation()
+        return self.steps
+
+
+@pytest.fixture
+def lake() -> Lake:
+    return Lake()
+
+
+@pytest.mark.parametrize("objects", [1, 200])
+def test_a_commit(lake: Lake, objects: int) -> None:
+    engine = lake.process()
+    for number in range(objects):
+        engine.put(LAKE, MAIN, entry(b"%d" % number, "1"))
+    steps = lake.count(lambda: engine.commit(LAKE, MAIN, REQUEST))
+    assert steps.store <= 7, steps.calls
+    # The seal; range and metarange; the commit's record; the branch.
+    assert steps.durable == 4, steps.calls
+    assert steps.calls.count("scan_page") == 1
+    again = lake.count(lambda: engine.get(LAKE, MAIN, b"0"))
+    assert "read" not in again.calls  # what was written is in memory
+
+
+def test_the_creation_of_a_branch(lake: Lake) -> None:
+    engine = lake.process()
+    engine.repositories.get(LAKE)
+    steps = lake.count(lambda: engine.create_branch(LAKE, DEV, MAIN))
+    assert steps.calls == ["set_if", "get_many", "set_if"]
+    assert lake.count(lambda: engine.create_branch(LAKE, "b", "main")).store == 3
+    # A process that has not seen the repository reads its record, and the source, first.
+    steps = lake.count(lambda: lake.process().create_branch(LAKE, "other", MAIN))
+    assert steps.calls == ["get", "get", "get", "set_if", "get_many", "set_if"]
+
+
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_a_merge_of_what_only_the_source_changed(lake: Lake, is_warm: bool) -> None:
+    writer = lake.process()
+    writer.create_branch(LAKE, DEV, MAIN)
+    writer.put(LAKE, DEV, entry(b"new", "1"))
+    head = writer.commit(LAKE, DEV, REQUEST).commit
+    engine = writer if is_warm else lake.process()
+    steps = lake.count(lambda: engine.merge(LAKE, DEV, MAIN, MERGE))
+    bulk_reads = [] if is_warm else ["get_many"]
+    # The repository; both ends; their commits; the clean check; the record; the branch.
+    assert steps.calls == ["get", "get_many", *bulk_reads, "scan_page", "set", "set_if"]
+    merged = engine.branches.get(engine.repositories.get(LAKE), MAIN).commit_id
+    found = engine.commits.get(engine.repositories.get(LAKE), merged)
+    assert found.metarange_id == head.metarange_id
+
+
+def test_a_merge_of_what_the_destination_has_already(lake: Lake) -> None:
+    engine = lake.process()
+    engine.create_branch(LAKE, DEV, MAIN)
+    for branch in (DEV, MAIN):
+        engine.put(LAKE, branch, entry(b"same", "1"))
+        engine.commit(LAKE, branch, REQUEST)
+    steps = lake.count(lambda: engine.merge(LAKE, DEV, MAIN, MERGE))
+    assert "create" not in steps.calls
+    assert "read" not in steps.calls
+
+
+def test_a_log(lake: Lake) -> None:
+    engine = lake.process()
+
+    def log() -> LogPage:
+        repository, head = engine.find_commit(LAKE, MAIN)
+        return engine.log(repository, head, LogQuery(), amount=10)
+
+    first = log()
+    assert len(first.commits) == 2
+    steps = lake.count(log)
+    assert steps.calls == ["get_many"]  # where the branch is; what led there does not change
+    assert log() is first
+    engine.put(LAKE, MAIN, entry(b"new", "1"))
+    made = engine.commit(LAKE, MAIN, REQUEST).commit
+    assert log().commits == (made, *first.commits)
+
+
+def test_a_log_does_not_show_a_repository_that_was_deleted(lake: Lake) -> None:
+    engine, other = lake.process(), lake.process()
+    engine.find_commit(LAKE, MAIN)
+    other.repositories.delete(LAKE)
+    with pytest.raises(RepositoryNotFound):
+        engine.find_commit(LAKE, MAIN)
+    other.repositories.create(LAKE, Namespace.parse("mem://lake/y"), committer="")
+    repository, head = engine.find_commit(LAKE, MAIN)
+    assert len(engine.log(repository, head, LogQuery(), amount=10).commits) == 1

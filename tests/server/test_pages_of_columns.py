@@ -1,0 +1,162 @@
+"""Pages are written from whole columns: the same bytes as from values, row by row."""
+
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import msgspec
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.catalog.diff import Difference, DifferencePage
+from lakebed.catalog.model import ObjectStats, stats_of
+from lakebed.catalog.object_pages import ObjectPage
+from lakebed.engine.committed import DIFF_SCHEMA, ChangeType, CommonPrefix, Folded, Page
+from lakebed.engine.committed.listing import differences_of
+from lakebed.formats import AddressType, Entry, entries_of, entries_table
+from lakebed.server.api import models
+from lakebed.server.api.operations.objects import wire
+from lakebed.server.api.page_json import differences_page, objects_page
+from lakebed.server.api.request import ApiRequest, as_text
+from lakebed.server.http.conditions import etag
+from lakebed.server.s3.listings import ListingQuery, contents
+from lakebed.server.s3.xml_writer import Markup, escaped, owner, timestamp
+from tests.engine.histories import REPOSITORY
+
+REQUEST = cast("ApiRequest", None)
+"""Nothing is asked of it where no URL is signed."""
+
+texts = st.one_of(
+    st.text("abc/=. -%~*", max_size=8),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    st.sampled_from(["é", "°", "\u0085", "\ufffe", "a\nb", "\t", '"', "\\", "<&>", "\x7f", ""]),
+)
+paths = texts.map(lambda text: text.replace("\0", "") or "x")
+keys = st.one_of(paths.map(str.encode), st.binary(min_size=1, max_size=6))
+times = st.one_of(
+    st.integers(0, 7_000_000_000_000_000), st.integers(-5_000_000_000_000, 5_000_000)
+).map(lambda moment: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment))
+metadata: st.SearchStrategy[dict[str, str]] = st.one_of(
+    st.just({}),
+    st.dictionaries(
+        st.one_of(texts, st.sampled_from(["::lakebed::checksum", "::lakebed::parts", "colour"])),
+        texts,
+        max_size=3,
+    ),
+)
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Entry:
+    relative = draw(st.integers(0, 9)) > 0
+    path = draw(paths)
+    return Entry(
+        key=draw(keys),
+        identity=b"i",
+        address=path if relative else f"S3://bucket/{path}",
+        address_type=AddressType.RELATIVE if relative else AddressType.FULL,
+        size=draw(st.integers(0, 1 << 62)),
+        checksum=draw(texts),
+        mtime=draw(times),
+        content_type=draw(texts),
+        metadata=draw(metadata),
+    )
+
+
+@st.composite
+def pages(draw: st.DrawFn) -> Page[Entry]:
+    found = draw(st.lists(entries(), max_size=6))
+    before = draw(st.integers(0, 2))  # columns of pages begin anywhere in a range
+    table = entries_table([*found[:before], *found]).slice(len(found[:before]))
+    return Page(table, draw(folded(len(found))), has_more=draw(st.booleans()), values_of=entries_of)
+
+
+def folded(rows: int) -> st.SearchStrategy[list[Folded]]:
+    each = st.builds(Folded, keys, st.integers(0, rows))
+    return st.lists(each, max_size=3).map(
+        lambda found: sorted(found, key=lambda prefix: prefix.rows_before)
+    )
+
+
+@given(pages(), st.booleans())
+def test_objects_as_json(page: Page[Entry], user_metadata: bool) -> None:
+    found = objects_page(ObjectPage(REPOSITORY, page), user_metadata=user_metadata)
+    results = [
+        json_prefix(item) if isinstance(item, CommonPrefix)
+        else wire(REQUEST, stats_of(REPOSITORY.namespace, item), user_metadata=user_metadata)
+        for item in page.items
+    ]  # fmt: skip
+    last = results[-1].path if results else ""
+    expected = models.page_of(results, has_more=page.has_more, last=last)
+    assert msgspec.json.encode(found) == msgspec.json.encode(expected)
+
+
+def json_prefix(item: CommonPrefix) -> models.ObjectStats:
+    return models.ObjectStats(
+        path=as_text(item.key),
+        path_type="common_prefix",
+        physical_address="",
+        checksum="",
+        mtime=0,
+    )
+
+
+@st.composite
+def difference_pages(draw: st.DrawFn) -> DifferencePage:
+    page = draw(pages())
+    changes = draw(
+        st.lists(st.sampled_from(ChangeType), min_size=len(page.items), max_size=len(page.items))
+    )[: page.rows.num_rows]
+    rows = page.rows.add_column(0, DIFF_SCHEMA.field(0), pa.array(changes, pa.int8()))
+    if draw(st.booleans()):
+        flags = [draw(st.booleans()) for _ in changes]
+        rows = rows.append_column("conflict", pa.array(flags, pa.bool_()))
+    return DifferencePage(Page(rows, page.folded, has_more=page.has_more, values_of=differences_of))
+
+
+@given(difference_pages(), st.booleans())
+def test_differences_as_json(page: DifferencePage, with_stats: bool) -> None:
+    results = [json_difference(item, with_stats=with_stats) for item in page.items]
+    last = results[-1].path if results else ""
+    expected = models.page_of(results, has_more=page.has_more, last=last)
+    found = differences_page(page, with_stats=with_stats)
+    assert msgspec.json.encode(found) == msgspec.json.encode(expected)
+
+
+def json_difference(item: Difference | CommonPrefix, *, with_stats: bool) -> models.Diff:
+    if isinstance(item, CommonPrefix):
+        return models.Diff(type="prefix_changed", path=as_text(item.key), path_type="common_prefix")
+    is_there = item.change is not ChangeType.REMOVED
+    right = models.DiffObjectStat(
+        checksum=item.checksum,
+        mtime=int(item.mtime.timestamp()),
+        content_type=item.content_type,
+        metadata=dict(item.metadata),
+    )
+    return models.Diff(
+        type="conflict" if item.conflict else item.change.name.lower(),
+        path=as_text(item.path),
+        path_type="object",
+        size_bytes=item.size if is_there else 0,
+        right=right if with_stats and is_there else None,
+    )
+
+
+@given(pages(), st.booleans(), st.sampled_from(["", "admin"]), st.sampled_from(["main/", "é=/"]))
+def test_objects_as_xml(page: Page[Entry], is_encoded: bool, owner_id: str, folder: str) -> None:
+    asked = ListingQuery(prefix="", delimiter="", amount=1000, is_encoded=is_encoded)
+    owned = owner(owner_id) if owner_id else Markup()
+    objects = ObjectPage(REPOSITORY, page)
+    rows = [item for item in objects.items if isinstance(item, ObjectStats)]
+    expected = "".join(xml_contents(asked, folder, item, owned) for item in rows)
+    assert contents(asked, folder, objects, owned) == expected
+
+
+def xml_contents(asked: ListingQuery, folder: str, item: ObjectStats, owned: str) -> str:
+    key = folder + item.path.decode(errors="replace")
+    return (
+        f"<Contents><Key>{escaped(asked.text(key))}</Key>"
+        f"<LastModified>{timestamp(item.mtime)}</LastModified>"
+        f"<ETag>{escaped(etag(item.checksum))}</ETag><Size>{item.size}</Size>"
+        f"<StorageClass>STANDARD</StorageClass>{owned}</Contents>"
+    )
