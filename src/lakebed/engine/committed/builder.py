@@ -10,6 +10,7 @@ the next key on that ends a range.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -28,7 +29,13 @@ class Builder:
     """Collects rows and ranges in order of their keys, and stores the metarange they make."""
 
     def __init__(
-        self, files: Files, breaks: Breaks, runtime: Runtime, *, inputs: Iterable[MetaRange] = ()
+        self,
+        files: Files,
+        breaks: Breaks,
+        runtime: Runtime,
+        *,
+        inputs: Iterable[MetaRange] = (),
+        keeps: bool = True,
     ) -> None:
         """Start an empty metarange.
 
@@ -37,10 +44,13 @@ class Builder:
             breaks: Where ranges end.
             runtime: For writing in parallel.
             inputs: The metaranges whose ranges will be added.
+            keeps: Whether ranges that are written stay in the cache: not if there are so many that
+                they would push out what others use.
         """
         self._files = files
         self._breaks = breaks
         self._runtime = runtime
+        self._keeps = keeps
         # Only the last range of a metarange can have ended because there were no more rows.
         lasts = [metarange.refs[-1] for metarange in inputs if metarange.refs]
         self._unclosed = {ref.range_id for ref in lasts if not breaks.is_closed(ref)}
@@ -122,7 +132,8 @@ class Builder:
 
     def _flush(self) -> None:
         named = self._name_pending()
-        self._runtime.map_parallel(self._files.save_range, named, limit=_PENDING_RANGES)
+        save = partial(self._files.save_range, keep=self._keeps)
+        self._runtime.map_parallel(save, named, limit=_PENDING_RANGES)
 
     def _name_pending(self) -> list[NewRange]:
         """Return the ranges that wait to be stored, and put their lines into the metarange."""

@@ -104,7 +104,8 @@ class Committed:
         metarange = (
             MetaRange(MetaRangeID(""), ()) if so_far is None else self._files.metarange(so_far)
         )
-        return Ingest(self._builder(metarange), metarange)
+        builder = Builder(self._files, self._breaks, self._runtime, inputs=[metarange], keeps=False)
+        return Ingest(builder, metarange)
 
     def replace(
         self, base: MetaRangeID, replacement: MetaRangeID, intervals: Sequence[Interval]
