@@ -19,7 +19,7 @@ def check_places(engine: Engine, sources: Iterable[ImportSource]) -> None:
     repositories = engine.repositories
     for place in (source.place for source in sources):
         if isinstance(place, Address):
-            keeper, leaver = repositories.keeper_of(place), repositories.left_by(place)
+            keeper, leaver = repositories.around(place)
         else:
             keeper, leaver = repositories.keeper_near(place), repositories.left_near(place)
         if keeper is not None:
