@@ -8,8 +8,9 @@ from lakebed.block import Namespace, open_block
 from lakebed.catalog.errors import ChangedBytes
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.kv import open_store
+from lakebed.testing.servers.object_stores import AZURE_ACCOUNT
 from tests.kit.lake import MAIN, REPOSITORY, make_lake
-from tests.kit.object_stores import AZURE_ACCOUNT, BUCKET, OTHER_BUCKET
+from tests.kit.object_stores import BUCKET, OTHER_BUCKET
 
 _AZURE = f"https://{AZURE_ACCOUNT}.blob.core.windows.net"
 
