@@ -15,7 +15,7 @@ from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.codec import parse_all
 from lakebed.engine.staging.columns import ROWS_MIN, parse_columns
-from lakebed.formats import ENTRY_SCHEMA
+from lakebed.formats import CHANGE_SCHEMA, ENTRY_SCHEMA
 from lakebed.kv import Item, Store
 
 _ROWS: Final = 8192
