@@ -1,37 +1,32 @@
-"""Speed of the REST API, as ratios to a floor in the same run.
+"""Speed of the doors, REST and S3, as ratios to a floor in the same run. 2 workers.
 
-The floor of small reads is a request that is authenticated, goes through all of the middleware and
-asks for nothing (the version); the floor of uploads and downloads is a bare application on the same
-server that does the same to the disk (`benchmarks.api_floor`). 16 connections, 2 workers.
+The floor of small requests is a bare function on Granian that answers 204 (`benchmarks.api_rates`);
+that of large uploads and downloads a bare application that does the same to the disk
+(`benchmarks.api_floor`).
 """
 
 import argparse
 import base64
 import os
-import random
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import median
 
-import httpx
 import psutil
 
-from benchmarks.api_operations import BRANCH, OPERATIONS, REF, REPOSITORY, Operation
+from benchmarks import api_rates
+from benchmarks.api_operations import BRANCH, OPERATIONS, REF, Operation
 from benchmarks.http_load import repeated, requests_per_second
 from benchmarks.report import Row, report
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 
-CONNECTIONS = 16
-TURNS = 5
 OBJECTS = 2000
-SMALL = os.urandom(1024)
 LARGE_BYTES = 1 << 30
 CHUNK = os.urandom(1 << 20)
 
@@ -48,40 +43,36 @@ def main(arguments: list[str] | None = None) -> int:
         (place / "floor").mkdir()
         with (
             lakebed_server(place, settings={"logging": {"level": "warning"}}) as server,
-            floor_server(place / "floor") as floor_port,
+            floor_server(place / "floor", "bare") as (bare_port, bare_pid),
+            floor_server(place / "floor", "app") as (floor_port, _),
         ):
-            commit = prepare(server, objects=20 if tiny else OBJECTS)
-            small = small_requests(server, floor_port, commit, seconds)
-            large = large_transfers(server, large_bytes)
-            large_floor = [
+            objects = 20 if tiny else OBJECTS
+            targets = api_rates.targets_of(server, bare_port, bare_pid, objects=objects)
+            small = api_rates.rows(targets, seconds=seconds)
+            use_keys_of(server)
+            each = each_operation(server, seconds / 10)
+            large = large_rows(
+                large_transfers(server, large_bytes),
                 transfer(floor_port, put_head("/large/x", large_bytes), large_bytes),
                 transfer(floor_port, get_head("/large/x"), 0),
-            ]
-            each = each_operation(server, seconds / 10)
-    floor = small["no-op, signed in"]
+            )
+    floor = small[0].per_second
     return report(
         [
-            *rows(small, large, large_floor),
-            *(Row(name, "sqlite", found, found / floor, None) for name, found in each.items()),
+            *small,
+            *large,
+            *(Row(name, "", found, found / floor, None) for name, found in each.items()),
         ]
     )
 
 
-def rows(
-    small: dict[str, float], large: tuple[float, float, float], large_floor: list[float]
-) -> list[Row]:
-    """Return the table."""
-    floor = small["no-op, signed in"]
-    bars = {"stat, committed": 0.4, "get 1 KiB, committed": 0.3}
-    upload, upload_floor = small.pop("upload 1 KiB"), small.pop("its floor")
-    up, down, growth = large
+def large_rows(found: tuple[float, float, float], up_floor: float, down_floor: float) -> list[Row]:
+    """Return the rows of large objects."""
+    up, down, growth = found
     return [
-        *(Row(name, "sqlite", each, each / floor, bars.get(name)) for name, each in small.items()),
-        Row("upload 1 KiB", "sqlite", upload, upload / upload_floor, 0.5),
-        Row("  its floor", "sqlite", upload_floor, None, None),
-        Row("upload of a large object, MB", "sqlite", up / 1e6, up / large_floor[0], 0.5),
-        Row("download of it, MB", "sqlite", down / 1e6, down / large_floor[1], 0.5),
-        Row(f"  workers grew by {growth / 1e6:.0f} MB meanwhile", "sqlite", 0, None, None),
+        Row("upload of a large object, MB", "", up / 1e6, up / up_floor, 0.5),
+        Row("download of it, MB", "", down / 1e6, down / down_floor, 0.5),
+        Row(f"  workers grew by {growth / 1e6:.0f} MB meanwhile", "", 0, None, None),
     ]
 
 
@@ -96,94 +87,8 @@ def request(
 ) -> bytes:
     """A request as bytes."""
     framing = f"Content-Length: {len(body)}\r\nContent-Type: {kind}\r\n" if body else ""
-    head = f"{method} {target} HTTP/1.1\r\nHost: bench\r\n{_headers}{framing}\r\n"
+    head = f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{_headers}{framing}\r\n"
     return head.encode() + body
-
-
-def get(target: str) -> Callable[[int], bytes]:
-    """The same request again and again."""
-    prepared = request("GET", target)
-    return lambda _: prepared
-
-
-def get_some(target: str, objects: int) -> Callable[[int], bytes]:
-    """A request for one object after the other, in no order."""
-    order = list(range(objects))
-    random.Random(0).shuffle(order)
-    prepared = [request("GET", target.format(path_of(number))) for number in order]
-    return lambda number: prepared[number % objects]
-
-
-def put(target: str) -> Callable[[int], bytes]:
-    """Uploads, each under a name of its own."""
-    return lambda number: request("PUT", f"{target}/{number}", SMALL)
-
-
-def post(target: str) -> Callable[[int], bytes]:
-    """Uploads, each under a path of its own."""
-    return lambda number: request("POST", f"{target}{path_of(number)}", SMALL)
-
-
-def path_of(number: int) -> str:
-    """The path of an object."""
-    return f"data/{number % 10}/{number:06}"
-
-
-# Small requests
-
-
-def prepare(server: LakebedServer, *, objects: int) -> str:
-    """Make a repository with committed objects; return their commit."""
-    global _headers  # noqa: PLW0603 - one server, one user
-    pair = f"{server.access_key_id}:{server.secret_access_key}"
-    _headers = f"Authorization: Basic {base64.b64encode(pair.encode()).decode()}\r\n"
-    with httpx.Client(
-        base_url=server.endpoint,
-        auth=(server.access_key_id, server.secret_access_key),
-        timeout=60,
-        trust_env=False,
-    ) as client:
-        body = {"name": "bench", "storage_namespace": f"{server.namespace}/bench"}
-        client.post("/api/v1/repositories", json=body).raise_for_status()
-        for number in range(objects):
-            answer = client.post(
-                f"{BRANCH}/objects", params={"path": path_of(number)}, content=SMALL
-            )
-            answer.raise_for_status()
-        made = client.post(f"{BRANCH}/commits", json={"message": "all"}).raise_for_status()
-        dev = {"name": "dev", "source": "main"}
-        client.post(f"{REPOSITORY}/branches", json=dev).raise_for_status()
-        return str(made.json()["id"])
-
-
-def small_requests(
-    server: LakebedServer, floor_port: int, commit: str, seconds: float
-) -> dict[str, float]:
-    """Return requests per second of what there are bars for, and of their floors.
-
-    They take turns, so that whatever else the machine does meanwhile slows down all of them.
-    """
-    at_commit = f"{REPOSITORY}/refs/{commit}"
-    objects = 20 if seconds < 1 else OBJECTS
-    wanted = {
-        "no-op, signed in": get("/api/v1/config/version"),
-        "stat, committed": get_some(f"{at_commit}/objects/stat?path={{}}", objects),
-        "get 1 KiB, committed": get_some(f"{at_commit}/objects?path={{}}", objects),
-        "  the same by branch: stat": get_some(f"{REF}/objects/stat?path={{}}", objects),
-        "  the same by branch: get": get_some(f"{REF}/objects?path={{}}", objects),
-        "list 1,000 entries": get(f"{REF}/objects/ls?amount=1000"),
-        "upload 1 KiB": post(f"{BRANCH}/objects?path=new/"),
-        "its floor": put("/small"),
-    }
-    requests = {name: repeated(make) for name, make in wanted.items()}
-    found: dict[str, list[float]] = {name: [] for name in wanted}
-    for _ in range(TURNS):
-        for name, each in requests.items():
-            port = floor_port if name == "its floor" else server.port
-            found[name].append(
-                requests_per_second(port, each, connections=CONNECTIONS, seconds=seconds / TURNS)
-            )
-    return {name: median(rates) for name, rates in found.items()}
 
 
 def each_operation(server: LakebedServer, seconds: float) -> dict[str, float]:
@@ -192,7 +97,7 @@ def each_operation(server: LakebedServer, seconds: float) -> dict[str, float]:
         name: requests_per_second(
             server.port,
             repeated(partial(numbered, operation)),
-            connections=1 if operation.alone else CONNECTIONS,
+            connections=1 if operation.alone else api_rates.FEW,
             seconds=seconds,
             with_bodies=operation.method != "HEAD",
         )
@@ -203,6 +108,13 @@ def each_operation(server: LakebedServer, seconds: float) -> dict[str, float]:
 def numbered(operation: Operation, number: int) -> bytes:
     """A request for an operation."""
     return request(*operation.at(number), kind="application/json")
+
+
+def use_keys_of(server: LakebedServer) -> None:
+    """Sign all requests in as the administrator of a server."""
+    global _headers  # noqa: PLW0603 - one server, one user
+    pair = f"{server.access_key_id}:{server.secret_access_key}"
+    _headers = f"Authorization: Basic {base64.b64encode(pair.encode()).decode()}\r\n"
 
 
 # Large objects
@@ -258,8 +170,8 @@ def transfer(port: int, head: bytes, size: int) -> float:
 
 
 @contextmanager
-def floor_server(folder: Path) -> Iterator[int]:
-    """A bare application on the same HTTP server."""
+def floor_server(folder: Path, app: str) -> Iterator[tuple[int, int]]:
+    """A bare application on Granian: its port, and its process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -267,7 +179,7 @@ def floor_server(folder: Path) -> Iterator[int]:
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", *command.split()),
-            *("--no-ws", "--http", "1", "--port", str(port), "benchmarks.api_floor:app"),
+            *("--no-ws", "--http", "1", "--port", str(port), f"benchmarks.api_floor:{app}"),
         ],
         env={**os.environ, "LAKEBED_FLOOR": str(folder)},
         stdout=subprocess.DEVNULL,
@@ -280,7 +192,7 @@ def floor_server(folder: Path) -> Iterator[int]:
                 break
             except OSError:
                 time.sleep(0.05)
-        yield port
+        yield port, process.pid
     finally:
         process.terminate()
         process.wait()

@@ -1,4 +1,6 @@
-"""What an upload and a download cost at least: a bare application that does the same to the disk.
+"""What a request costs at least: bare applications on Granian.
+
+`bare` answers 204, whatever is asked. `app` does to the disk what uploads and downloads do:
 
 PUT /small/<name>   the body into a file, durably, and one durable set in SQLite
 PUT /large/<name>   the body into a file, durably, with its MD5
@@ -23,6 +25,12 @@ _connection.execute("PRAGMA journal_mode=WAL")
 _connection.execute("PRAGMA synchronous=FULL")
 _connection.execute("CREATE TABLE IF NOT EXISTS kv (k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID")
 _connection.commit()
+
+
+def bare(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer that there is nothing."""
+    start_response("204 No Content", [])
+    return []
 
 
 def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

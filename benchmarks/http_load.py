@@ -1,17 +1,20 @@
 """A client that costs little: prepared requests over a few connections, in one thread.
 
 What a Python client library spends on a request is more than what the server spends; so requests
-are made beforehand, as bytes, and of an answer only its length is looked at.
+are made beforehand, as bytes, and of an answer only its length is looked at. Answers to requests
+of one kind are mostly equally long: one that comes in one piece, as long as the last one, is whole.
 """
 
 import itertools
-import selectors
+import select
 import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-RECEIVE_BYTES = 1 << 18
+RECEIVE_BYTES = 1 << 16
+_SUCCESS = b"HTTP/1.1 2"
+_REFUSAL = b"HTTP/1.1 503"
 
 
 @dataclass(slots=True)
@@ -22,6 +25,25 @@ class _Connection:
     received: bytearray = field(default_factory=bytearray)
     expected: int | None = None
     """How long the whole answer is, once its head is there."""
+    usual: int = 0
+    """How long the last answer was."""
+    was_refused: bool = False
+
+
+@dataclass(slots=True)
+class Load:
+    """What a server made of the requests it got."""
+
+    seconds: float = 0.0
+    answered: int = 0
+    """With a success."""
+    refused: int = 0
+    """By 503."""
+
+    @property
+    def per_second(self) -> float:
+        """How many requests were answered in a second."""
+        return self.answered / self.seconds
 
 
 def requests_per_second(
@@ -36,29 +58,58 @@ def requests_per_second(
 
     Answers to HEAD tell a length and have no body: `with_bodies` is false for them.
     """
-    selector = selectors.DefaultSelector()
-    for _ in range(connections):
+    load = send(port, requests, connections=connections, seconds=seconds, with_bodies=with_bodies)
+    if load.refused:
+        raise ConnectionError(f"the server refused {load.refused} requests")
+    return load.per_second
+
+
+def send(
+    port: int,
+    requests: Iterator[bytes],
+    *,
+    connections: int,
+    seconds: float,
+    with_bodies: bool = True,
+) -> Load:
+    """Send requests for some seconds, one at a time on each connection."""
+    load = Load()
+    poll = select.epoll()
+    opened: dict[int, _Connection] = {}
+
+    def connect() -> None:
         connection = _Connection(socket.create_connection(("127.0.0.1", port)))
         connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        selector.register(connection.socket, selectors.EVENT_READ, connection)
+        opened[connection.socket.fileno()] = connection
+        poll.register(connection.socket, select.EPOLLIN)
         connection.socket.sendall(next(requests))
+
+    for _ in range(connections):
+        connect()
     begun = time.perf_counter()
-    answered = 0
     while time.perf_counter() - begun < seconds:
-        for key, _ in selector.select(timeout=5):
-            if _receive(key.data, with_bodies=with_bodies):
-                answered += 1
-                key.data.socket.sendall(next(requests))
-    elapsed = time.perf_counter() - begun
-    for key in list(selector.get_map().values()):
-        key.data.socket.close()
-    selector.close()
-    return answered / elapsed
+        for number, _ in poll.poll(5):
+            connection = opened[number]
+            if _receive(connection, load, with_bodies=with_bodies):
+                if not connection.was_refused:
+                    connection.socket.sendall(next(requests))
+                    continue
+                # The server may close it, if it did not read the body.
+                opened.pop(number).socket.close()
+                connect()
+    load.seconds = time.perf_counter() - begun
+    poll.close()
+    for connection in opened.values():
+        connection.socket.close()
+    return load
 
 
-def _receive(connection: _Connection, *, with_bodies: bool) -> bool:
+def _receive(connection: _Connection, load: Load, *, with_bodies: bool) -> bool:
     """Take what came; return whether an answer is complete."""
     chunk = connection.socket.recv(RECEIVE_BYTES)
+    if len(chunk) == connection.usual and chunk.startswith(_SUCCESS) and not connection.received:
+        load.answered += 1
+        return True
     if not chunk:
         raise ConnectionError("the server closed the connection")
     connection.received += chunk
@@ -70,6 +121,12 @@ def _receive(connection: _Connection, *, with_bodies: bool) -> bool:
         connection.expected = head_end + 4 + (length if with_bodies else 0)
     if len(connection.received) < connection.expected:
         return False
+    if connection.received.startswith(_SUCCESS):
+        load.answered += 1
+        connection.usual = connection.expected if connection.expected == len(chunk) else 0
+    else:
+        load.refused += 1
+        connection.was_refused = True
     connection.received.clear()
     connection.expected = None
     return True
@@ -77,7 +134,7 @@ def _receive(connection: _Connection, *, with_bodies: bool) -> bool:
 
 def _body_length(head: bytes) -> int:
     status, *headers = head.split(b"\r\n")
-    if not status.startswith(b"HTTP/1.1 2"):
+    if not status.startswith((_SUCCESS, _REFUSAL)):
         raise ConnectionError(f"the server answered {status!r}")
     for header in headers:
         name, _, value = header.partition(b":")

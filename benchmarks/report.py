@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SMALL = 0.1
-"""Ratios below this are shown with more digits."""
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -36,18 +33,18 @@ def report(rows: Sequence[Row]) -> int:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    ratio, bar = _shown(row.ratio), _shown(row.bar)
     return (
         row.operation,
         row.driver,
         f"{row.per_second:,.0f}",
-        ratio,
-        bar,
+        as_ratio(row.ratio),
+        as_ratio(row.bar),
         "MISSED" if row.missed else "",
     )
 
 
-def _shown(ratio: float | None) -> str:
+def as_ratio(ratio: float | None) -> str:
+    """Return a ratio as tables show it: small ones to more places; nothing, if there is none."""
     if ratio is None:
         return ""
-    return f"{ratio:.2f}" if ratio >= SMALL else f"{ratio:.4f}"
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.4f}"

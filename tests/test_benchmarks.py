@@ -1,11 +1,16 @@
 """The benchmarks stay alive: each runs, tiny, and nobody judges how fast it was."""
 
+import socket
 import subprocess
 import sys
+import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from benchmarks.http_load import repeated, send
+from benchmarks.performance_page import BEGIN, END, table, with_table
 from benchmarks.report import Row, report
 
 ROOT = Path(__file__).parents[1]
@@ -45,3 +50,48 @@ def test_a_missed_bar_is_marked_and_fails_the_run(
     printed = capsys.readouterr().out
     assert "1,234" in printed
     assert ("MISSED" in printed) == bool(code)
+
+
+def test_the_page_gets_a_new_table_between_its_marks() -> None:
+    rows = [
+        Row("G", "50 us", 50_000.0, None, None),
+        Row("  100", "50 us", 50_000.0, 1.0, None),
+        Row("get repository", "90 us", 20_000.0, 0.4, 0.35),
+        Row("  100", "90 us, 3 refused", 19_000.0, None, 0.9),
+    ]
+    text = table(rows, "a machine", datetime(2026, 11, 16, tzinfo=UTC))
+    page = with_table(f"above\n{BEGIN}\nold\n{END}\nbelow\n", text)
+    assert page.startswith(f"above\n{BEGIN}\nMeasured on 2026-11-16: a machine.\n")
+    assert page.endswith(f"{END}\nbelow\n")
+    assert "old" not in page
+    assert "| get repository | 20,000 | 90 us | 0.40 | 0.35 | 0.50 | 90 us, 3 refused |" in page
+    assert with_table(page, text) == page
+
+
+def test_a_page_without_marks_is_not_written() -> None:
+    with pytest.raises(ValueError, match="must have the lines"):
+        with_table("above", "table")
+
+
+def test_a_refusal_is_not_an_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        answers = [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"] * 3
+        answers += [b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"]
+        served = threading.Thread(target=_answer, args=(listening, answers))
+        served.start()
+        requests = repeated(lambda _: b"GET / HTTP/1.1\r\n\r\n")
+        load = send(listening.getsockname()[1], requests, connections=1, seconds=0.2)
+        served.join()
+    assert load.refused >= 1
+    assert load.answered == pytest.approx(3 * load.refused, abs=3)
+
+
+def _answer(listening: socket.socket, answers: list[bytes]) -> None:
+    """Answer on one connection after the other, until the client leaves one before its refusal."""
+    while True:
+        connection, _ = listening.accept()
+        with connection:
+            for answer in answers:
+                if not connection.recv(1 << 16):
+                    return
+                connection.sendall(answer)

@@ -58,6 +58,7 @@ def test_the_public_names_of_block_storage() -> None:
         "NotSupported",
         "ObjectInfo",
         "ObjectNotFound",
+        "PART_BYTES_MAX",
         "PART_NUMBER_MAX",
         "Part",
         "PartInfo",
@@ -72,6 +73,7 @@ def test_the_public_names_of_block_storage() -> None:
         "Upload",
         "UploadId",
         "UploadNotFound",
+        "WrittenPart",
         "open_block",
     ]
     for name in lakebed.block.__all__:

@@ -17,7 +17,6 @@ from lakebed.block import (
     BlockStore,
     LocalSettings,
     ObjectNotFound,
-    Part,
     StorageUnavailable,
     UploadId,
     UploadNotFound,
@@ -270,7 +269,7 @@ def test_the_etag_of_a_part_is_its_md5(store: BlockStore) -> None:
     address = DATA.address("object")
     upload_id = store.create_upload(address)
     part = store.put_part(address, upload_id, 1, [b"da", b"ta"], size=4)
-    assert part == Part(1, part.etag)
+    assert (part.number, part.md5) == (1, part.etag)
     assert part.etag == md5(b"data").hexdigest()
 
 

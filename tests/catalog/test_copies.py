@@ -1,4 +1,4 @@
-"""Copies: an address is shared on one branch while its object is young, and copied otherwise."""
+"""Copies share an address that a commit names, or that is young and on their branch."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from lakebed.block import Address, Namespace
 from lakebed.catalog.errors import MissingBytes
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.errors import EntryNotFound, PreconditionFailed, RepositoryNotFound
-from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import AddressType, Entry
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
@@ -45,15 +45,74 @@ def test_a_copy_of_an_old_object_has_its_own_bytes(lake: Lake) -> None:
     assert lake.text("main", b"b") == "x"
 
 
-@pytest.mark.parametrize("ref", ["dev", "main@", "main~0"])
-def test_a_copy_from_anything_but_its_branch_has_its_own_bytes(lake: Lake, ref: str) -> None:
+def copies_of(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[Address]:
+    """From now on: where the storage copied bytes to."""
+    made: list[Address] = []
+    copy_bytes = lake.block.copy
+
+    def noted(source: Address, destination: Address, **options: object) -> None:
+        made.append(destination)
+        copy_bytes(source, destination, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lake.block, "copy", noted)
+    return made
+
+
+def test_a_copy_of_what_is_staged_elsewhere_has_its_own_bytes(lake: Lake) -> None:
     lake.upload(b"a", "x", DEV)
-    lake.upload(b"a", "x")
-    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
-    copy(lake, ref, MAIN)
-    assert address(lake, "main", b"b") != address(lake, ref, b"a")
+    copy(lake, "dev", MAIN)
+    assert address(lake, "main", b"b") != address(lake, "dev", b"a")
     assert f"/branches/{MAIN}/" in str(address(lake, "main", b"b"))
     assert lake.text("main", b"b") == "x"
+
+
+@pytest.mark.parametrize("ref", ["main", "main@", "main~0", "v1"])
+def test_what_a_commit_names_is_shared_however_old_it_is(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, ref: str
+) -> None:
+    lake.upload(b"a", "x")
+    commit = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit
+    lake.catalog.refs.create_tag(REPOSITORY, TagID("v1"), commit.id)
+    lake.clock.ahead_seconds += 10 * lake.settings.min_age_seconds
+    made = copies_of(lake, monkeypatch)
+    for branch in (MAIN, DEV):
+        copy(lake, ref, branch)
+        assert address(lake, branch, b"b") == address(lake, "main", b"a")
+    if ref == "main":
+        lake.catalog.copies.set_metadata(REPOSITORY, MAIN, b"a", {"k": "v"})
+    assert made == []
+    # What was staged over it since is another object, and no commit names that.
+    lake.upload(b"a", "y")
+    lake.clock.ahead_seconds += lake.settings.copy_window_seconds
+    copy(lake, "main", MAIN, to=b"c")
+    assert made == [address(lake, "main", b"c")]
+    assert lake.text("main", b"c") == "y"
+
+
+def test_what_a_url_may_still_replace_is_copied(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake.block, "presigned_put_creates_only", False)  # as with S3
+    given = lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"a")
+    lake.block.put(given.address, [b"x"])
+    lake.catalog.links.link(REPOSITORY, MAIN, b"a", given.address, checksum="c")
+    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    copy(lake, "main", DEV)
+    assert address(lake, "dev", b"b") != given.address
+    lake.clock.ahead_seconds += lake.settings.presign_life_seconds + lake.settings.skew_seconds
+    copy(lake, "main", DEV, to=b"c")
+    assert address(lake, "dev", b"c") == given.address
+
+
+def test_what_is_staged_is_copied_though_a_commit_has_the_same_path(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.upload(b"a", "x")
+    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    lake.upload(b"a", "y")
+    made = copies_of(lake, monkeypatch)
+    copy(lake, "main$", DEV)
+    assert made == [address(lake, "dev", b"b")]
 
 
 def test_a_copy_to_another_repository(lake: Lake) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from lakebed.block import StorageUnavailable
+from lakebed.block import StorageUnavailable, streams
 from lakebed.catalog.checksums import ALGORITHMS, SCHEMES, Checksum, ChecksumType, Scheme
 from lakebed.catalog.entry_metadata import checksum_of
 from lakebed.catalog.errors import (
@@ -60,10 +60,10 @@ class _Proof:
 
 
 def begin(lake: Lake, scheme: Scheme | None = None) -> Target:
-    upload_id = lake.catalog.multiparts.create(
+    upload = lake.catalog.multiparts.create(
         REPOSITORY, MAIN, PATH, content_type="t/t", metadata={"k": "v"}, scheme=scheme
     )
-    return Target(REPOSITORY, MAIN, PATH, upload_id)
+    return Target(REPOSITORY, MAIN, PATH, upload.id)
 
 
 def send(lake: Lake, target: Target, number: int, data: bytes) -> NamedPart:
@@ -102,6 +102,26 @@ def test_parts_become_an_object(lake: Lake) -> None:
         "t/t",
         {"k": "v"},
     )
+
+
+def test_the_bytes_of_a_part_are_hashed_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[int] = []
+
+    class Counted:
+        def __init__(self, **_options: object) -> None:
+            self._inner = hashlib.md5()
+
+        def update(self, data: bytes) -> None:
+            hashed.append(len(data))
+            self._inner.update(data)
+
+        def hexdigest(self) -> str:
+            return self._inner.hexdigest()
+
+    target = begin(lake)
+    monkeypatch.setattr(streams, "md5", Counted)
+    send(lake, target, 1, LAST)
+    assert sum(hashed) == len(LAST)
 
 
 def test_a_part_sent_again_counts_and_others_are_left_out(lake: Lake) -> None:

@@ -30,7 +30,7 @@ def linked_half(lake: Lake) -> None:
 
 
 def begin(lake: Lake, path: bytes) -> tuple[Target, NamedPart]:
-    upload_id = lake.catalog.multiparts.create(REPOSITORY, MAIN, path)
+    upload_id = lake.catalog.multiparts.create(REPOSITORY, MAIN, path).id
     target = Target(REPOSITORY, MAIN, path, upload_id)
     part = lake.catalog.multiparts.put_part(target, 1, [b"data"], size=4)
     return target, NamedPart(1, part.md5)

@@ -77,3 +77,60 @@ def test_a_storage_without_such_addresses_is_said_to_be(run: Run) -> None:
             "",
             "lakebed: the storage behind lakefs://r/main/a has no addresses of this kind\n",
         )
+
+
+class Copying:
+    """Objects below f/, of which one cannot be copied and one not be removed."""
+
+    def __init__(self) -> None:
+        self.copied: list[str] = []
+        self.removed: list[str] = []
+
+    def __call__(self, request: Request) -> Answer:
+        path, _, query = request.target.partition("?")
+        if path.endswith("/copy"):
+            source = json.loads(request.body)["src_path"]
+            if source == "f/3":
+                return answer_json({"message": "no copy"}, status=410)
+            self.copied.append(f"{source} {query}")
+            return answer_json({"path": "x", "size_bytes": 2}, status=201)
+        if path.endswith("/delete"):
+            self.removed += json.loads(request.body)["paths"]
+            errors = [{"path": "f/1", "status_code": 500, "message": "no removal"}]
+            return answer_json({"errors": errors})
+        if path.endswith("/branches/main"):
+            return answer_json({"id": "main", "commit_id": "c"})
+        items = [{"path": f"f/{n}", "path_type": "object"} for n in range(5)]
+        return answer_json({"results": items, "pagination": {"has_more": False, "next_offset": ""}})
+
+
+def test_a_move_removes_what_was_copied_and_nothing_else(run: Run) -> None:
+    server = Copying()
+    arguments = ("fs", "mv", "-r", "-p", "1", "lakefs://r/main/f", "lakefs://r/dev/g")
+    with scripted_server(server) as endpoint:
+        code, printed, said = run(*arguments, "--endpoint", endpoint)
+    assert [line.partition(" ")[0] for line in server.copied] == ["f/0", "f/1", "f/2", "f/4"]
+    assert server.copied[0] == "f/0 dest_path=g%2F0"
+    assert server.removed == ["f/0", "f/1", "f/2", "f/4"]
+    assert code == 1
+    assert printed == "Moved lakefs://r/main/f to lakefs://r/dev/g: 4 object(s), 8 B\n"
+    assert "not moved: f/3: no copy" in said
+    assert "copied, but not removed: f/1: no removal" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["cp", "lakefs://r/main/a", "lakefs://s/main/a"], "different repositories"),
+        (["cp", "lakefs://r/main/a", "lakefs://r/main/a"], "given twice"),
+        (["cp", "lakefs://r/main/d/a", "lakefs://r/main/d/"], "given twice"),
+        (["mv", "lakefs://r/main/f/", "lakefs://r/main/g"], "pass -r"),
+        (["cp", "-r", "lakefs://r/main/f", "lakefs://r/main/f/g"], "outside of it"),
+    ],
+)
+def test_copies_that_make_no_sense_are_refused(run: Run, arguments: list[str], reason: str) -> None:
+    server = Copying()
+    with scripted_server(server) as endpoint:
+        code, printed, said = run("fs", *arguments, "--endpoint", endpoint)
+    assert (code, printed, server.copied) == (2, "", [])
+    assert reason in said

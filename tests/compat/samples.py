@@ -5,6 +5,7 @@ import io
 import uuid
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import httpx
@@ -208,6 +209,23 @@ def _unfinished(sample: Sample) -> Good:
     return Good(path={"upload": given["physical_address"].rpartition("/")[2]})
 
 
+def _in_parts(sample: Sample, *, sent: bool = False, **body: Any) -> Good:
+    """An upload in presigned parts, one of which was sent."""
+    at = f"/repositories/{sample.repository}/branches/dirty/staging/pmpu"
+    begun = sample.api.post(at, params={"path": "in-parts", "parts": 1}).raise_for_status().json()
+    body["physical_address"] = begun["physical_address"]
+    if sent:
+        answer = httpx.put(begun["presigned_urls"][0], content=b"content", trust_env=False)
+        body["parts"] = [{"part_number": 1, "etag": answer.headers["ETag"]}]
+    path = {"upload": begun["upload_id"], "part": "1"}
+    return Good(path=path, query={"path": "in-parts"}, body=body)
+
+
+def _copied_part(sample: Sample) -> Good:
+    source = {"repository": sample.repository, "ref": "main", "path": "folder/object"}
+    return _in_parts(sample, copy_source=source)
+
+
 def _restorable(sample: Sample) -> Good:
     other = Sample(sample.server, sample.api)
     other.create()
@@ -227,6 +245,10 @@ def _restored(sample: Sample) -> Good:
 _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
     "linkPhysicalAddress": _link,
     "endUnfinishedUpload": _unfinished,
+    "uploadPart": _in_parts,
+    "uploadPartCopy": _copied_part,
+    "completePresignMultipartUpload": partial(_in_parts, sent=True),
+    "abortPresignMultipartUpload": _in_parts,
     "restoreRefs": _restorable,
     "restoreSubmit": _restorable,
     "restoreStatus": _restored,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import lakefs_sdk as sdk
 import pyarrow.parquet as pq
 import pytest
@@ -554,6 +555,46 @@ def test_what_is_not_there_yet_says_so(lake: Repository) -> None:
             call()
         assert status_of(missing) == 501
         assert "not there yet" in missing.value.body
+
+
+def test_an_object_in_presigned_parts(lake: Repository) -> None:
+    """As lakectl does it for large files, call by call."""
+    api, at = lake.client.experimental_api, (lake.name, "main")
+    assert lake.client.config_api.get_config().storage_config.pre_sign_multipart_upload
+    begun = api.create_presign_multipart_upload(*at, path="big", parts=2)
+    assert begun.presigned_urls is not None
+    bodies = [b"1" * (5 << 20), b"end"]
+    urls = [begun.presigned_urls[0]]
+    address = begun.physical_address
+    wanted = sdk.UploadPartFrom(physical_address=address)
+    urls.append(api.upload_part(*at, begun.upload_id, "big", 2, wanted).presigned_url)
+    parts = []
+    for number, (url, body) in enumerate(zip(urls, bodies, strict=True), start=1):
+        sent = httpx.put(url, content=body, headers={"Content-Type": "text/csv"})
+        mark = sent.raise_for_status().headers["ETag"].strip('"')
+        parts.append(sdk.UploadPart(part_number=number, etag=mark))
+    source = sdk.CopyPartSource(
+        repository=lake.name, ref="main", path=lake.put("small", b"0123456789").path
+    )
+    copied = api.upload_part_copy_with_http_info(
+        *at,
+        begun.upload_id,
+        "big",
+        2,
+        sdk.UploadPartCopyFrom(physical_address=address, copy_source=source),
+    )
+    parts[1] = sdk.UploadPart(part_number=2, etag=copied.headers["ETag"].strip('"'))
+    completion = sdk.CompletePresignMultipartUpload(
+        physical_address=address, parts=parts, user_metadata={"k": "v"}, content_type="text/csv"
+    )
+    made = api.complete_presign_multipart_upload(*at, begun.upload_id, "big", completion)
+    assert (made.size_bytes, made.metadata) == ((5 << 20) + 10, {"k": "v"})
+    assert lake.read("main", "big") == bodies[0] + b"0123456789"
+    other = api.create_presign_multipart_upload(*at, path="none", parts=0)
+    dropped = sdk.AbortPresignMultipartUpload(physical_address=other.physical_address)
+    api.abort_presign_multipart_upload(*at, other.upload_id, "none", dropped)
+    with pytest.raises(NotFoundException):
+        api.abort_presign_multipart_upload(*at, other.upload_id, "none", dropped)
 
 
 def test_preparation_for_garbage_collection(lake: Repository) -> None:

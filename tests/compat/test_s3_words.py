@@ -10,6 +10,9 @@ from typing import Any
 import httpx
 import pytest
 from boto3.s3.transfer import TransferConfig
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from lakebed.block import S3Settings
@@ -26,6 +29,20 @@ from tests.server.s3.door import Door
 def old(gateway: Gateway) -> Client:
     """A client that signs by version 2, in headers."""
     return gateway.client(signature_version="s3")
+
+
+def test_raw_utf_8_in_metadata_is_signed_and_kept(gateway: Gateway) -> None:
+    url = f"{gateway.url}/{gateway.repository}/main/colour"
+    request = AWSRequest("PUT", url, headers={"x-amz-meta-colour": "grün ✓"}, data=b"x")
+    keys = Credentials(gateway.access_key, gateway.secret_key)
+    S3SigV4Auth(keys, "s3", gateway.region).add_auth(request)
+    raw = {name: value.encode() for name, value in request.headers.items()}
+    answer = httpx.put(url, headers=raw, content=b"x")
+    assert answer.status_code == 200, answer.text
+    found = gateway.client().head_object(Bucket=gateway.repository, Key="main/colour")
+    assert found["Metadata"]["colour"] == "=?UTF-8?B?Z3LDvG4g4pyT?="
+    changed = {**raw, "x-amz-meta-colour": "grau ✓".encode()}
+    assert httpx.put(url, headers=changed, content=b"x").status_code == 403
 
 
 def error_of(caught: pytest.ExceptionInfo[ClientError]) -> tuple[str, str]:

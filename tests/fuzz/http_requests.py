@@ -43,6 +43,7 @@ TYPE_WORDS: Final = [
     "multipart/form-data", "; ", "boundary=", "b", '"', "\\", '\\"', ";", "=", ",", " ", "\xff",
     "charset=utf-8", "boundary*0=", "b" * 71, "",
 ]  # fmt: skip
+CHUNKED: Final = {"HTTP_TRANSFER_ENCODING": "chunked"}
 FORM: Final = (
     b'--b\r\nContent-Disposition: form-data; name="other"\r\n\r\n1\r\n'
     b'--b\r\nContent-Disposition: form-data; name="content"; filename="a"\r\n'
@@ -56,7 +57,7 @@ def forms(case: tuple[bytes, int]) -> None:
     form, size = case
 
     def read(size: int) -> bytes:
-        body = Body({"wsgi.input": Input(in_pieces(form, size))}, seconds_max=60)
+        body = Body({"wsgi.input": Input(in_pieces(form, size)), **CHUNKED}, seconds_max=60)
         file = form_file(body, "multipart/form-data; boundary=b", field="content")
         return b"".join(file.chunks)
 
@@ -66,7 +67,7 @@ def forms(case: tuple[bytes, int]) -> None:
 @targets.add(texts(TYPE_WORDS, st.just("multipart/form-data; boundary=b")))
 def types_of_forms(of_type: str) -> None:
     def read() -> bytes:
-        body = Body({"wsgi.input": Input([FORM])}, seconds_max=60)
+        body = Body({"wsgi.input": Input([FORM]), **CHUNKED}, seconds_max=60)
         return b"".join(form_file(body, of_type, field="content").chunks)
 
     assert attempt(BodyError, read) in {None, b"some bytes"}

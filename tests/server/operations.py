@@ -22,6 +22,7 @@ PARTS = {
     "access_key_id": "AKIAJSOMEONE",
     "kind": "range",
     "upload": "unknown",
+    "part": "1",
 }
 QUERIES = {
     "path": PATH,
@@ -65,6 +66,16 @@ BODIES: dict[str, Any] = {
         "checksum": "0",
         "size_bytes": 1,
     },
+    "uploadPart": {"physical_address": "mem://lakes/lake/x"},
+    "uploadPartCopy": {
+        "physical_address": "mem://lakes/lake/x",
+        "copy_source": {"repository": REPOSITORY, "ref": BRANCH, "path": PATH},
+    },
+    "completePresignMultipartUpload": {
+        "physical_address": "mem://lakes/lake/x",
+        "parts": [{"part_number": 1, "etag": "0"}],
+    },
+    "abortPresignMultipartUpload": {"physical_address": "mem://lakes/lake/x"},
     "prepareGarbageCollectionUncommitted": {},
     "createUser": {"id": "another"},
     "createGroup": {"id": "another"},

@@ -47,11 +47,31 @@ def test_what_follows_the_announced_length_is_not_part_of_the_body(
     assert b"".join(body_of([content + more], len(content)).chunks()) == content
 
 
-def test_a_body_that_does_not_prove_its_end_needs_a_length() -> None:
+def chunked(content: bytes, size: int = 100_000) -> Body:
+    pieces = [content[start : start + size] for start in range(0, len(content), size)]
+    environ = {"wsgi.input": Input(pieces), "HTTP_TRANSFER_ENCODING": "chunked"}
+    return Body(environ, seconds_max=60)
+
+
+def test_a_body_in_chunks_needs_no_length() -> None:
+    assert b"".join(chunked(b"abc").chunks()) == b"abc"
+    assert chunked(b"abc").read(10) == b"abc"
+    assert chunked(b"").read(10) == b""
+    large = b"x" * 300_000
+    assert chunked(large).read(len(large)) == large
+
+
+def test_a_body_in_chunks_is_read_no_further_than_it_may_be_long() -> None:
+    for size in (11, 70_000, 300_000):
+        body = chunked(b"x" * 10 * size, size)
+        with pytest.raises(BodyTooLarge):
+            body.read(size - 1)
+        assert body.received == size
+
+
+def test_an_upload_without_a_length_that_is_not_in_chunks_is_refused() -> None:
     with pytest.raises(LengthRequired):
-        body_of([b"abc"], None).chunks()
-    with pytest.raises(LengthRequired):
-        body_of([b"abc"], None).read(10)
+        body_of([], None).chunks()
 
 
 def test_a_request_without_a_body_has_an_empty_one() -> None:

@@ -9,7 +9,6 @@ import pytest
 from prometheus_client import REGISTRY
 
 from lakebed.server.http import logs, metrics
-from lakebed.server.http.bodies import Body
 from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.request import current_record, leave_record
 from lakebed.server.settings import LoggingSettings
@@ -50,9 +49,7 @@ def plain(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 @pytest.fixture(autouse=True)
 def outside_of_requests() -> None:
     """No request is under way, also where a test before left an answer half read."""
-    record = current_record()
-    if record is not None:
-        leave_record(record)
+    leave_record()
 
 
 @pytest.fixture
@@ -243,26 +240,3 @@ def test_text_logs_do_not_move_the_cursor() -> None:
 def test_metrics_are_those_of_the_process_without_a_folder() -> None:
     Client(plain).call()
     assert b'lakebed_http_requests_total{operation="plainly",status="200"}' in metrics.render()
-
-
-def test_an_answer_to_a_body_that_was_not_read_ends_the_connection_and_says_so() -> None:
-    client = Client(plain)
-    for unread in ({"CONTENT_LENGTH": "5"}, {"HTTP_TRANSFER_ENCODING": "chunked"}):
-        list(client.call(**unread))
-        assert client.headers["Connection"] == "close"
-    for empty in ({}, {"CONTENT_LENGTH": "0"}, {"CONTENT_LENGTH": ""}):
-        list(client.call(**empty))
-        assert "Connection" not in client.headers
-
-
-def test_an_answer_to_a_body_that_was_read_leaves_the_connection_open() -> None:
-    def reading(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        body = Body({**environ, "wsgi.input": io.BytesIO(b"abc")}, seconds_max=60)
-        content = b"".join(body.unproven_chunks())
-        start("200 OK", [])
-        return [content]
-
-    client = Client(reading)
-    for whole in ({"CONTENT_LENGTH": "3"}, {"HTTP_TRANSFER_ENCODING": "chunked"}):
-        assert client.call(**whole) == [b"abc"]
-        assert "Connection" not in client.headers

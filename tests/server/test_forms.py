@@ -30,7 +30,10 @@ def form(content: bytes, *, head: bytes = b'name="content"', before: bytes = b""
 
 
 def parse(pieces: list[bytes], *, length: int | None = None, of_type: str = TYPE) -> FormFile:
-    environ: dict[str, object] = {"wsgi.input": Input(pieces)}
+    environ: dict[str, object] = {
+        "wsgi.input": Input(pieces),
+        "HTTP_TRANSFER_ENCODING": "chunked",
+    }
     if length is not None:
         environ["CONTENT_LENGTH"] = str(length)
     return form_file(Body(environ, seconds_max=60.0), of_type, field="content")

@@ -104,7 +104,7 @@ def read(world: GCWorld, name: str, key: str) -> Entry | None:
 
 
 def copy(world: GCWorld, process: Process, name: str, source: str, key: str, target: str) -> Steps:
-    """Copy within a branch, sharing the address of young objects, or between branches."""
+    """Copy within a branch or between two; share what a commit names, or is young and at hand."""
     found = read(world, source, key)
     yield
     if found is None or found.path is None:
@@ -115,6 +115,9 @@ def copy(world: GCWorld, process: Process, name: str, source: str, key: str, tar
         fresh = partial(world.is_fresh, process, found.path)
         if (yield from write(world, name, target, entry, fresh)):
             return True
+    branch = world.branches.get(source)
+    if branch is not None and world.entries(branch.head).get(key) == found:
+        return (yield from write(world, name, target, entry, lambda: True))
     if found.path not in world.objects or world.repository_uid is None:
         # Gone while we slept: the copy fails, as it must not acknowledge anything.
         return False

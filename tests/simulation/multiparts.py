@@ -7,6 +7,9 @@ fail, hang or kill its process.
 `parts_collected`: the same with an upload that is older than garbage can get, requests that hang
 for longer than records and garbage live, and a collector.
 
+`presigned`, `presigned_collected`: the same with parts that go straight to the storage, by URLs
+that know nothing of completions and aborts, at any time.
+
 An upload may make one object at most. Whoever is told that it was completed finds it there, made
 of the parts named and with their checksum, and is told the same when asking again. Nobody is told
 that an upload was completed that was aborted, or that has another checksum than the one asked for.
@@ -20,6 +23,7 @@ from functools import partial
 from typing import Final
 from unittest.mock import patch
 
+from lakebed.block import Address, UploadId, UploadNotFound
 from lakebed.catalog.checksums import ALGORITHMS, Checksum, ChecksumType, Scheme
 from lakebed.catalog.entry_metadata import checksum_of
 from lakebed.catalog.errors import MultipartNotFound
@@ -100,6 +104,7 @@ class Upload:
 
     world: CatalogWorld
     target: Target
+    storage_id: UploadId
     completed: list[Told] = field(default_factory=list)
     refused: int = 0
     aborted: bool = False
@@ -107,6 +112,12 @@ class Upload:
     """Whether anyone tried to write something else to the path."""
     cleaned: bool = False
     """Whether the Cleaner ran."""
+    sent_late: int = 0
+    """How many parts the storage refused, since the upload was over."""
+
+    @property
+    def is_presigned(self) -> bool:
+        return self.target.address is not None
 
     @property
     def entries(self) -> list[Entry]:
@@ -116,14 +127,20 @@ class Upload:
         return [entry for entry in found if str(self.target.upload_id) in entry.address]
 
 
-def begin(world: CatalogWorld) -> Upload:
+def begin(world: CatalogWorld, *, presigned: bool = False) -> Upload:
     """An upload with two parts, before anything goes wrong."""
     multiparts = world.catalog.multiparts
-    upload_id = multiparts.create(REPOSITORY, MAIN, PATH, scheme=SCHEME)
-    target = Target(REPOSITORY, MAIN, PATH, upload_id)
+    scheme = None if presigned else SCHEME
+    begun = multiparts.create(REPOSITORY, MAIN, PATH, scheme=scheme, presigned=presigned)
+    target = Target(REPOSITORY, MAIN, PATH, begun.id, begun.address if presigned else None)
     for number, body in BODIES.items():
-        multiparts.put_part(target, number, [body], size=len(body))
-    return Upload(world, target)
+        if presigned:
+            world.block.inner.put_part(
+                begun.address, begun.storage_id, number, [body], size=len(body)
+            )
+        else:
+            multiparts.put_part(target, number, [body], size=len(body))
+    return Upload(world, target, begun.storage_id)
 
 
 # What actors do
@@ -159,8 +176,23 @@ def abort(upload: Upload, process: Process) -> None:
 
 
 def send_again(upload: Upload, process: Process, body: bytes) -> None:
+    if upload.target.address is not None:
+        send_by_url(upload, process, upload.target.address, body)
+        return
     with suppress(LakebedError):
         process.catalog.multiparts.put_part(upload.target, 1, [body], size=len(body))
+
+
+def send_by_url(upload: Upload, process: Process, address: Address, body: bytes) -> None:
+    """Send a part to the storage, past all records, at some time while the others are busy."""
+    process.actor.runtime.sleep(process.world.random.random() * 2)
+    storage = process.world.block.handle(process.actor)
+    try:
+        storage.put_part(address, upload.storage_id, 1, [body], size=len(body))
+    except UploadNotFound:
+        upload.sent_late += 1
+    except LakebedError:
+        pass
 
 
 def overwrite(upload: Upload, process: Process) -> None:
@@ -192,6 +224,7 @@ def start_all(upload: Upload, *, cleaning: float = 0.3) -> None:
         parts = random.choice(CHOICES)
         right = checksum(body_of(parts))
         whole = random.choice([None, None, None, right, right, WRONG])
+        whole = None if upload.is_presigned else whole
         complete(upload, process, parts, condition, whole)
 
     def sometimes(share: float, task: Callable[[Upload, Process], None]) -> None:
@@ -218,6 +251,9 @@ def check(upload: Upload) -> None:
     assert len(made) <= 1, f"two objects of one upload: {made}"
     assert len({told.stats.checksum for told in upload.completed}) <= 1, "two answers"
     assert not (upload.completed and upload.aborted), "completed and aborted"
+    if upload.completed or upload.aborted:
+        left = list(world.block.inner.list_uploads(world.repository.namespace))
+        assert left == [], "the storage has an upload that is over"
     for told in upload.completed:
         check_bytes(upload, told)
     if upload.completed and not upload.overwritten:
@@ -228,7 +264,8 @@ def check(upload: Upload) -> None:
 def check_bytes(upload: Upload, told: Told) -> None:
     """An object reported as completed is there, and is made of the parts named."""
     expected = body_of(told.parts)
-    assert checksum_of(told.stats.reserved) == checksum(expected)
+    made = None if upload.is_presigned else checksum(expected)
+    assert checksum_of(told.stats.reserved) == made
     with suppress(LakebedError):
         stored = upload.world.block.inner.read(told.stats.address)
         assert stored == expected, f"{stored!r} should be {expected!r}"
@@ -248,11 +285,10 @@ def check_repeats(upload: Upload) -> None:
 # Scenarios
 
 
-def parts_hold(seed: int, faults: Faults = FAULTS) -> Upload:
+def parts_hold(seed: int, faults: Faults = FAULTS, *, presigned: bool = False) -> Upload:
     with patch.object(completions, "PART_BYTES_MIN", 5):
-        upload = begin(
-            CatalogWorld(Simulation(seed, faults, steps_max=200_000), MULTIPART_SETTINGS)
-        )
+        world = CatalogWorld(Simulation(seed, faults, steps_max=200_000), MULTIPART_SETTINGS)
+        upload = begin(world, presigned=presigned)
         start_all(upload)
         upload.world.simulation.run()
         check(upload)
@@ -261,10 +297,10 @@ def parts_hold(seed: int, faults: Faults = FAULTS) -> Upload:
         return upload
 
 
-def parts_collected_hold(seed: int, faults: Faults = SLOW) -> Upload:
+def parts_collected_hold(seed: int, faults: Faults = SLOW, *, presigned: bool = False) -> Upload:
     with patch.object(completions, "PART_BYTES_MIN", 5):
         world = CatalogWorld(CollectorLives(seed, faults, steps_max=400_000), MULTIPART_SETTINGS)
-        upload = begin(world)
+        upload = begin(world, presigned=presigned)
         grow_old(upload)
         start_all(upload, cleaning=1.0)
         collector = Collector(world.process("collector"), partial(check, upload))
@@ -290,4 +326,17 @@ def parts_collected(seed: int) -> None:
     parts_collected_hold(seed)
 
 
-SCENARIOS: Final = {"parts": parts, "parts_collected": parts_collected}
+def presigned(seed: int) -> None:
+    parts_hold(seed, presigned=True)
+
+
+def presigned_collected(seed: int) -> None:
+    parts_collected_hold(seed, presigned=True)
+
+
+SCENARIOS: Final = {
+    "parts": parts,
+    "parts_collected": parts_collected,
+    "presigned": presigned,
+    "presigned_collected": presigned_collected,
+}

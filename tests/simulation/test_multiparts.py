@@ -6,6 +6,7 @@ from unittest.mock import patch
 import pytest
 from google.protobuf.message import Message
 
+from lakebed.block.drivers import memory
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.keys import copy_of
 from lakebed.catalog.multipart import complete as completions
@@ -26,6 +27,8 @@ from tests.simulation.objects import CatalogWorld
     [
         ("parts", rounds(200, long=18_000, fast=20)),
         ("parts_collected", rounds(20, long=1_200, fast=2)),
+        ("presigned", rounds(100, long=9_000, fast=10)),
+        ("presigned_collected", rounds(10, long=600, fast=1)),
     ],
 )
 def test_every_seed_holds(name: str, seeds: int) -> None:
@@ -41,13 +44,24 @@ def test_the_scenarios_reach_what_they_are_about() -> None:
         assert sum(getattr(upload, happened) for upload in uploads) > 4
 
 
+@pytest.mark.slow
+def test_parts_are_sent_by_url_in_time_and_late() -> None:
+    uploads = [multiparts.parts_hold(seed, presigned=True) for seed in range(50)]
+    assert sum(len(upload.completed) for upload in uploads) > 25
+    assert sum(upload.refused for upload in uploads) > 20
+    assert sum(upload.sent_late for upload in uploads) > 5
+    assert any(upload.aborted for upload in uploads)
+
+
 # One death at every step of a completion
 
 
-def die_and_repeat(at: int, *, after: bool, aborting: bool) -> tuple[multiparts.Upload, bool]:
+def die_and_repeat(
+    at: int, *, after: bool, aborting: bool, presigned: bool
+) -> tuple[multiparts.Upload, bool]:
     """Let a completion die at a call, and others come after it; return whether it was so."""
     simulation = KillsAt(at, after=after)
-    upload = begin(CatalogWorld(simulation))
+    upload = begin(CatalogWorld(simulation), presigned=presigned)
     for name in ["victim", "aborter", "repeat"] if aborting else ["victim", "repeat"]:
         process = upload.world.process(name)
         if name == "aborter":
@@ -60,13 +74,16 @@ def die_and_repeat(at: int, *, after: bool, aborting: bool) -> tuple[multiparts.
     return upload, simulation.calls >= at
 
 
+@pytest.mark.parametrize("presigned", [False, True], ids=["by-s3", "by-url"])
 @pytest.mark.parametrize("aborting", [False, True], ids=["repeated", "aborted"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_completion_that_dies_at_any_step(*, after: bool, aborting: bool) -> None:
+def test_a_completion_that_dies_at_any_step(
+    *, after: bool, aborting: bool, presigned: bool
+) -> None:
     deaths = aborts = 0
     with patch.object(completions, "PART_BYTES_MIN", 5):
         for at in range(1, 100):
-            upload, died = die_and_repeat(at, after=after, aborting=aborting)
+            upload, died = die_and_repeat(at, after=after, aborting=aborting, presigned=presigned)
             if not died:
                 break
             deaths += 1
@@ -110,6 +127,12 @@ def test_parts_that_are_joined_as_this_request_names_them(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Completions, "_decide", own)
     assert fails("parts", seeds=600)
+
+
+def test_a_storage_that_joins_whatever_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that came by a URL after the decision are taken for those decided on."""
+    monkeypatch.setattr(memory, "check_parts", lambda _named, _stored: None)
+    assert fails("presigned", seeds=600)
 
 
 def test_acknowledging_what_nothing_protected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_clients_that_take_their_time(lake: GCLake) -> None:
     """A link that is used at the last second, a long multipart upload, a writer who is too late."""
     catalog = lake.lake.catalog
     kept = {lake.upload("written", "before")}
-    upload_id = catalog.multiparts.create(REPOSITORY, MAIN, b"parts")
+    upload_id = catalog.multiparts.create(REPOSITORY, MAIN, b"parts").id
     target = Target(REPOSITORY, MAIN, b"parts", upload_id)
     part = catalog.multiparts.put_part(target, 1, [b"all"], size=3)
     link = catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")

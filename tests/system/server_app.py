@@ -70,6 +70,8 @@ class App:
                 return metrics.render()
             case "pid":
                 return str(os.getpid()).encode()
+            case "large":
+                return b"x" * (6 << 20)  # more than the system keeps of an answer
             case "environment":
                 return json.dumps({key: str(value) for key, value in environ.items()}).encode()
             case "slow":

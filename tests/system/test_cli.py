@@ -402,3 +402,36 @@ def test_the_address_of_an_object_opens_it_to_anyone(
     address = run("fs", "presign", f"{repo}/main/one").rstrip("\n")
     assert httpx.get(address, trust_env=False, timeout=60).text == "content"
     assert run.json("fs", "presign", f"{repo}/main/one")["expiry"] > time.time()
+
+
+def test_copies_moves_and_objects_that_are_elsewhere(
+    run: CommandLine, sqlite_lakebed: LakebedServer, repo: str, files: Files
+) -> None:
+    main, dev = f"{repo}/main", f"{repo}/dev"
+    for key in ("f/one", "f/deep/two"):
+        files.put(key, key)
+    files.commit("committed")
+    run("branch", "create", dev, "--source", main)
+    said = run("fs", "cp", f"{main}/f/one", f"{dev}/copies/")
+    assert said == f"Copied {main}/f/one to {dev}/copies/one (5 B)\n"
+    assert run("fs", "cp", "-r", f"{main}/f", f"{dev}/g").endswith("2 object(s), 15 B\n")
+    source = run.json("fs", "stat", f"{main}/f/deep/two")["physical_address"]
+    assert run.json("fs", "stat", f"{dev}/g/deep/two")["physical_address"] == source, "shared"
+    assert run("fs", "cat", f"{dev}/copies/one") == "f/one"
+    run("fs", "mv", f"{main}/f/one", f"{main}/f/uno")
+    run("fs", "mv", "-r", f"{main}/f", f"{main}/h")
+    paths = [item["path"] for item in run.json("fs", "ls", "-r", f"{main}/")]
+    assert paths == ["h/deep/two", "h/uno"]
+    assert "not found" in run.error("fs", "mv", f"{main}~1/f/one", f"{main}/f/one")
+    # An object that somebody else put into the storage.
+    place = sqlite_lakebed.namespace.removeprefix("local://") + "-elsewhere/a.csv"
+    file = sqlite_lakebed.folder / "objects" / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("elsewhere")
+    options = ("--size", "9", "--checksum", "0f", "--content-type", "text/csv", "--meta", "k=v")
+    run("fs", "stage", f"{main}/staged", "--location", f"local://{place}", *options)
+    assert run("fs", "cat", f"{main}/staged") == "elsewhere"
+    found = run.json("fs", "stat", f"{main}/staged")
+    assert (found["content_type"], found["metadata"]) == ("text/csv", {"k": "v"})
+    inside = ("--location", source, "--size", "10", "--checksum", "0f")
+    assert "storage namespace" in run.error("fs", "stage", f"{main}/stolen", *inside)

@@ -1,13 +1,24 @@
 """URLs that a real storage signs: objects are read and uploaded by them, without the server."""
 
+import time
+
 import httpx
 import pytest
 
-from lakebed.block import AzureSettings, Between, S3Settings, Suffix, open_block
+from lakebed.block import (
+    AzureSettings,
+    Between,
+    Namespace,
+    NotSupported,
+    S3Settings,
+    Suffix,
+    open_block,
+)
 from lakebed.catalog.entry_metadata import CONTENT
-from lakebed.catalog.errors import ChangedBytes, MissingBytes
+from lakebed.catalog.errors import ChangedBytes, MissingBytes, PartMissing
 from lakebed.catalog.keys import LINKS
 from lakebed.catalog.model import ObjectStats
+from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.catalog.settings import LinkSettings
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
@@ -43,6 +54,63 @@ def test_a_presigned_url_reads_the_object(seaweedfs_settings: S3Settings) -> Non
         assert httpx.get(signed.url, timeout=60).text == "signed"
         left = signed.expires.timestamp() - lake.clock.now()
         assert 0 < left <= lake.settings.presign_life_seconds
+
+
+def test_an_object_in_presigned_parts(seaweedfs_settings: S3Settings) -> None:
+    name = RepositoryID("in-parts")
+    with open_store("memory://") as store, open_block(seaweedfs_settings) as block:
+        lake = make_lake(store, block, name=name)
+        uploads, completions = lake.catalog.presigned_uploads, lake.catalog.completions
+        begun = uploads.create(name, MAIN, b"a", parts=2)
+        target = Target(name, MAIN, b"a", begun.id, begun.address)
+        first = b"1" * (5 << 20)
+        # The first is sent three times; the storage goes on to list what was sent before.
+        for data in (b"0" * (5 << 20), b"short"):
+            httpx.put(begun.urls[0].url, content=data, timeout=60).raise_for_status()
+        marks = [
+            httpx.put(url.url, content=data, timeout=60)
+            .raise_for_status()
+            .headers["ETag"]
+            .strip('"')
+            for url, data in zip(begun.urls, (first, b"end"), strict=True)
+        ]
+        named = [NamedPart(number, mark) for number, mark in enumerate(marks, start=1)]
+        with pytest.raises(PartMissing):
+            completions.complete(target, [named[0], NamedPart(2, "0" * 32)])
+        stats = completions.complete(target, named)
+        assert lake.bytes_of(name, "main", b"a") == first + b"end"
+        assert stats.checksum == block.head(begun.address).etag, "as S3 makes it"
+        # What comes late changes nothing, here and after an abort.
+        assert httpx.put(begun.urls[0].url, content=b"late").status_code == 404
+        assert completions.complete(target, named) == stats
+        assert lake.bytes_of(name, "main", b"a") == first + b"end"
+        other = uploads.create(name, MAIN, b"b", parts=1)
+        lake.catalog.multiparts.abort(Target(name, MAIN, b"b", other.id, other.address))
+        assert httpx.put(other.urls[0].url, content=b"late").status_code == 404
+        assert list(block.list_uploads(lake.repository.namespace)) == []
+
+
+def test_a_url_for_a_part_expires(seaweedfs_settings: S3Settings) -> None:
+    with open_block(seaweedfs_settings) as block:
+        address = Namespace.parse(f"s3://{BUCKET}/expiring").address("a")
+        upload_id = block.create_upload(address)
+        url = block.presign_part(address, upload_id, 1, expires_seconds=1)
+        deadline = time.monotonic() + 60
+        while httpx.put(url, content=b"data").status_code == 200:
+            assert time.monotonic() < deadline, "the URL lives on"
+            time.sleep(0.2)
+        block.abort_upload(address, upload_id)
+
+
+def test_azure_signs_no_parts(azure_settings: AzureSettings) -> None:
+    """Its answer to a block names no content by which a client could name the part."""
+    name = RepositoryID("azure-parts")
+    place = f"https://{AZURE_ACCOUNT}.blob.core.windows.net/{BUCKET}/{name}"
+    with open_store("memory://") as store, open_block(azure_settings) as block:
+        lake = make_lake(store, block, name=name, namespace=place)
+        assert not lake.catalog.presigning.parts_supported
+        with pytest.raises(NotSupported):
+            lake.catalog.presigned_uploads.create(name, MAIN, b"a", parts=1)
 
 
 LATER = BranchID("later")

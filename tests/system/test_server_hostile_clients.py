@@ -50,6 +50,7 @@ RAW = b"the content of an object"
 
 FRAMINGS = {
     "length": ("raw", [f"Content-Length: {len(RAW)}"], RAW),
+    "chunks": ("raw", ["Transfer-Encoding: chunked"], chunked(RAW)),
     "form with length": ("form", [FORM_TYPE, f"Content-Length: {len(FORM)}"], FORM),
     "form in chunks": ("form", [FORM_TYPE, "Transfer-Encoding: chunked"], chunked(FORM)),
 }
@@ -81,7 +82,8 @@ def test_a_whole_body_is_kept(served: Served, framing: str) -> None:
 def test_a_body_that_stops_anywhere_leaves_nothing(served: Served, framing: str, how: str) -> None:
     kind, headers, body = FRAMINGS[framing]
     before = completed(served, kind)
-    cuts = range(0, len(body) - len(b"--\r\n0\r\n\r\n"), 5)
+    # Every place of the framing that chunks have; forms are cut everywhere without a server too.
+    cuts = range(0, len(body), 1 if framing == "chunks" else 5)
     for cut in cuts:
         connection = served.connect(request(f"{kind}/cut{cut}", *headers, body=body[:cut]))
         if how == "half-closed":
@@ -118,19 +120,12 @@ def in_progress(served: Served) -> float:
     return metric(served, "lakebed_http_requests_in_progress")
 
 
-def test_a_raw_body_without_a_length_is_refused(served: Served) -> None:
-    wire = request("raw/x", "Transfer-Encoding: chunked", body=chunked(RAW))
-    assert answer_of(served.connect(wire)) == (400, b"length_required")
-    cut = served.connect(wire[:-3])
-    cut.shutdown(socket.SHUT_WR)
-    assert answer_of(cut) == (400, b"length_required")
-    assert objects_of(served) == []
-
-
-def test_a_length_beside_chunks_does_not_count(served: Served) -> None:
+def test_a_length_beside_chunks_is_refused(served: Served) -> None:
     headers = [f"Content-Length: {len(RAW)}", "Transfer-Encoding: chunked"]
-    wire = request("raw/x", *headers, body=chunked(RAW))
-    assert answer_of(served.connect(wire)) == (400, b"length_required")
+    for each in (headers, headers[::-1]):
+        wire = request("raw/x", *each, body=chunked(RAW))
+        assert answer_of(served.connect(wire))[0] == 400
+    assert objects_of(served) == []
 
 
 @pytest.mark.parametrize(
@@ -199,6 +194,20 @@ def test_a_head_that_does_not_come_ends_the_connection(served: Served) -> None:
         assert connection.recv(1) == b""
 
 
+def test_a_head_that_comes_byte_by_byte_ends_the_connection(served: Served) -> None:
+    with (
+        served.connect(b"GET / HTTP/1.1\r\nHost: x\r\nX: ") as connection,
+        pytest.raises(ConnectionError),
+    ):
+        send_slowly(connection)
+
+
+def send_slowly(connection: socket.socket) -> None:
+    for _ in range(600):
+        connection.sendall(b"A")
+        time.sleep(0.05)
+
+
 def test_a_client_that_leaves_a_download_ends_it(served: Served) -> None:
     with served.connect(b"GET /download/left HTTP/1.1\r\nHost: x\r\n\r\n") as connection:
         assert connection.recv(100)
@@ -216,7 +225,7 @@ def test_clients_that_take_nothing_of_a_download_are_cut_off(served: Served) -> 
             assert connection.recv(100)
             eventually(mark.exists)  # the head comes before the download begins
         eventually(lambda: not any(mark.exists() for mark in marks))
-    assert "takes nothing of an answer" in served.log()
+    eventually(lambda: "takes nothing of an answer" in served.log())
 
 
 def test_a_client_that_takes_a_download_slowly_is_not(served: Served) -> None:
@@ -244,8 +253,8 @@ def test_a_client_that_stops_in_a_body_is_cut_off(served: Served) -> None:
         for connection in stopped:
             assert answer_of(connection) == (400, b"body_cut")
         assert slow.result().text == "done"
-    assert in_progress(served) == 1
-    assert objects_of(served) == []
+    # A client may have its answer before the server has counted it.
+    eventually(lambda: in_progress(served) == 1 and not objects_of(served))
 
 
 def test_a_request_whose_answer_is_late_is_not_taken_for_one_that_stopped(served: Served) -> None:
@@ -278,8 +287,8 @@ def test_an_answer_that_fails_on_the_way_is_seen_to_break_off(served: Served) ->
     for _ in range(70):  # more than there are slots
         with pytest.raises(httpx.RemoteProtocolError):
             served.get("break")
-    assert in_progress(served) == 1
-    assert "an answer broke off" in served.log()
+    eventually(lambda: in_progress(served) == 1)
+    eventually(lambda: "an answer broke off" in served.log())
 
 
 def test_requests_wait_for_their_turn_and_what_is_too_much_is_refused(served: Served) -> None:

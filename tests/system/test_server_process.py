@@ -54,10 +54,12 @@ def test_two_workers_count_together(served: Served) -> None:
     assert len(served.worker_pids(2)) == 2
     for _ in range(20):
         served.get("slow/0")
-    for _ in range(4):  # whichever worker answers
-        lines = served.get("metrics").text.splitlines()
-        assert 'lakebed_http_requests_total{operation="slow",status="200"} 20.0' in lines
-        assert "lakebed_http_requests_in_progress 1.0" in lines
+    counted = {
+        'lakebed_http_requests_total{operation="slow",status="200"} 20.0',
+        "lakebed_http_requests_in_progress 1.0",
+    }
+    for _ in range(4):  # whichever worker answers; a request is counted after its answer
+        eventually(lambda: counted <= set(served.get("metrics").text.splitlines()))
     # What the background process does with the store is counted too.
     eventually(lambda: 'lakebed_kv_seconds_count{driver="sqlite"' in served.get("metrics").text)
 
@@ -112,7 +114,8 @@ def test_a_worker_that_is_killed_comes_back_every_time(servers: Servers) -> None
         os.kill(pid, signal.SIGKILL)
     lost.close()
     eventually(lambda: _answers(served))
-    assert "in_progress 1.0" in served.get("metrics").text  # the dead do not count
+    # The dead do not count.
+    eventually(lambda: "in_progress 1.0" in served.get("metrics").text)
     victim = min(served.worker_pids(2))
     assert victim not in workers
     known = {process.pid for process in served.processes()}

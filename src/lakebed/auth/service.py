@@ -152,13 +152,14 @@ class AuthService:
         """
         if client is None:
             return self._authenticate(access_key_id, secret_access_key)
-        self._throttle.check(access_key_id, client)
+        was_right = self._throttle.check(access_key_id, client)
         try:
             identity = self._authenticate(access_key_id, secret_access_key)
         except AuthenticationFailed:
             self._throttle.note_failure(access_key_id, client)
             raise
-        self._throttle.note_success(access_key_id, client)
+        if not was_right:
+            self._throttle.note_success(access_key_id, client)
         return identity
 
     def _authenticate(self, access_key_id: str, secret_access_key: str) -> Identity:

@@ -53,20 +53,23 @@ class Throttle:
         self._keys: LRU[tuple[str, str], _Bucket] = LRU(runtime, cost_max=_REMEMBERED_MAX)
         self._clients: LRU[str, _Bucket] = LRU(runtime, cost_max=_REMEMBERED_MAX)
 
-    def check(self, access_key_id: str, client: str) -> None:
-        """Refuse a try where there were too many failures.
+    def check(self, access_key_id: str, client: str) -> bool:
+        """Refuse a try where there were too many failures; return whether the pair was right.
 
         Raises:
             TooManyLogins: The secret is not to be looked at.
         """
         network = _network_of(client)
         by_key = self._keys.get(_pair(access_key_id, network))
+        if by_key is not None and by_key.was_right and not by_key.level:
+            return True
         wait = self._wait(by_key, KEY_FAILURES, KEY_SECONDS)
         if by_key is None or not by_key.was_right:
             by_client = self._clients.get(network)
             wait = max(wait, self._wait(by_client, CLIENT_FAILURES, CLIENT_SECONDS))
         if wait > 0:
             raise TooManyLogins(ceil(wait))
+        return by_key is not None and by_key.was_right
 
     def note_failure(self, access_key_id: str, client: str) -> None:
         """Count a wrong secret, or a key that is not known."""
@@ -80,10 +83,8 @@ class Throttle:
     def note_success(self, access_key_id: str, client: str) -> None:
         """Remember that a pair of key and address was right."""
         key = _pair(access_key_id, _network_of(client))
-        known = self._keys.get(key)
-        if known is None or not known.was_right:
-            with self._lock:
-                self._keys.put(key, replace(self._keys.get(key) or _Bucket(), was_right=True))
+        with self._lock:
+            self._keys.put(key, replace(self._keys.get(key) or _Bucket(), was_right=True))
 
     def _wait(self, bucket: _Bucket | None, failures: int, seconds: float) -> float:
         """Return in how many seconds a bucket has room for another failure."""

@@ -29,6 +29,7 @@ from lakebed.block.settings import (
 )
 from lakebed.block.store import (
     LIST_SCHEMA,
+    PART_BYTES_MAX,
     PART_NUMBER_MAX,
     BlockStore,
     ByteStream,
@@ -40,10 +41,12 @@ from lakebed.block.store import (
     PutResult,
     Upload,
     UploadId,
+    WrittenPart,
 )
 
 __all__ = [
     "LIST_SCHEMA",
+    "PART_BYTES_MAX",
     "PART_NUMBER_MAX",
     "Address",
     "AlreadyExists",
@@ -81,5 +84,6 @@ __all__ = [
     "Upload",
     "UploadId",
     "UploadNotFound",
+    "WrittenPart",
     "open_block",
 ]

@@ -45,6 +45,9 @@ UploadId = NewType("UploadId", str)
 PART_NUMBER_MAX: Final = 10_000
 """Parts of an upload are numbered from 1 to this."""
 
+PART_BYTES_MAX: Final = 5 << 30
+"""The size of the largest part of an upload, as with S3."""
+
 # Sorts after every character that a name can hold.
 _LAST: Final = "\U0010ffff"
 
@@ -94,6 +97,14 @@ class Part:
 
     number: int
     etag: ETag
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPart(Part):
+    """A part that was just written, as counted on the way."""
+
+    md5: str
+    """In hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +184,9 @@ class BlockStore(ABC):
     presigned_put_creates_only: bool = False
     """Whether the holder of a URL to write an object can create it but not replace it. Where the
     storage does not sign and the server does, `put_new` sees to that."""
+
+    supports_presign_part: bool = False
+    """Whether `presign_part` works."""
 
     supports_uploads: bool = True
     """Whether the calls for multipart uploads work; if not, they raise `NotSupported`."""
@@ -373,7 +387,7 @@ class BlockStore(ABC):
         chunks: Iterable[bytes],
         *,
         size: int,
-    ) -> Part:
+    ) -> WrittenPart:
         """Write one part from a stream of `size` bytes, replacing any with the same number.
 
         Parts may come in any order and at the same time. If the iterable raises, its exception goes
@@ -410,6 +424,8 @@ class BlockStore(ABC):
     def list_parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
         """Return the parts of an upload by ascending number.
 
+        Of a part that was sent again, some servers list the earlier ones too, in any order.
+
         Raises:
             UploadNotFound: There is no such upload.
         """
@@ -418,7 +434,7 @@ class BlockStore(ABC):
     def list_uploads(self, namespace: Namespace) -> Iterator[Upload]:
         """Iterate over the uploads in a namespace that are not over, by path, then by id."""
 
-    # Presigned requests: a driver overrides both, or none
+    # Presigned requests: a driver overrides the first two, or none
 
     def presign_get(self, address: Address, *, expires_seconds: int) -> str:
         """Return a URL that lets its holder read the object for a while; it need not exist.
@@ -445,6 +461,24 @@ class BlockStore(ABC):
         raise NotSupported(
             f"{self.scheme} storage cannot sign requests: {address} cannot be opened to others for"
             f" {expires_seconds} seconds"
+        )
+
+    def presign_part(
+        self, address: Address, upload_id: UploadId, number: int, *, expires_seconds: int
+    ) -> str:
+        """Return a URL that lets its holder write one part of an upload by PUT, for a while.
+
+        The answer to the PUT has the ETag of the part. Once the upload was completed or aborted,
+        the URL writes nothing.
+
+        Raises:
+            NotSupported: `supports_presign_part` is false.
+            InvalidArgument: There is no part of this number; or the time is not positive, or longer
+                than the storage allows.
+        """
+        raise NotSupported(
+            f"{self.scheme} storage cannot sign requests for parts: part {number} of upload"
+            f" {upload_id} of {address} cannot be opened to others for {expires_seconds} seconds"
         )
 
     @abstractmethod

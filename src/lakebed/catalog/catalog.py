@@ -16,10 +16,11 @@ from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.catalog.links import Links
 from lakebed.catalog.metadata_files import MetadataFiles
 from lakebed.catalog.multipart.complete import Completions
+from lakebed.catalog.multipart.presigned import PresignedUploads
 from lakebed.catalog.multipart.uploads import MultipartUploads
 from lakebed.catalog.objects import Objects
 from lakebed.catalog.pins import Pins
-from lakebed.catalog.presign import Presigning, Sign
+from lakebed.catalog.presign import Presigning, Signer
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
@@ -47,7 +48,7 @@ class Catalog:
         *,
         links: LinkSettings | None = None,
         run_in_background: RunInBackground = run_inline,
-        sign: Sign | None = None,
+        signer: Signer | None = None,
     ) -> None:
         """Put a catalog on an engine, and on the store and the storage that the engine is on.
 
@@ -59,7 +60,7 @@ class Catalog:
             settings: Times and bounds; whoever sets them calls their `check` first.
             links: What may be linked.
             run_in_background: Runs dumps and restores.
-            sign: Signs URLs where the storage does not.
+            signer: Signs URLs where the storage does not.
         """
         settings = settings or CatalogSettings()
         addresses = Addresses(runtime, settings)
@@ -72,7 +73,7 @@ class Catalog:
         self.commits = Commits(engine)
         self.diff = Differences(engine)
         self.presigning = Presigning(
-            block, runtime, life_seconds=settings.presign_life_seconds, sign=sign
+            block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
         )
         self.pins = Pins(store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins)
@@ -93,6 +94,7 @@ class Catalog:
         self.metadata_files = MetadataFiles(engine, block)
         self.symlinks = Symlinks(engine, block)
         self.multiparts = MultipartUploads(engine, store, block, runtime, settings, addresses)
+        self.presigned_uploads = PresignedUploads(self.multiparts, self.presigning)
         self.unfinished = UnfinishedUploads(engine, self.links, self.multiparts)
         self.completions = Completions(engine, store, block, runtime)
         self.tasks = Tasks(engine, store, runtime, settings, run_in_background)

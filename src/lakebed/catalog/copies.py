@@ -1,10 +1,17 @@
 """Copying objects, within a branch and elsewhere, and changing their metadata.
 
-A copy gets an address of its own, and the storage copies the bytes there. On one branch, while the
-object is young, the copy may share its address instead, which costs nothing. The object must be
-young because garbage collection leaves young objects alone: a look that finds neither the old entry
-(deleted meanwhile) nor the new one (not there yet) does no harm. If the object has grown old by the
-time the copy is to be acknowledged, the entry is taken back and the bytes are copied after all.
+A copy gets an address of its own, and the storage copies the bytes there. Two kinds of objects
+share their address with the copy instead, which costs nothing.
+
+*An object that a commit of the repository names* is never collected: every commit record is kept,
+and garbage collection takes nothing that one of them names. Should commits ever expire, a copy has
+to make sure, after it is staged, that the commit it went by has not. (While somebody may hold a URL
+to write it, an object that was linked is copied, so that the copy does not change with it.)
+
+*A young object* shares its address on its branch. It must be young because garbage collection
+leaves young objects alone: a look that finds neither the old entry (deleted meanwhile) nor the new
+one (not there yet) does no harm. If the object has grown old by the time the copy is to be
+acknowledged, the entry is taken back and the bytes are copied after all.
 
 An external object (see `external`) is never collected: on its branch it is always shared.
 
@@ -33,7 +40,13 @@ from lakebed.catalog.model import (
 from lakebed.catalog.pins import Pins, replaced, with_pin
 from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import PreconditionFailed, Stale, TooManyTries
+from lakebed.engine.errors import (
+    EntryNotFound,
+    InvalidRef,
+    PreconditionFailed,
+    Stale,
+    TooManyTries,
+)
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.errors import quoted
@@ -52,6 +65,8 @@ class _Copy:
     """What to copy, and where to."""
 
     source: Repository
+    ref: str
+    """Where the entry was found in it."""
     entry: Entry
     repository: Repository
     branch: BranchID
@@ -133,6 +148,7 @@ class Copies:
             raise PreconditionFailed(source_path, "the source is another object")
         copy = _Copy(
             source=source,
+            ref=source_ref,
             entry=entry,
             repository=repository,
             branch=branch,
@@ -167,6 +183,7 @@ class Copies:
             entry = self._engine.get_entry(repository, branch, path)
             copy = _Copy(
                 source=repository,
+                ref=branch,
                 entry=entry,
                 repository=repository,
                 branch=branch,
@@ -189,8 +206,30 @@ class Copies:
             try:
                 return self._share(copy, self._freshness.test(issued))
             except Stale:
-                _LOGGER.debug("%s grew too old to be shared: its bytes are copied", issued)
+                _LOGGER.debug("%s grew too old to be shared by its age", issued)
+        if self._is_settled(copy, issued) and self._is_committed(copy):
+            return self._share(copy, None)
         return self._copy_bytes(copy)
+
+    def _is_settled(self, copy: _Copy, issued: ObjectPath | None) -> bool:
+        """Whether nobody holds a URL any more by which the object could be replaced."""
+        if OF_ONE_ADDRESS.isdisjoint(copy.entry.metadata):
+            return True
+        return issued is not None and self._freshness.is_settled(issued)
+
+    def _is_committed(self, copy: _Copy) -> bool:
+        """Whether a commit of the repository that is written to names the object itself."""
+        entry = copy.entry
+        if copy.source.unique_id != copy.repository.unique_id:
+            return False
+        if entry.address_type is not AddressType.RELATIVE:
+            return False
+        try:
+            commit = self._engine.resolver.commit(copy.source, copy.ref)
+            found = self._engine.get_entry(copy.source, commit.id, entry.key)
+        except (EntryNotFound, InvalidRef):
+            return False
+        return (found.address, found.address_type) == (entry.address, entry.address_type)
 
     def _share(self, copy: _Copy, is_fresh: IsFresh | None) -> ObjectStats:
         entry = new_entry(

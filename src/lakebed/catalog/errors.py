@@ -11,6 +11,7 @@ LakebedError
     ├── AddressTaken        the address lies in the namespace of a repository
     ├── AddressClosed       the address lies in the namespace of a deleted repository
     ├── MultipartNotFound   there is no such multipart upload           (also a KeyError)
+    ├── WrongAddress        the upload goes to another address          (also a ValueError)
     ├── UploadNotUnfinished there is no such upload to be ended         (also a KeyError)
     ├── InvalidParts        an upload cannot be completed so            (also a ValueError)
     │   ├── PartsOutOfOrder, PartMissing, PartTooSmall
@@ -69,6 +70,7 @@ __all__ = [
     "RepositoryNotFound",
     "TaskNotFound",
     "UploadNotUnfinished",
+    "WrongAddress",
 ]
 
 
@@ -166,6 +168,18 @@ class MultipartNotFound(CatalogError, NotFoundMixin):
 
     def __init__(self, upload_id: str) -> None:
         super().__init__(f"multipart upload not found: {upload_id}")
+
+
+class WrongAddress(CatalogError, ValueError):
+    """A request about an upload names an address that the upload does not go to."""
+
+    kind = "wrong_address"
+
+    def __init__(self, upload_id: str, address: object) -> None:
+        super().__init__(
+            f"the upload {upload_id} does not go to {address}: send the physical_address that came"
+            " with the upload's id"
+        )
 
 
 class UploadNotUnfinished(CatalogError, NotFoundMixin):

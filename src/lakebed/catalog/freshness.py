@@ -18,6 +18,7 @@ class Freshness:
         self._runtime = runtime
         self._hold_seconds = settings.longest_hold_seconds
         self._window_seconds = settings.copy_window_seconds
+        self._url_seconds = settings.presign_life_seconds + settings.skew_seconds
 
     def test(self, address: ObjectPath) -> IsFresh:
         """Return a test of whether an object may still be staged."""
@@ -26,6 +27,10 @@ class Freshness:
     def may_share(self, address: ObjectPath) -> bool:
         """Whether an object is so young that a copy may use its address."""
         return self._age(address) < self._window_seconds
+
+    def is_settled(self, address: ObjectPath) -> bool:
+        """Whether an object is so old that no URL to write it works any more."""
+        return self._age(address) > self._url_seconds
 
     def _age(self, address: ObjectPath) -> float:
         return self._runtime.now() - address.issued_us / 1e6

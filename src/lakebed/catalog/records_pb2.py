@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from lakebed.engine import records_pb2 as lakebed_dot_engine_dot_records__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dlakebed/catalog/records.proto\x12\x0flakebed.catalog\x1a\x1clakebed/engine/records.proto\"\xae\x01\n\x04Link\x12\x0e\n\x06\x62ranch\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\x0c\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x12\n\nexpires_us\x18\x04 \x01(\x03\x12)\n\x05state\x18\x05 \x01(\x0e\x32\x1a.lakebed.catalog.LinkState\x12*\n\x05\x65ntry\x18\x06 \x01(\x0b\x32\x1b.lakebed.engine.StagedEntry\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\"2\n\x03Pin\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x03\"\xf9\x02\n\x0fMultipartUpload\x12\x0e\n\x06\x62ranch\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\x0c\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x12\n\ncreated_us\x18\x04 \x01(\x03\x12\x19\n\x11storage_upload_id\x18\x05 \x01(\t\x12\x14\n\x0c\x63ontent_type\x18\x06 \x01(\t\x12@\n\x08metadata\x18\x07 \x03(\x0b\x32..lakebed.catalog.MultipartUpload.MetadataEntry\x12*\n\x05\x65ntry\x18\x08 \x01(\x0b\x32\x1b.lakebed.engine.StagedEntry\x12\x0e\n\x06staged\x18\t \x01(\x08\x12\x10\n\x08reopened\x18\n \x01(\x08\x12\x1a\n\x12\x63hecksum_algorithm\x18\x0b \x01(\t\x12\x15\n\rchecksum_type\x18\x0c \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"g\n\rMultipartPart\x12\x0b\n\x03md5\x18\x01 \x01(\t\x12\x14\n\x0cstorage_etag\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x13\n\x0bmodified_us\x18\x04 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x05 \x01(\t\"\x9a\x01\n\x04Task\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.lakebed.catalog.TaskState\x12\x12\n\nstarted_us\x18\x03 \x01(\x03\x12\x12\n\nupdated_us\x18\x04 \x01(\x03\x12\x0e\n\x06result\x18\x05 \x01(\t\x12\x12\n\nerror_kind\x18\x06 \x01(\t\x12\r\n\x05\x65rror\x18\x07 \x01(\t*l\n\tLinkState\x12\x1a\n\x16LINK_STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0fLINK_STATE_OPEN\x10\x01\x12\x17\n\x13LINK_STATE_CONSUMED\x10\x02\x12\x15\n\x11LINK_STATE_STAGED\x10\x03*k\n\tTaskState\x12\x1a\n\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12TASK_STATE_RUNNING\x10\x01\x12\x13\n\x0fTASK_STATE_DONE\x10\x02\x12\x15\n\x11TASK_STATE_FAILED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dlakebed/catalog/records.proto\x12\x0flakebed.catalog\x1a\x1clakebed/engine/records.proto\"\xae\x01\n\x04Link\x12\x0e\n\x06\x62ranch\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\x0c\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x12\n\nexpires_us\x18\x04 \x01(\x03\x12)\n\x05state\x18\x05 \x01(\x0e\x32\x1a.lakebed.catalog.LinkState\x12*\n\x05\x65ntry\x18\x06 \x01(\x0b\x32\x1b.lakebed.engine.StagedEntry\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\"2\n\x03Pin\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x03\"\x8c\x03\n\x0fMultipartUpload\x12\x0e\n\x06\x62ranch\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\x0c\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x12\n\ncreated_us\x18\x04 \x01(\x03\x12\x19\n\x11storage_upload_id\x18\x05 \x01(\t\x12\x14\n\x0c\x63ontent_type\x18\x06 \x01(\t\x12@\n\x08metadata\x18\x07 \x03(\x0b\x32..lakebed.catalog.MultipartUpload.MetadataEntry\x12*\n\x05\x65ntry\x18\x08 \x01(\x0b\x32\x1b.lakebed.engine.StagedEntry\x12\x0e\n\x06staged\x18\t \x01(\x08\x12\x10\n\x08reopened\x18\n \x01(\x08\x12\x1a\n\x12\x63hecksum_algorithm\x18\x0b \x01(\t\x12\x15\n\rchecksum_type\x18\x0c \x01(\t\x12\x11\n\tpresigned\x18\r \x01(\x08\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"g\n\rMultipartPart\x12\x0b\n\x03md5\x18\x01 \x01(\t\x12\x14\n\x0cstorage_etag\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x13\n\x0bmodified_us\x18\x04 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x05 \x01(\t\"\x9a\x01\n\x04Task\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.lakebed.catalog.TaskState\x12\x12\n\nstarted_us\x18\x03 \x01(\x03\x12\x12\n\nupdated_us\x18\x04 \x01(\x03\x12\x0e\n\x06result\x18\x05 \x01(\t\x12\x12\n\nerror_kind\x18\x06 \x01(\t\x12\r\n\x05\x65rror\x18\x07 \x01(\t*l\n\tLinkState\x12\x1a\n\x16LINK_STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0fLINK_STATE_OPEN\x10\x01\x12\x17\n\x13LINK_STATE_CONSUMED\x10\x02\x12\x15\n\x11LINK_STATE_STAGED\x10\x03*k\n\tTaskState\x12\x1a\n\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12TASK_STATE_RUNNING\x10\x01\x12\x13\n\x0fTASK_STATE_DONE\x10\x02\x12\x15\n\x11TASK_STATE_FAILED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,20 +34,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MULTIPARTUPLOAD_METADATAENTRY']._loaded_options = None
   _globals['_MULTIPARTUPLOAD_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_LINKSTATE']._serialized_start=951
-  _globals['_LINKSTATE']._serialized_end=1059
-  _globals['_TASKSTATE']._serialized_start=1061
-  _globals['_TASKSTATE']._serialized_end=1168
+  _globals['_LINKSTATE']._serialized_start=970
+  _globals['_LINKSTATE']._serialized_end=1078
+  _globals['_TASKSTATE']._serialized_start=1080
+  _globals['_TASKSTATE']._serialized_end=1187
   _globals['_LINK']._serialized_start=81
   _globals['_LINK']._serialized_end=255
   _globals['_PIN']._serialized_start=257
   _globals['_PIN']._serialized_end=307
   _globals['_MULTIPARTUPLOAD']._serialized_start=310
-  _globals['_MULTIPARTUPLOAD']._serialized_end=687
-  _globals['_MULTIPARTUPLOAD_METADATAENTRY']._serialized_start=640
-  _globals['_MULTIPARTUPLOAD_METADATAENTRY']._serialized_end=687
-  _globals['_MULTIPARTPART']._serialized_start=689
-  _globals['_MULTIPARTPART']._serialized_end=792
-  _globals['_TASK']._serialized_start=795
-  _globals['_TASK']._serialized_end=949
+  _globals['_MULTIPARTUPLOAD']._serialized_end=706
+  _globals['_MULTIPARTUPLOAD_METADATAENTRY']._serialized_start=659
+  _globals['_MULTIPARTUPLOAD_METADATAENTRY']._serialized_end=706
+  _globals['_MULTIPARTPART']._serialized_start=708
+  _globals['_MULTIPARTPART']._serialized_end=811
+  _globals['_TASK']._serialized_start=814
+  _globals['_TASK']._serialized_end=968
 # @@protoc_insertion_point(module_scope)

@@ -59,7 +59,7 @@ class Pin(_message.Message):
     def __init__(self, address: _Optional[str] = ..., etag: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
 
 class MultipartUpload(_message.Message):
-    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged", "reopened", "checksum_algorithm", "checksum_type")
+    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged", "reopened", "checksum_algorithm", "checksum_type", "presigned")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +79,7 @@ class MultipartUpload(_message.Message):
     REOPENED_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PRESIGNED_FIELD_NUMBER: _ClassVar[int]
     branch: str
     path: bytes
     address: str
@@ -91,7 +92,8 @@ class MultipartUpload(_message.Message):
     reopened: bool
     checksum_algorithm: str
     checksum_type: str
-    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[_records_pb2.StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ..., reopened: _Optional[bool] = ..., checksum_algorithm: _Optional[str] = ..., checksum_type: _Optional[str] = ...) -> None: ...
+    presigned: bool
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[_records_pb2.StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ..., reopened: _Optional[bool] = ..., checksum_algorithm: _Optional[str] = ..., checksum_type: _Optional[str] = ..., presigned: _Optional[bool] = ...) -> None: ...
 
 class MultipartPart(_message.Message):
     __slots__ = ("md5", "storage_etag", "size", "modified_us", "checksum")

@@ -27,7 +27,7 @@ from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.envelope import BeginSpan, Envelope
 from lakebed.server.http.errors import answer_error
 from lakebed.server.http.paths import CheckedPaths
-from lakebed.server.http.presigned import PATH, PresignedDoor, URLSigner
+from lakebed.server.http.presigned import PART_PATH, PATH, PresignedDoor, URLSigner
 from lakebed.server.http.readiness import Readiness, ReadinessDoor
 from lakebed.server.processes.children import begin_builder
 from lakebed.server.questions import StorageQuestion, ask_store
@@ -121,7 +121,7 @@ def open_services(
             settings.gc,
             links=settings.links,
             run_in_background=run_in_background,
-            sign=signer.sign,
+            signer=signer,
         ),
         auth=AuthService(
             store,
@@ -162,6 +162,7 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
         admission,
     )
     app.add_route(PATH + "{token}", presigned)
+    app.add_route(PART_PATH + "{token}", presigned, suffix="part")
     pages.add_pages(app, services, ROUTES, base_path=BASE_PATH)
     for path in ("/readiness", f"{BASE_PATH}/readiness"):
         app.add_route(path, ReadinessDoor(services.readiness))

@@ -5,6 +5,7 @@ listens on IPv6 sees its IPv4 clients so.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -18,11 +19,19 @@ from typing import Final
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
+_KEPT_MAX: Final = 64
 _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 
 
 def parse_address(text: str) -> Address | None:
     """Return the address that a text spells; None if it spells none."""
+    # Every request asks for that of its client. What is long is not kept.
+    read = _read_address if len(text) <= _KEPT_MAX else _read_address.__wrapped__
+    return read(text)
+
+
+@lru_cache(maxsize=1024)
+def _read_address(text: str) -> Address | None:
     try:
         address = ip_address(text)
     except ValueError:

@@ -32,6 +32,9 @@ from lakebed.auth.policy.statements import (
     resource_patterns,
 )
 
+Test = Callable[[str], bool]
+"""Says whether a user may do something with a resource."""
+
 
 @dataclass(frozen=True, slots=True)
 class Permission:
@@ -78,31 +81,47 @@ class Rules:
                 denies = statement.effect is Effect.DENY
                 (self._deny if denies else self._allow).append(_rule(statement, user_id))
         # Requests name only so many actions; each is matched with the rules once.
-        self._by_action: dict[str, tuple[list[_Rule], list[_Rule]]] = {}
+        self._by_action: dict[str, Callable[[Context], Test]] = {}
 
     def is_granted(self, permission: Permission, context: Context) -> bool:
         """Whether the user has a permission."""
         return self.test_of(permission.action, context)(permission.resource)
 
-    def test_of(self, action: str, context: Context) -> Callable[[str], bool]:
+    def test_of(self, action: str, context: Context) -> Test:
         """Return a function that says whether the user may do something with a resource.
 
         Conditions are looked at now, once for the many resources of a listing.
         """
-        rules = self._by_action.get(action)
-        if rules is None:
-            rules = _about(self._allow, action), _about(self._deny, action)
-            self._by_action[action] = rules
-        allow, deny = (_resources(each, context) for each in rules)
-        if not deny and is_anything in allow:
-            return is_anything
+        test_in = self._by_action.get(action)
+        if test_in is None:
+            test_in = _tests(_about(self._allow, action), _about(self._deny, action))
+            self._by_action[action] = test_in
+        return test_in(context)
 
-        def is_granted(resource: str) -> bool:
-            return not any(matches(resource) for matches in deny) and any(
-                matches(resource) for matches in allow
-            )
 
-        return is_granted
+def _tests(allow: Sequence[_Rule], deny: Sequence[_Rule]) -> Callable[[Context], Test]:
+    """Return what gives the test of the rules about one action for a request."""
+
+    def test_in(context: Context) -> Test:
+        return _test(_resources(allow, context), _resources(deny, context))
+
+    if any(rule.conditions_hold is not None for rule in (*allow, *deny)):
+        return test_in
+    # All requests are alike to these rules.
+    test = test_in(Context(source_ip=None))
+    return lambda _context: test
+
+
+def _test(allow: Sequence[Matcher], deny: Sequence[Matcher]) -> Test:
+    if not deny and is_anything in allow:
+        return is_anything
+
+    def is_granted(resource: str) -> bool:
+        return not any(matches(resource) for matches in deny) and any(
+            matches(resource) for matches in allow
+        )
+
+    return is_granted
 
 
 def _about(rules: Sequence[_Rule], action: str) -> list[_Rule]:

@@ -29,6 +29,7 @@ from lakebed.block.store import (
     PartInfo,
     Upload,
     UploadId,
+    WrittenPart,
 )
 from lakebed.runtime import Runtime
 
@@ -114,7 +115,7 @@ class GCSBlockStore(CloudBlockStore):
         chunks: Iterable[bytes],
         *,
         size: int,
-    ) -> Part:
+    ) -> WrittenPart:
         self._refuse_upload(address)
 
     def complete_upload(

@@ -31,6 +31,7 @@ from lakebed.block.store import (
     PutResult,
     Upload,
     UploadId,
+    WrittenPart,
 )
 from lakebed.block.streams import (
     CHUNK_BYTES,
@@ -202,7 +203,7 @@ class MemoryBlockStore(BlockStore):
         chunks: Iterable[bytes],
         *,
         size: int,
-    ) -> Part:
+    ) -> WrittenPart:
         self._check(address)
         check_part_number(number)
         with self._lock:
@@ -212,7 +213,7 @@ class MemoryBlockStore(BlockStore):
         part = _Object(data, self._now_us(), ETag(meter.md5))
         with self._lock:
             self._find_upload(address, upload_id).parts[number] = part
-        return Part(number, part.etag)
+        return WrittenPart(number, part.etag, meter.md5)
 
     def complete_upload(
         self, address: Address, upload_id: UploadId, parts: Sequence[Part]

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final, TypeVar
 
 import pyarrow as pa
-from prometheus_client import Counter, Histogram
 
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import BlockError, ObjectNotFound
@@ -29,7 +28,9 @@ from lakebed.block.store import (
     PutResult,
     Upload,
     UploadId,
+    WrittenPart,
 )
+from lakebed.prometheus import Counter, Histogram
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
 
@@ -56,6 +57,7 @@ _OPERATIONS: Final = (
     "put", "put_new", "get", "read", "head", "delete", "delete_many", "copy", "list_objects",
     "list_folders", "create", "replace", "create_upload", "put_part", "complete_upload",
     "abort_upload", "list_parts", "list_uploads", "presign_get", "presign_put",
+    "presign_part",
 )  # fmt: skip
 
 
@@ -67,6 +69,7 @@ class MeteredBlockStore(BlockStore):
         self.shared_between_processes = inner.shared_between_processes
         self.supports_presign = inner.supports_presign
         self.presigned_put_creates_only = inner.presigned_put_creates_only
+        self.supports_presign_part = inner.supports_presign_part
         self.supports_uploads = inner.supports_uploads
         self.part_bytes_min = inner.part_bytes_min
         self._inner = inner
@@ -172,7 +175,7 @@ class MeteredBlockStore(BlockStore):
         chunks: Iterable[bytes],
         *,
         size: int,
-    ) -> Part:
+    ) -> WrittenPart:
         put_part = partial(self._inner.put_part, address, upload_id, number, size=size)
         return self._send("put_part", chunks, put_part)
 
@@ -211,6 +214,13 @@ class MeteredBlockStore(BlockStore):
             "presign_put",
             lambda: self._inner.presign_put(address, expires_seconds=expires_seconds),
         )
+
+    @traced("block.presign_part")
+    def presign_part(
+        self, address: Address, upload_id: UploadId, number: int, *, expires_seconds: int
+    ) -> str:
+        presign = partial(self._inner.presign_part, address, upload_id, number)
+        return self._timed("presign_part", lambda: presign(expires_seconds=expires_seconds))
 
     def close(self) -> None:
         self._inner.close()

@@ -27,8 +27,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from prometheus_client import Gauge
-
 from lakebed.block import BlockStore
 from lakebed.catalog.errors import InvalidRun
 from lakebed.catalog.gc.files import RunFiles, TableWriter
@@ -47,6 +45,7 @@ from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCPage, GCR
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.kv.records import Records
+from lakebed.prometheus import Gauge
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_us
 from lakebed.tracing import traced

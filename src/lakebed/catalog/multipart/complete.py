@@ -28,10 +28,14 @@ acknowledged only if the decision still stands after the entry was staged, and 6
 also makes sure that the record was there as long as nothing else protected the object: an upload
 that is too old is dropped even while someone is completing it. A record stays for a while after its
 object was staged, so that repeats find it.
+
+*Parts that came by presigned URLs* have no records: the storage lists them, and clients name them
+by its ETags. All else is the same. What a URL writes after the decision makes the storage refuse
+the parts in step 4, or comes too late.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -40,6 +44,7 @@ from typing import Final
 from lakebed.block import (
     Address,
     BlockStore,
+    ETag,
     InvalidPart,
     ObjectNotFound,
     Part,
@@ -48,7 +53,7 @@ from lakebed.block import (
 )
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.checksums import SCHEMES, Checksum, ChecksumType, Scheme, of_parts
-from lakebed.catalog.entry_metadata import checksum_of, for_checksum, for_parts
+from lakebed.catalog.entry_metadata import checksum_of, for_checksum, for_parts, split
 from lakebed.catalog.errors import (
     BadDigest,
     ChecksumUnknown,
@@ -58,9 +63,14 @@ from lakebed.catalog.errors import (
     PartsOutOfOrder,
     PartTooSmall,
 )
-from lakebed.catalog.model import ObjectStats, new_entry, stats_of
+from lakebed.catalog.model import (
+    ObjectStats,
+    check_header,
+    check_metadata,
+    new_entry,
+    stats_of,
+)
 from lakebed.catalog.multipart.records import (
-    MultipartID,
     MultipartRecords,
     NamedPart,
     StoredPart,
@@ -68,14 +78,17 @@ from lakebed.catalog.multipart.records import (
     UploadRecord,
     entry_of,
     etag_of,
+    etag_of_marks,
     id_of,
     scheme_of,
+    stored_part,
 )
 from lakebed.catalog.stager import check_early
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import Repository
 from lakebed.engine.staging.writer import Condition
+from lakebed.formats import Entry
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
@@ -98,7 +111,19 @@ class _Asked:
     size: int | None
     whole: Checksum | None
     whole_type: ChecksumType | None
+    content_type: str | None
+    metadata: Mapping[str, str]
     condition: Condition | None
+
+    def is_answered_by(self, upload: pb.MultipartUpload, entry: Entry) -> bool:
+        """Whether an upload was decided as this request wants it."""
+        kind = self.content_type or upload.content_type
+        user = {**upload.metadata, **self.metadata}
+        return (entry.checksum, entry.content_type, split(entry.metadata).user) == (
+            self.checksum,
+            kind,
+            split(user).user,
+        )
 
 
 class Completions:
@@ -119,6 +144,8 @@ class Completions:
         size: int | None = None,
         whole: Checksum | None = None,
         whole_type: ChecksumType | None = None,
+        content_type: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
     ) -> ObjectStats:
         """Make an object of the parts named, and stage it; repeating it answers the same.
@@ -129,10 +156,13 @@ class Completions:
             size: How large the object must be, if the caller knows.
             whole: The checksum that the object must have, if the caller knows.
             whole_type: What the checksum of the object must be made of, if the caller says.
+            content_type: What kind of data it is; None: as it was said when the upload began.
+            metadata: The user's own, besides what was said when the upload began.
             condition: Whether to write, given what is there.
 
         Raises:
-            RepositoryNotFound, MultipartNotFound: There is no such upload.
+            RepositoryNotFound, MultipartNotFound, WrongAddress: There is no such upload.
+            InvalidMetadata: No object can have such metadata.
             InvalidParts: It cannot be made of these parts.
             BadDigest: It would have another checksum.
             ReadOnly, BranchNotFound, Protected: The branch cannot be written to.
@@ -142,14 +172,26 @@ class Completions:
             BlockError: The storage refused or failed; repeating it may help.
         """
         _check_order(named)
-        checksum = etag_of(named)
+        check_metadata(metadata or {})
+        check_header("content type", content_type or "")
+        checksum = etag_of(named) if target.address is None else etag_of_marks(named)
         repository = self._engine.repositories.get(target.repository_id)
         records = MultipartRecords(self._store, repository)
-        asked = _Asked(target, named, checksum, size, whole, whole_type, condition)
+        asked = _Asked(
+            target=target,
+            named=named,
+            checksum=checksum,
+            size=size,
+            whole=whole,
+            whole_type=whole_type,
+            content_type=content_type,
+            metadata=metadata or {},
+            condition=condition,
+        )
         record = self._decide(repository, records, asked)
         entry = entry_of(record.message)
-        if entry is None or entry.checksum != checksum:
-            raise MultipartNotFound(target.upload_id)  # it is over, with other parts
+        if entry is None or not asked.is_answered_by(record.message, entry):
+            raise MultipartNotFound(target.upload_id)  # it is over, and was made something else
         _compare(asked, checksum_of(entry.metadata))
         if not record.message.staged:
             self._join(repository, records, record, named)
@@ -183,7 +225,7 @@ class Completions:
             if asked.condition is not None:  # while the upload is still open
                 target = asked.target
                 check_early(self._engine, repository, target.branch, target.path, asked.condition)
-            parts = _find_parts(records, upload_id, asked.named)
+            parts = _find_parts(self._stored(repository, records, record), asked.named)
             sizes = [part.size for part in parts]
             if asked.size not in {None, sum(sizes)}:
                 raise InvalidParts(f"the parts have {sum(sizes)} bytes, not {asked.size}")
@@ -194,13 +236,32 @@ class Completions:
                 size=sum(sizes),
                 checksum=asked.checksum,
                 modified=self._runtime.now(),
-                content_type=upload.content_type,
-                metadata={**upload.metadata, **for_parts(sizes), **for_checksum(whole)},
+                content_type=asked.content_type or upload.content_type,
+                metadata={
+                    **upload.metadata,
+                    **asked.metadata,
+                    **for_parts(sizes),
+                    **for_checksum(whole),
+                },
             )
             decided = records.decide(record, entry)
             if decided is not None:
                 return decided
         raise TooManyTries(f"completing the upload {upload_id}", _TRIES)
+
+    def _stored(
+        self, repository: Repository, records: MultipartRecords, record: UploadRecord
+    ) -> Iterable[StoredPart]:
+        """Return the parts that an upload has."""
+        upload = record.message
+        if not upload.presigned:
+            return records.parts(id_of(record))
+        address = repository.namespace.address(upload.address)
+        try:
+            found = self._block.list_parts(address, UploadId(upload.storage_upload_id))
+        except UploadNotFound as error:
+            raise MultipartNotFound(id_of(record)) from error
+        return map(stored_part, found)
 
     # Step 4
 
@@ -214,8 +275,7 @@ class Completions:
         upload = decided.message
         address = repository.namespace.address(upload.address)
         try:
-            parts = _find_parts(records, id_of(decided), named)
-            wanted = [Part(part.number, part.storage_etag) for part in parts]
+            wanted = self._wanted(records, decided, named)
             self._block.complete_upload(address, UploadId(upload.storage_upload_id), wanted)
         except (InvalidParts, InvalidPart, UploadNotFound) as error:
             # Another request has joined the parts already; or one was sent again meanwhile. If a
@@ -229,6 +289,16 @@ class Completions:
             )
             records.take_back(decided)
             raise PartMissing(f"a part was uploaded again meanwhile: {error}") from error
+
+    @staticmethod
+    def _wanted(
+        records: MultipartRecords, decided: UploadRecord, named: Sequence[NamedPart]
+    ) -> list[Part]:
+        """Return the parts to join, as the storage names them."""
+        if decided.message.presigned:
+            return [Part(each.number, ETag(each.md5)) for each in named]
+        parts = _find_parts(records.parts(id_of(decided)), named)
+        return [Part(part.number, part.storage_etag) for part in parts]
 
     def _is_there(self, address: Address, size: int) -> bool:
         """Whether the object is there: nothing else is ever written to its address."""
@@ -246,18 +316,19 @@ def _check_order(named: Sequence[NamedPart]) -> None:
             raise PartsOutOfOrder(f"part {after.number} is named after part {before.number}")
 
 
-def _find_parts(
-    records: MultipartRecords, upload_id: MultipartID, named: Sequence[NamedPart]
-) -> list[StoredPart]:
+def _find_parts(found: Iterable[StoredPart], named: Sequence[NamedPart]) -> list[StoredPart]:
     """Return the parts named, as they are stored; refuse those that are not, or are too small."""
-    stored = {part.number: part for part in records.parts(upload_id)}
+    # Some storages also list what was sent before under the same number.
+    stored: dict[int, list[StoredPart]] = {}
+    for part in found:
+        stored.setdefault(part.number, []).append(part)
     parts = []
     for each in named:
-        part = stored.get(each.number)
-        if part is None or not part.is_named_by(each):
+        fitting = [part for part in stored.get(each.number, ()) if part.is_named_by(each)]
+        if not fitting:
             also = f" and {each.checksum}" if each.checksum else ""
             raise PartMissing(f"part {each.number} was not uploaded with ETag {each.md5}{also}")
-        parts.append(part)
+        parts.append(fitting[0])
     for part in parts[:-1]:
         if part.size < PART_BYTES_MIN:
             raise PartTooSmall(

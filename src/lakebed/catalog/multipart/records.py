@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NewType
 
-from lakebed.block import ETag
+from lakebed.block import Address, ETag, PartInfo
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.checksums import SCHEMES, Checksum, Scheme
-from lakebed.catalog.errors import MultipartNotFound, PartMissing
+from lakebed.catalog.errors import MultipartNotFound, PartMissing, WrongAddress
 from lakebed.catalog.keys import MULTIPART_PARTS, MULTIPARTS, copy_of
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
@@ -41,6 +41,8 @@ class Target:
     branch: BranchID
     path: bytes
     upload_id: MultipartID
+    address: Address | None = None
+    """Where its bytes go. Whoever sends parts by presigned URLs names it too, and nobody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class NamedPart:
 
     number: int
     md5: str
-    """In hexadecimal."""
+    """In hexadecimal; of a part that was sent by a presigned URL, its ETag in the storage."""
     checksum: Checksum | None = None
     """The checksum that the uploader expects; None: it does not say."""
 
@@ -80,6 +82,7 @@ class MultipartRecords:
     def __init__(self, store: Store, repository: Repository) -> None:
         self._uploads = Records(store, MULTIPARTS, repository.partition)
         self._parts = Records(store, MULTIPART_PARTS, repository.partition)
+        self._namespace = repository.namespace
 
     def scan(self, start: bytes = b"") -> Iterator[UploadRecord]:
         """Iterate over all uploads, completed ones too, by their ids, from `start` on."""
@@ -94,13 +97,14 @@ class MultipartRecords:
 
         Raises:
             MultipartNotFound: There is none, or it is for something else.
+            WrongAddress: Its bytes go elsewhere.
         """
         record = self._uploads.find(target.upload_id.encode())
-        if record is None or (record.message.branch, record.message.path) != (
-            target.branch,
-            target.path,
-        ):
+        if record is None or not _is_for(record.message, target):
             raise MultipartNotFound(target.upload_id)
+        goes_to = self._namespace.address(record.message.address)
+        if target.address not in {None, goes_to}:
+            raise WrongAddress(target.upload_id, target.address)
         return record
 
     def find_open(self, target: Target) -> UploadRecord:
@@ -108,6 +112,7 @@ class MultipartRecords:
 
         Raises:
             MultipartNotFound: There is none, or it is for something else.
+            WrongAddress: Its bytes go elsewhere.
         """
         record = self.find(target)
         if record.message.HasField("entry"):
@@ -227,6 +232,11 @@ def scheme_of(upload: pb.MultipartUpload) -> Scheme | None:
     return next((each for each in SCHEMES if each == wanted), None)
 
 
+def stored_part(part: PartInfo) -> StoredPart:
+    """Return a part that the storage has, and that no record was written of."""
+    return StoredPart(part.number, part.etag, part.size, part.mtime, part.etag, None)
+
+
 def etag_of(named: Sequence[NamedPart]) -> str:
     """Return the ETag of an object that was uploaded in parts, as S3 makes it.
 
@@ -242,6 +252,26 @@ def etag_of(named: Sequence[NamedPart]) -> str:
                 f"part {part.number} cannot have the ETag '{part.md5}': it is not an MD5"
             ) from error
     return f"{digest.hexdigest()}-{len(named)}"
+
+
+def etag_of_marks(named: Sequence[NamedPart]) -> str:
+    """Return the ETag of an object whose parts are named by ETags of the storage.
+
+    Where these are MD5s, as with Amazon, it is the same as `etag_of`. Elsewhere they may be
+    anything; then it is made of their text.
+    """
+    try:
+        return etag_of(named)
+    except PartMissing:
+        digest = hashlib.md5("\0".join(part.md5 for part in named).encode(), usedforsecurity=False)
+        return f"{digest.hexdigest()}-{len(named)}"
+
+
+def _is_for(upload: pb.MultipartUpload, target: Target) -> bool:
+    """Whether an upload is what a request means. Its parts come by one way only: S3, or URLs."""
+    is_presigned = target.address is not None
+    wanted = (target.branch, target.path, is_presigned)
+    return (upload.branch, upload.path, upload.presigned) == wanted
 
 
 def _prefix(upload_id: MultipartID) -> bytes:

@@ -10,8 +10,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from lakebed.block import PART_NUMBER_MAX, BlockError, BlockStore, UploadId, UploadNotFound
-from lakebed.block.streams import Meter
+from lakebed.block import (
+    PART_BYTES_MAX,
+    PART_NUMBER_MAX,
+    Address,
+    BlockError,
+    BlockStore,
+    ETag,
+    UploadId,
+    UploadNotFound,
+    WrittenPart,
+)
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, fed
@@ -35,6 +44,17 @@ from lakebed.times import now_us, to_datetime, to_us
 from lakebed.tracing import traced
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NewUpload:
+    """An upload that was just begun."""
+
+    id: MultipartID
+    address: Address
+    """Where its bytes go."""
+    storage_id: UploadId
+    """The name that the storage gave it; no client gets to know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +108,18 @@ class MultipartUploads:
         content_type: str = DEFAULT_CONTENT_TYPE,
         metadata: Mapping[str, str] | None = None,
         scheme: Scheme | None = None,
-    ) -> MultipartID:
-        """Begin an upload; `scheme`: how the checksum of its object is to be made, if it has one.
+        presigned: bool = False,
+    ) -> NewUpload:
+        """Begin an upload.
+
+        Args:
+            repository_id: Where.
+            branch: To which branch.
+            path: To which path.
+            content_type: What kind of data it is.
+            metadata: The user's own.
+            scheme: How the checksum of its object is to be made, if it has one.
+            presigned: Whether its parts go to the storage by URLs.
 
         Raises:
             InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
@@ -101,20 +131,22 @@ class MultipartUploads:
         repository = self._engine.check_writable(repository_id, branch)
         issued = self._addresses.issue(repository, branch)
         address = repository.namespace.address(str(issued))
+        storage_id = self._block.create_upload(address)
         upload = pb.MultipartUpload(
             branch=branch,
             path=path,
             address=str(issued),
             created_us=now_us(self._runtime),
-            storage_upload_id=self._block.create_upload(address),
+            storage_upload_id=storage_id,
             content_type=content_type,
             metadata=metadata or {},
             checksum_algorithm=scheme.algorithm if scheme else "",
             checksum_type=scheme.type if scheme else "",
+            presigned=presigned,
         )
         upload_id = MultipartID(issued.uid)
         self._records(repository).add(upload_id, upload)
-        return upload_id
+        return NewUpload(upload_id, address, storage_id)
 
     @traced("catalog.put_part")
     def put_part(
@@ -138,30 +170,48 @@ class MultipartUploads:
             OutcomeUnknown: The part may be there.
             BlockError: The storage refused or failed.
         """
-        if not 1 <= number <= PART_NUMBER_MAX:
-            raise InvalidParts(f"parts are numbered from 1 to {PART_NUMBER_MAX}, not {number}")
+        check_part(number)
         repository = self._engine.repositories.get(target.repository_id)
         records = self._records(repository)
-        upload, meter = records.find_open(target).message, Meter()
+        upload = records.find_open(target).message
         digest = _digest_besides(upload, proof)
-        try:
-            part = self._block.put_part(
-                repository.namespace.address(upload.address),
-                UploadId(upload.storage_upload_id),
-                number,
-                meter.through(chunks if digest is None else fed(chunks, [digest])),
-                size=size,
-            )
-        except UploadNotFound as error:
-            raise MultipartNotFound(target.upload_id) from error
+        sent = chunks if digest is None else fed(chunks, [digest])
+        part = self._send(repository, target, upload, number, sent, size)
         stored = pb.MultipartPart(
-            md5=meter.md5,
+            md5=part.md5,
             storage_etag=part.etag,
             size=size,
             modified_us=now_us(self._runtime),
             checksum=_checksum_text(upload, digest, proof),
         )
         return records.set_part(target.upload_id, number, stored)
+
+    @traced("catalog.put_presigned_part")
+    def put_presigned_part(
+        self, target: Target, number: int, chunks: Iterable[bytes], *, size: int
+    ) -> ETag:
+        """Store one part of an upload whose other parts come by URLs; return the ETag it has there.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound, WrongAddress: There is no such upload.
+            InvalidParts: There is no part of this number, or of this size.
+            BlockError: The storage refused or failed.
+        """
+        check_part(number, size)
+        repository = self._engine.repositories.get(target.repository_id)
+        upload = self._records(repository).find_open(target).message
+        return self._send(repository, target, upload, number, chunks, size).etag
+
+    def find_open(self, target: Target) -> NewUpload:
+        """Return an upload that nobody has decided to complete.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound, WrongAddress: There is no such upload.
+        """
+        repository = self._engine.repositories.get(target.repository_id)
+        upload = self._records(repository).find_open(target).message
+        address = repository.namespace.address(upload.address)
+        return NewUpload(target.upload_id, address, UploadId(upload.storage_upload_id))
 
     @traced("catalog.list_parts")
     def list_parts(self, target: Target) -> UploadedParts:
@@ -177,12 +227,14 @@ class MultipartUploads:
     def list_open(self, repository_id: RepositoryID) -> Iterator[OpenUpload]:
         """Iterate over the uploads of a repository that are not over, by their ids.
 
+        Those whose parts come by presigned URLs are not among them: S3 has no calls for them.
+
         Raises:
             RepositoryNotFound: There is no such repository.
         """
         repository = self._engine.repositories.get(repository_id)
         for record in self._records(repository).scan():
-            if not record.message.HasField("entry"):
+            if not record.message.HasField("entry") and not record.message.presigned:
                 yield OpenUpload(
                     MultipartID(record.name.decode()),
                     BranchID(record.message.branch),
@@ -197,6 +249,7 @@ class MultipartUploads:
 
         Raises:
             RepositoryNotFound, MultipartNotFound: There is no such upload, or it was completed.
+            WrongAddress: Its bytes go elsewhere.
             OutcomeUnknown, BlockError: It may still be there.
         """
         repository = self._engine.repositories.get(target.repository_id)
@@ -244,6 +297,22 @@ class MultipartUploads:
                     )
         return removed
 
+    def _send(
+        self,
+        repository: Repository,
+        target: Target,
+        upload: pb.MultipartUpload,
+        number: int,
+        chunks: Iterable[bytes],
+        size: int,
+    ) -> WrittenPart:
+        address = repository.namespace.address(upload.address)
+        storage_id = UploadId(upload.storage_upload_id)
+        try:
+            return self._block.put_part(address, storage_id, number, chunks, size=size)
+        except UploadNotFound as error:
+            raise MultipartNotFound(target.upload_id) from error
+
     def _is_overdue(self, upload: pb.MultipartUpload) -> bool:
         """Whether it was not completed in time, or was so long ago that nobody asks again."""
         if upload.staged:
@@ -260,6 +329,18 @@ class MultipartUploads:
 
     def _records(self, repository: Repository) -> MultipartRecords:
         return MultipartRecords(self._store, repository)
+
+
+def check_part(number: int, size: int = 0) -> None:
+    """Refuse what cannot be a part of an upload.
+
+    Raises:
+        InvalidParts: There is no part of this number, or of this size.
+    """
+    if not 1 <= number <= PART_NUMBER_MAX:
+        raise InvalidParts(f"parts are numbered from 1 to {PART_NUMBER_MAX}, not {number}")
+    if size > PART_BYTES_MAX:
+        raise InvalidParts(f"a part has at most {PART_BYTES_MAX} bytes, not {size}")
 
 
 def _digest_besides(upload: pb.MultipartUpload, proof: Proof | None) -> Digest | None:

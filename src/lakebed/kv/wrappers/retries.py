@@ -27,8 +27,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, ParamSpec, TypeVar
 
-from prometheus_client import Counter
-
 from lakebed.errors import quoted
 from lakebed.kv.errors import (
     KeyNotFound,
@@ -49,6 +47,7 @@ from lakebed.kv.store import (
     step_of_many,
 )
 from lakebed.kv.wrappers.wrapped import WrappedStore
+from lakebed.prometheus import Counter
 from lakebed.runtime import Runtime
 
 ParamT = ParamSpec("ParamT")

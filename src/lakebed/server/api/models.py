@@ -367,6 +367,48 @@ class StagingMetadata(Wire):
     force: Force = False
 
 
+class PresignMultipartUpload(Wire):
+    upload_id: str
+    physical_address: str
+    presigned_urls: list[str] = field(default_factory=list)
+
+
+class UploadPartFrom(Wire):
+    physical_address: str
+
+
+class UploadTo(Wire):
+    presigned_url: str
+
+
+class CopyPartSource(Wire):
+    repository: str
+    ref: str
+    path: str
+    range: str | None = None
+
+
+class UploadPartCopyFrom(Wire):
+    physical_address: str
+    copy_source: CopyPartSource
+
+
+class UploadPart(Wire):
+    part_number: int
+    etag: str
+
+
+class CompletePresignMultipartUpload(Wire):
+    physical_address: str
+    parts: list[UploadPart]
+    user_metadata: dict[str, str] = field(default_factory=dict)
+    content_type: str | None = None
+
+
+class AbortPresignMultipartUpload(Wire):
+    physical_address: str
+
+
 # Users and permissions
 
 

@@ -23,12 +23,12 @@ def authenticate(services: Services, request: falcon.Request, *, client: str) ->
         ForeignPage: A page of others may have made a browser send it.
         TooManyLogins: There were too many wrong secrets from the address of the client.
     """
-    token = token_of(request)
-    if token is not None:
-        return services.auth.authenticate_token(token)
-    scheme, _, value = (request.get_header("Authorization") or "").partition(" ")
+    scheme, _, value = request.env.get("HTTP_AUTHORIZATION", "").partition(" ")
     if scheme.lower() != "basic":
-        raise AuthenticationFailed
+        token = token_of(request)
+        if token is None:
+            raise AuthenticationFailed
+        return services.auth.authenticate_token(token)
     check_password(request.env)
     try:
         pair = base64.b64decode(value.strip(), validate=True).decode()

@@ -1,20 +1,12 @@
-"""Bodies of requests that prove their end.
+"""Bodies of requests, bounded in size and in time.
 
-The HTTP server does not report a connection that broke off in a body: that looks like the end of
-the body. So nothing that came from a body may become visible before the body has proved that it is
-whole, in one of two ways:
-
-- its length was announced, and so many bytes came (`Body.chunks`, `Body.read`);
-- its own framing has an end: the closing boundary of a form (see `forms`), the last chunk of a
-  signed upload. Such a reader takes `Body.unproven_chunks` and looks for that end itself.
-
-The coding that HTTP calls chunked has an end too, but the server hides it: such a body proves
-nothing. Iterators of chunks raise at the end if the body is not whole, so a storage that makes an
-object visible only when its iterator ends well never shows half an object.
+A body is whole or an error: one that the client breaks off raises `BodyCut`, whether its length was
+announced or it comes in chunks. Iterators of chunks raise at the end if the body is not whole, so a
+storage that makes an object visible only when its iterator ends well never shows half an object.
 
     LakebedError
     └── BodyError
-        ├── LengthRequired  a body without a length that does not prove its end      411
+        ├── LengthRequired  a body without a length, where one is needed             411
         ├── BodyCut         it ended early: the client went away, or counted wrong   400
         ├── BodyTooLarge    it is longer than what may be sent here                  413
         ├── BodyTooSlow     it took longer than any body may take, or came too slowly  408
@@ -26,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from lakebed.errors import LakebedError
-from lakebed.server.http.request import current_record, while_reading
+from lakebed.server.http.request import while_reading
 
 CHUNK_BYTES: Final = 1 << 18
 """How much is read at a time, at most."""
@@ -34,6 +26,7 @@ PATIENCE_SECONDS: Final = 60.0
 """How long a client is waited for without getting anything. What it sends gives time back."""
 
 _LENGTH_DIGITS_MAX: Final = 18
+_SMALL_BYTES: Final = 1 << 16
 
 # The names are the public interface: they say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -46,7 +39,7 @@ class BodyError(LakebedError):
 
 
 class LengthRequired(BodyError):
-    """The body has no length, and nothing else that would prove its end."""
+    """The request does not say how long its body is, nor that it comes in chunks."""
 
     kind = "length_required"
 
@@ -109,7 +102,7 @@ class Body:
         self._patience = PATIENCE_SECONDS
         self._clock = clock
         self._begun = clock()
-        self._record = current_record()
+        self._is_chunked = "HTTP_TRANSFER_ENCODING" in environ
         self.length: Final = _length(environ)
         """How many bytes were announced; None if that was left open."""
         self.received = 0
@@ -119,21 +112,51 @@ class Body:
         """Yield the whole body in chunks of bounded size.
 
         Raises:
-            LengthRequired: No length was announced.
-            BodyCut: At the end: fewer bytes came than announced.
+            LengthRequired: The request has neither a length nor a body in chunks.
+            BodyCut: The body ended early, or the client stopped.
+            MalformedBody: The chunks that it came in are not sound.
             BodyTooSlow: It takes too long.
         """
-        if self.length is None:
+        if self.length is None and not self._is_chunked:
             raise LengthRequired
-        return self.unproven_chunks()
+        return self._chunks()
 
-    def unproven_chunks(self) -> Iterator[bytes]:
-        """Yield the body like `chunks`, for a reader that proves its end if it has no length.
+    def read(self, bytes_max: int) -> bytes:
+        """Return the whole of a small body; it is empty if the request has none.
 
         Raises:
-            BodyCut: At the end: fewer bytes came than announced.
-            BodyTooSlow: It takes too long.
+            BodyTooLarge: It is longer than `bytes_max`.
+            BodyCut: The body ended early, or the client stopped.
+            MalformedBody: The chunks that it came in are not sound.
+            BodyTooSlow: It took too long.
         """
+        if self.length is None:
+            return self._read_chunked(bytes_max) if self._is_chunked else b""
+        if self.length > bytes_max:
+            raise BodyTooLarge(bytes_max)
+        if self.length == 0:
+            return b""
+        with while_reading(self.length):
+            return b"".join(self._chunks())
+
+    def _read_chunked(self, bytes_max: int) -> bytes:
+        """Read a body of unknown length, with memory for a small one first, then for the largest.
+
+        Most are small. To ask for the largest at once would keep others from reading theirs.
+        """
+        small = min(_SMALL_BYTES, bytes_max)
+        parts: list[bytes] = []
+        chunks = self._chunks()
+        for allowed, more in ((small, small), (bytes_max, bytes_max - small)):
+            with while_reading(more):
+                while self.received <= allowed:
+                    chunk = next(chunks, None)
+                    if chunk is None:
+                        return b"".join(parts)
+                    parts.append(chunk)
+        raise BodyTooLarge(bytes_max)
+
+    def _chunks(self) -> Iterator[bytes]:
         while chunk := self._read(self._wanted()):
             self.received += len(chunk)
             if self._clock() - self._begun > self._seconds_max:
@@ -142,39 +165,10 @@ class Body:
         if self.length is not None and self.received != self.length:
             raise BodyCut(f"the body ended after {self.received} of {self.length} bytes")
 
-    def read(self, bytes_max: int) -> bytes:
-        """Return the whole of a small body; it is empty if the request has none.
-
-        Raises:
-            LengthRequired: There is one, and it has no length.
-            BodyTooLarge: It is longer than `bytes_max`; nothing was read.
-            BodyCut: Fewer bytes came than announced.
-            BodyTooSlow: It took too long.
-        """
-        if self.length is not None and self.length > bytes_max:
-            raise BodyTooLarge(bytes_max)
-        if self.length == 0:
-            return b""
-        with while_reading(self.length or 0):
-            if self.length is None and not self._read(1):
-                return b""
-            return b"".join(self.chunks())
-
     def _read(self, size: int) -> bytes:
-        """Wait for something to come, and note that in the record, for `slow_clients` to see."""
-        record = self._record
-        if record is not None:
-            record.is_receiving = True
         begun = self._clock()
         chunk: bytes = self._input.read(size)
-        waited = self._clock() - begun
-        if record is not None:
-            record.is_receiving = False
-            record.received_at = time.monotonic()
-            record.bytes_received += len(chunk)
-            if not chunk or record.bytes_received == self.length:
-                record.has_whole_body = True
-        self._check_rate(waited, len(chunk))
+        self._check_rate(self._clock() - begun, len(chunk))
         return chunk
 
     def _check_rate(self, waited: float, size: int) -> None:

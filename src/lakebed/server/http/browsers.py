@@ -16,6 +16,7 @@ the server. It tells which page that was in headers that no page can change: ``S
 import ipaddress
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -34,6 +35,7 @@ _SAFE_HEADERS: Final = {
     # Pages of other origins cannot embed it.
     "cross-origin-resource-policy": ("Cross-Origin-Resource-Policy", "same-origin"),
 }
+_ALL_SAFE_HEADERS: Final = list(_SAFE_HEADERS.values())
 
 # The names say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -252,6 +254,8 @@ class SafeAnswers:
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Any:
             given = {name.lower() for name, _ in headers}
+            if given.isdisjoint(_SAFE_HEADERS):
+                return start_response(status, headers + _ALL_SAFE_HEADERS, exc_info)
             added = [header for name, header in _SAFE_HEADERS.items() if name not in given]
             return start_response(status, headers + added, exc_info)
 
@@ -285,6 +289,13 @@ def _is_own(url: str, environ: WSGIEnvironment) -> bool:
 
 def _place(text: str, default_port: int) -> tuple[str, int] | None:
     """Return the name and the port that a host, or the rest of a URL, names; None: none."""
+    # Nearly all requests name one of a few hosts. What is long is not kept.
+    read = _read_place if len(text) <= _SHOWN_MAX else _read_place.__wrapped__
+    return read(text, default_port)
+
+
+@lru_cache(maxsize=256)
+def _read_place(text: str, default_port: int) -> tuple[str, int] | None:
     try:
         parts = urlsplit(f"//{text}")
         name, port = parts.hostname, parts.port

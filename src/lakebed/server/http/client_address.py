@@ -40,6 +40,8 @@ class TrustedProxies:
 
     def _forwarded_for(self, header: str) -> str:
         """Return the right-most address that is not trusted; if all are, the left-most."""
+        if not header.isascii():
+            return UNKNOWN
         address: Address | None = None
         for part in reversed(header.split(",")):
             if not (text := part.strip()):

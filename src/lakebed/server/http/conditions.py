@@ -18,6 +18,7 @@ from lakebed.catalog.nouns import (
 )
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
+_COPIED_RANGE: Final = re.compile(r"bytes=([0-9]{1,19})-([0-9]{1,19})")
 
 
 class Selection(NamedTuple):
@@ -80,6 +81,17 @@ def requested_range(header: str | None) -> ByteRange | None:
     if first:
         return FromOffset(int(first))
     return Suffix(int(last)) if last and int(last) else None
+
+
+def copied_range(text: str, size: int) -> Between | None:
+    """Return the bytes of an object of `size` bytes that are to be copied into a part.
+
+    None if the text names none; unlike in a read, the object must have all of them.
+    """
+    found = _COPIED_RANGE.fullmatch(text)
+    if found is None or not int(found[1]) <= int(found[2]) < size:
+        return None
+    return Between(int(found[1]), int(found[2]) + 1)
 
 
 def select_bytes(byte_range: ByteRange | None, size: int) -> Selection:

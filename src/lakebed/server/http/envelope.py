@@ -4,13 +4,9 @@ A WSGI wrapper around the whole application. The end of a request is the end of 
 an answer that is streamed, when the server closes the iterator, be it that the last byte is out or
 that the client went away.
 
-An answer to a request whose body was not read to its end says that the connection ends with it.
-
-A streamed answer must have a Content-Length. Without one, the server would end an answer whose
-iterator raised as if it were whole, and nobody could tell that half of an object is missing. With
-one, the server sends whatever comes. On a connection that is kept, the client would read what is
-too much as its next answer, and what is missing it would wait for. So an answer that is longer or
-shorter than announced breaks off, and the connection ends with it.
+A streamed answer must have a Content-Length. On a connection that is kept, the client would read
+what is too much as its next answer, and what is missing it would wait for. So an answer that is
+longer or shorter than announced breaks off, and the connection ends with it.
 """
 
 import logging
@@ -19,7 +15,6 @@ from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.server.http import metrics
-from lakebed.server.http.bodies import has_body
 from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.errors import JSON_TYPE, UNEXPECTED, kind_of, note_error
 from lakebed.server.http.logs import cause_of, log_access
@@ -57,10 +52,8 @@ class Envelope:
         record = begin_record(
             environ["REQUEST_METHOD"],
             _path_of(environ),
-            peer=environ.get("REMOTE_ADDR", ""),
             client=self._proxies.client_of(environ),
             given_id=environ.get("HTTP_X_REQUEST_ID"),
-            has_body=has_body(environ),
         )
         metrics.IN_PROGRESS.inc()
         record.at_end(metrics.IN_PROGRESS.dec)
@@ -87,7 +80,7 @@ class Envelope:
             headers = [("Content-Type", JSON_TYPE), ("Content-Length", str(len(_FAILED)))]
             start("500 Internal Server Error", headers)
             answer = [_FAILED]
-        # It goes out in one piece, by the server's fast path.
+        # It goes out in one piece.
         record.bytes_sent = sum(map(len, answer))
         _finish(record)
         return answer
@@ -106,12 +99,8 @@ class _Start:
         self.length = next(
             (int(value) for name, value in headers if name.lower() == "content-length"), None
         )
-        more = [(REQUEST_ID_HEADER, self._record.request_id)]
-        if not self._record.has_whole_body:
-            # It is not read for the sake of the answer: it may be long, or never come. The HTTP
-            # server closes the connection behind such an answer, but does not say so.
-            more.append(("Connection", "close"))
-        return self._inner(status, [*headers, *more], exc_info)
+        request_id = (REQUEST_ID_HEADER, self._record.request_id)
+        return self._inner(status, [*headers, request_id], exc_info)
 
 
 class _Answer:
@@ -174,7 +163,7 @@ def _finish(record: RequestRecord) -> None:
         metrics.count(record)
         log_access(record)
     finally:
-        leave_record(record)
+        leave_record()
 
 
 def _path_of(environ: WSGIEnvironment) -> str:

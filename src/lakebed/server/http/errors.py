@@ -104,6 +104,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     # objects
     (catalog.TaskNotFound, 404),
     (catalog.UploadNotUnfinished, 404),
+    (catalog.MultipartNotFound, 404),
     (catalog.MissingBytes, 410),
     (catalog.ChangedBytes, 410),
     (catalog.CatalogError, 400),
@@ -130,6 +131,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (kv.InvalidArgument, 400),
     (kv.OutcomeUnknown, 503),
     (block.ObjectNotFound, 410),
+    (block.UploadNotFound, 404),
     (block.AlreadyExists, 412),
     (block.Forbidden, 403),
     (block.StorageUnavailable, 503),

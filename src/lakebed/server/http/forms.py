@@ -46,7 +46,7 @@ def form_file(body: Body, content_type: str, *, field: str) -> FormFile:
         BodyCut: The body ended before the file began.
         BodyTooSlow: It takes too long.
     """
-    form = _Form(body.unproven_chunks(), _boundary(content_type))
+    form = _Form(body.chunks(), _boundary(content_type))
     while headers := form.next_field():
         if headers.name == field:
             chunks = _to_the_end(form, field)

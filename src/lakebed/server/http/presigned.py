@@ -3,22 +3,36 @@
 A URL holds what it opens: a method, an address, the time it ends and, to read, the size of the
 object, with a signature over them. Whoever has such a URL needs nothing else. An object can be
 written by it once: one that is there stays as it is. One of another size is not read.
+
+The URL of a part of a multipart upload holds the upload and the number instead. A part can be sent
+again until the upload is over; afterwards the storage knows no such upload.
 """
 
 import hashlib
 import hmac
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Final, NamedTuple
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
 
 import falcon
 
 from lakebed.auth import AuthenticationFailed
-from lakebed.block import Address, AlreadyExists, BlockStore, ByteRange, ByteStream, PutResult
+from lakebed.block import (
+    PART_BYTES_MAX,
+    Address,
+    AlreadyExists,
+    BlockStore,
+    ByteRange,
+    ByteStream,
+    PutResult,
+    UploadId,
+    WrittenPart,
+)
 from lakebed.catalog.errors import ChangedBytes
 from lakebed.runtime import Runtime
 from lakebed.server.http.admission import Admission
-from lakebed.server.http.bodies import Body
+from lakebed.server.http.bodies import Body, BodyTooLarge, LengthRequired
 from lakebed.server.http.conditions import etag, http_date, requested_range, select_bytes
 from lakebed.server.http.dispositions import ATTACHMENT
 from lakebed.server.http.errors import answer_error
@@ -26,7 +40,9 @@ from lakebed.server.http.request import current_record
 from lakebed.server.settings import LimitSettings
 
 PATH: Final = "/presigned/"
+PART_PATH: Final = f"{PATH}part/"
 _OPERATION: Final = "presigned"
+_PART: Final = "PART"  # no method of HTTP: such a token never opens a whole object
 _PURPOSE: Final = b"presigned URLs"
 
 
@@ -38,6 +54,15 @@ class Opened(NamedTuple):
     """How many bytes the object has to have; None: that is not known."""
 
 
+class OpenedPart(NamedTuple):
+    """The part of an upload that a token opens."""
+
+    address: Address
+    upload_id: UploadId
+    """The name that the storage gave the upload."""
+    number: int
+
+
 class URLSigner:
     """Signs addresses, and reads what it signed."""
 
@@ -47,8 +72,20 @@ class URLSigner:
 
     def sign(self, method: str, address: Address, expires: int, size: int | None = None) -> str:
         """Return the path of a URL that opens an address until some time."""
-        content = json.dumps([method, str(address), expires, size]).encode()
-        return PATH + _text(content) + "." + _text(self._mac(content))
+        return PATH + self._token(method, str(address), expires, size)
+
+    def sign_part(
+        self, address: Address, upload_id: UploadId, number: int, expires: int, life_seconds: int
+    ) -> str:
+        """Return the path of a URL to send a part to.
+
+        Its query says once more when it ends, as S3 does. Clients look there, and ask for another
+        URL before every part if they find nothing; the server itself does not look.
+        """
+        token = self._token(_PART, str(address), expires, upload_id, number)
+        begun = datetime.fromtimestamp(expires - life_seconds, UTC)
+        date = f"{begun:%Y%m%dT%H%M%SZ}"
+        return f"{PART_PATH}{token}?X-Amz-Date={date}&X-Amz-Expires={life_seconds}"
 
     def open(self, method: str, token: str, now: float) -> Opened:
         """Return what a token opens.
@@ -56,6 +93,24 @@ class URLSigner:
         Raises:
             AuthenticationFailed: It opens nothing: not by this method, not any more, never did.
         """
+        address, *size = self._content(method, token, now)
+        return Opened(Address.parse(address), size[0] if size else None)
+
+    def open_part(self, token: str, now: float) -> OpenedPart:
+        """Return the part that a token opens.
+
+        Raises:
+            AuthenticationFailed: It opens none: not any more, or never did.
+        """
+        address, upload_id, number = self._content(_PART, token, now)
+        return OpenedPart(Address.parse(address), UploadId(upload_id), number)
+
+    def _token(self, method: str, address: str, expires: int, *more: str | int | None) -> str:
+        content = json.dumps([method, address, expires, *more]).encode()
+        return _text(content) + "." + _text(self._mac(content))
+
+    def _content(self, method: str, token: str, now: float) -> list[Any]:
+        """Return what was signed for a method, after its end was checked: an address, and more."""
         content_text, _, mac_text = token.partition(".")
         try:
             content, mac = urlsafe_b64decode(content_text), urlsafe_b64decode(mac_text)
@@ -63,10 +118,10 @@ class URLSigner:
             raise AuthenticationFailed from None
         if not hmac.compare_digest(mac, self._mac(content)):
             raise AuthenticationFailed
-        allowed, address, expires, *size = json.loads(content)
+        allowed, address, expires, *more = json.loads(content)
         if method != allowed or now >= expires:
             raise AuthenticationFailed
-        return Opened(Address.parse(address), size[0] if size else None)
+        return [address, *more]
 
     def _mac(self, content: bytes) -> bytes:
         return hmac.digest(self._key, content, hashlib.sha256)
@@ -119,6 +174,17 @@ class PresignedDoor:
             return
         response.set_header("ETag", etag(stored.md5))
 
+    def on_put_part(self, request: falcon.Request, response: falcon.Response, token: str) -> None:
+        """Take in one part of an upload."""
+        try:
+            self._admit()
+            opened = self._signer.open_part(token, self._runtime.now())
+            stored = self._store_part(request, opened)
+        except Exception as error:  # noqa: BLE001 - the last place that can tell the client
+            answer_error(error, _OPERATION, response)
+            return
+        response.set_header("ETag", etag(stored.etag))
+
     def _read(self, opened: Opened, wanted: ByteRange | None) -> ByteStream:
         address, size = opened
         stream = self._block.get(address, byte_range=wanted)
@@ -131,21 +197,35 @@ class PresignedDoor:
     def _store(self, request: falcon.Request, address: Address) -> PutResult:
         if self._block.exists(address):
             raise AlreadyExists(address)
-        body = Body(
+        body = self._body(request)
+        # What came meanwhile stays too: it may be linked by now, and committed.
+        return self._block.put_new(address, body.chunks())
+
+    def _store_part(self, request: falcon.Request, opened: OpenedPart) -> WrittenPart:
+        body = self._body(request)
+        if body.length is None:
+            raise LengthRequired
+        if body.length > PART_BYTES_MAX:
+            raise BodyTooLarge(PART_BYTES_MAX)
+        return self._block.put_part(*opened, body.chunks(), size=body.length)
+
+    def _body(self, request: falcon.Request) -> Body:
+        return Body(
             request.env,
             seconds_max=self._limits.transfer_seconds,
             rate_min=self._limits.body_bytes_per_second,
         )
-        # What came meanwhile stays too: it may be linked by now, and committed.
-        return self._block.put_new(address, body.chunks())
 
     def _open(self, request: falcon.Request, token: str) -> Opened:
+        self._admit()
+        return self._signer.open(request.method, token, self._runtime.now())
+
+    def _admit(self) -> None:
         record = current_record()
         assert record is not None, "requests come in the envelope"
         record.operation = _OPERATION
         self._admission.admit_transfer(record)
         self._admission.claim(record)
-        return self._signer.open(request.method, token, self._runtime.now())
 
 
 def _text(data: bytes) -> str:

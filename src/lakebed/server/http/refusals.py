@@ -16,8 +16,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from prometheus_client import Counter
-
+from lakebed.prometheus import Counter
 from lakebed.server.http.request import current_record
 
 LINES_A_CLIENT: Final = 3

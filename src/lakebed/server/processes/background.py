@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from prometheus_client import Counter, Gauge
-
 from lakebed.catalog.expiry import clean_expired
 from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.errors import LakebedError
+from lakebed.prometheus import Counter, Gauge
 from lakebed.server.app import begin_tracing, open_services
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process

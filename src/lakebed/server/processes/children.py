@@ -91,7 +91,7 @@ def _watch(link: Connection) -> None:
 
 
 def hide_settings() -> None:
-    """Take settings out of the environment: the server shows it to every request."""
+    """Take settings out of the environment, which children of this process would get."""
     for name in list(os.environ):
         if name.startswith(ENVIRONMENT_PREFIX):
             del os.environ[name]

@@ -17,22 +17,23 @@ class CannotStart(LakebedError):  # noqa: N818 - it says what happened
     kind = "cannot_start"
 
 
-def check_place(settings: ServerSettings) -> str:
-    """Make sure that the port is free and that folders can be written; return the address.
-
-    The address is the numeric one of the host to listen at.
+def check_place(settings: ServerSettings) -> None:
+    """Make sure that the port is free and that folders can be written.
 
     Raises:
         CannotStart: The port is taken, or a folder cannot be written.
     """
-    address = _address_of(settings.listen.host)
     check_port(settings.listen)
     for folder in _folders(settings):
         _check_folder(folder)
-    return address
 
 
-def _address_of(host: str) -> str:
+def address_of(host: str) -> str:
+    """Return the numeric address of a host to listen at.
+
+    Raises:
+        CannotStart: There is no such host.
+    """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -40,33 +41,27 @@ def _address_of(host: str) -> str:
     return str(found[0][4][0])
 
 
-def check_port(listen: ListenSettings, *, is_shared: bool = False) -> None:
+def check_port(listen: ListenSettings) -> None:
     """Make sure that the port can be opened.
-
-    Args:
-        listen: Where.
-        is_shared: Whether other workers of this server may have it open.
 
     Raises:
         CannotStart: It is taken, or may not be used.
     """
-    address = _address_of(listen.host)
+    address = address_of(listen.host)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
         # As the server sets it, or a port that was in use a moment ago would seem taken. The option
-        # that lets workers share a port is off at first: with it, two servers could.
+        # that lets workers share a port is off here: with it, two servers could.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            if is_shared:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             probe.bind((address, listen.port))
-            if not is_shared:  # clients of the others would be let in here
-                probe.listen()
+            probe.listen()
         except OSError as error:
-            raise CannotStart(_port_message(listen.host, listen.port, error)) from error
+            raise CannotStart(port_message(listen.host, listen.port, error)) from error
 
 
-def _port_message(host: str, port: int, error: OSError) -> str:
+def port_message(host: str, port: int, error: OSError) -> str:
+    """Say in one line why a port could not be opened."""
     if error.errno == errno.EADDRINUSE:
         return f"port {port} of {host} is in use: stop what listens there, or use --port"
     if error.errno == errno.EACCES:

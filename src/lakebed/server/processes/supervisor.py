@@ -5,14 +5,13 @@ workers and the background process, starts them again when they die, and reports
 worker answers. SIGTERM, SIGINT or the end of its terminal make it stop: workers take no new
 connections and finish their requests, for a while. All processes notice when the supervisor is
 gone.
-
-Granian does the serving and the work with signals; what we change of it is in `granian_parts`.
 """
 
 import http.client
 import logging
 import multiprocessing
 import os
+import select
 import shutil
 import signal
 import tempfile
@@ -20,23 +19,25 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import FOLDER_VARIABLE, forget_process, mark_process
 from lakebed.server.processes.children import call_by_name
-from lakebed.server.processes.granian_parts import GranianServer
 from lakebed.server.processes.metrics import ProcessMetrics
-from lakebed.server.processes.preflight import CannotStart, check_place, check_port
-from lakebed.server.processes.worker import Worker
+from lakebed.server.processes.preflight import CannotStart, check_place
 from lakebed.server.settings import ServerSettings
 
 APP_FACTORY: Final = "lakebed.server.app:create"
 _BACKGROUND: Final = "lakebed.server.processes.background:main"
-# Both by name: the engine is not imported in this process.
+_WORKER: Final = "lakebed.server.processes.worker:main"
+# All by name: the engine is not imported in this process.
+LOOK_SECONDS: Final = 1.0
+"""How often the supervisor looks after its processes; the least time between two deaths of one."""
+_DEATHS_MAX: Final = 4
+"""How many workers may die before the first has answered."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 _PATIENCE_SECONDS: Final = 5.0
@@ -59,13 +60,13 @@ def serve(
         CannotStart: The port is taken, a folder cannot be written, or the first worker failed.
     """
     logs.configure_process(settings.logging)
-    address = check_place(settings)
+    check_place(settings)
     folder = Path(tempfile.mkdtemp(prefix="lakebed-"))
     os.environ[FOLDER_VARIABLE] = str(folder)
     # For all processes of this one; see `children`.
     multiprocessing.set_start_method("spawn", force=True)
     try:
-        _Supervisor(settings, address, folder, factory, on_ready).run()
+        _Supervisor(settings, folder, factory, on_ready).run()
     finally:
         del os.environ[FOLDER_VARIABLE]
         shutil.rmtree(folder, ignore_errors=True)
@@ -83,7 +84,6 @@ class _Supervisor:
     def __init__(
         self,
         settings: ServerSettings,
-        address: str,
         folder: Path,
         factory: str,
         on_ready: Callable[[str], None],
@@ -91,67 +91,81 @@ class _Supervisor:
         self._settings = settings
         self._on_ready = on_ready
         self._is_ready = threading.Event()
-        self._has_begun = False
+        self._is_stopping = False
         self._failure: str | None = None
         # Its far end goes to every process: they notice when this end is closed.
-        self._link, self._far_link = multiprocessing.Pipe()
+        self._link, far_link = multiprocessing.Pipe()
+        # A byte in it ends the wait of the loop: a handler of signals may do no more than that.
+        self._wakes, self._wake = os.pipe()
         self._folder = folder
         self._metrics = ProcessMetrics(folder)
-        self._background = _Background(
-            settings, self._far_link, on_death=lambda pid: self._forget("background", pid)
-        )
-        self._worker = Worker(settings, factory, self._far_link)
-        self._server = GranianServer(
-            settings,
-            address,
-            look_after=self._look_after,
-            on_death=lambda pid: self._forget("worker", pid),
-            is_ready=self._is_ready.is_set,
-        )
-        logs.configure_process(settings.logging)  # again: the server has set them up for itself
+        self._workers = [
+            _Child("worker", _WORKER, settings, factory, far_link) for _ in range(settings.workers)
+        ]
+        self._background = _Child("background", _BACKGROUND, settings, far_link)
+        self._deaths = 0
 
     def run(self) -> None:
-        server = self._server
-        server.on_startup(self._begin)
-        server.on_shutdown(self._background.stop)
-        try:
-            server.serve(target_loader=self._worker, wrap_loader=False)
-        except SystemExit:
-            # A worker ended while the server was stopping. Why it stopped is said below.
-            if not (self._failure or server.failure):
-                raise
-        except Exception:
-            # Before anything else, the server tries whether it can open the port.
-            if not self._has_begun:
-                check_port(self._settings.listen)
-            raise
-        if failure := self._failure or server.failure:
-            raise CannotStart(failure)
-
-    def _begin(self) -> None:
-        self._has_begun = True
-        # A terminal that closes ends what runs in it. (Granian would start its workers anew.)
-        signal.signal(signal.SIGHUP, self._server.stop)
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(each, self._stop)
         mark_process("supervisor")
         self._metrics.write()
+        try:
+            self._start()
+            while not self._is_stopping:
+                select.select([self._wakes], [], [], LOOK_SECONDS)
+                if not self._is_stopping:
+                    self._look_after()
+        finally:
+            self._is_stopping = True
+            self._end()
+        if self._failure:
+            raise CannotStart(self._failure)
+
+    def _stop(self, *_signal: object) -> None:
+        self._is_stopping = True
+        os.write(self._wake, b"x")
+
+    @property
+    def _children(self) -> "list[_Child]":
+        return self._workers if self._settings.in_memory else [*self._workers, self._background]
+
+    def _start(self) -> None:
         if self._settings.in_memory:
             _LOGGER.warning(
                 "data is kept in memory: there is one worker, nothing is cleaned up, and all is"
                 " gone when the server stops"
             )
-        else:
-            self._background.start()
+        for child in self._children:
+            child.start()
         for target in (self._listen_to_workers, self._wait_until_ready):
             threading.Thread(target=target, daemon=True).start()
 
     def _look_after(self) -> None:
-        self._background.keep()
+        """Start again what has died: all of it, each time; and do the other chores."""
+        dead = [child for child in self._children if not child.is_alive]
+        for child in dead:
+            _LOGGER.warning("%s ended; it is started again", child.words)
+            self._metrics.count_restart(child.role)
+            forget_process(child.pid, self._folder)
+        self._deaths += sum(child.role == "worker" for child in dead)
+        if not self._is_ready.is_set() and self._deaths > _DEATHS_MAX:
+            self._failure = "the workers end as soon as they start; see the log for the reason"
+            self._is_stopping = True
+            return
+        for child in dead:
+            child.start()
         self._metrics.write()
         logs.bound_file(self._settings.logging)
 
-    def _forget(self, role: str, pid: int) -> None:
-        self._metrics.count_restart(role)
-        forget_process(pid, self._folder)
+    def _end(self) -> None:
+        """Tell all processes to end, and kill those that have not after a while."""
+        for child in self._children:
+            child.tell_to_end()
+        until = time.monotonic() + max(1, self._settings.processes.shutdown_seconds)
+        for child in self._workers:
+            child.wait(until)
+        self._background.wait(time.monotonic() + _PATIENCE_SECONDS)
 
     def _listen_to_workers(self) -> None:
         with suppress(EOFError, OSError):
@@ -160,11 +174,11 @@ class _Supervisor:
                 _LOGGER.error("worker %d could not start: %s", pid, message)
                 if not self._is_ready.is_set():
                     self._failure = message
-                    self._server.stop()
+                    self._stop()
 
     def _wait_until_ready(self) -> None:
         endpoint = endpoint_of(self._settings)
-        while not self._server.is_stopping:
+        while not self._is_stopping:
             if _answers(endpoint):
                 self._is_ready.set()
                 self._on_ready(endpoint)
@@ -172,35 +186,43 @@ class _Supervisor:
             time.sleep(0.05)
 
 
-class _Background:
-    """The background process, as the supervisor sees it."""
+class _Child:
+    """A process of the server, as the supervisor sees it."""
 
-    def __init__(
-        self, settings: ServerSettings, link: Connection, *, on_death: Callable[[int], None]
-    ) -> None:
-        self._arguments = (settings, link)
-        self._on_death = on_death
+    def __init__(self, role: str, function: str, *arguments: Any) -> None:
+        self.role = role
+        self._arguments = (function, *arguments)
         self._process: BaseProcess | None = None
 
     def start(self) -> None:
         self._process = multiprocessing.Process(
-            target=call_by_name, args=(_BACKGROUND, *self._arguments), name="lakebed-background"
+            target=call_by_name, args=self._arguments, name=f"lakebed-{self.role}"
         )
         self._process.start()
 
-    def keep(self) -> None:
-        """Start it again if it died."""
-        if self._process is not None and not self._process.is_alive():
-            assert self._process.pid is not None
-            _LOGGER.warning("the background process ended; it is started again")
-            self._on_death(self._process.pid)
-            self.start()
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.is_alive()
 
-    def stop(self) -> None:
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it was started"
+        assert self._process.pid is not None, "it was started"
+        return self._process.pid
+
+    @property
+    def words(self) -> str:
+        return f"worker {self.pid}" if self.role == "worker" else f"the {self.role} process"
+
+    def tell_to_end(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+
+    def wait(self, until: float) -> None:
+        """Wait for its end; kill it if that does not come."""
         if self._process is None:
             return
-        self._process.terminate()
-        self._process.join(_PATIENCE_SECONDS)
+        self._process.join(max(0.0, until - time.monotonic()))
         if self._process.is_alive():
             self._process.kill()
             self._process.join()

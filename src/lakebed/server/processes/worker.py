@@ -2,69 +2,71 @@
 
 import logging
 import os
+import signal
 import sys
 import time
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.util import Finalize
-from typing import Final
+from typing import Final, NoReturn
 from wsgiref.types import WSGIApplication
 
 from lakebed.errors import LakebedError
+from lakebed.server.connections.server import ConnectionServer
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
-from lakebed.server.http.slow_clients import Stalls
 from lakebed.server.processes.children import (
     allow_many_connections,
-    do_without_pandas,
     end_with_parent,
     hide_settings,
     load_by_name,
 )
-from lakebed.server.processes.preflight import check_port
+from lakebed.server.processes.preflight import CannotStart, address_of, port_message
 from lakebed.server.settings import ServerSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
 _FAILED_PAUSE_SECONDS: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """Makes the application, once, in the process that will serve it."""
+def main(settings: ServerSettings, factory: str, link: Connection) -> None:
+    """Make the application and serve it, until the process is told to end.
 
-    settings: ServerSettings
-    factory: str
-    """The function that makes the application from settings: ``package.module:function``."""
-    link: Connection
-    """To the supervisor: to say what went wrong, and to notice its end."""
+    Args:
+        settings: Checked ones.
+        factory: The function that makes the application from settings: ``package.module:function``.
+            A method `close` of the application is called at the end.
+        link: To the supervisor: to say what went wrong, and to notice its end.
+    """
+    end_with_parent(link)
+    hide_settings()
+    files_max = allow_many_connections()
+    logs.configure_process(settings.logging)
+    mark_process("worker")
+    try:
+        app = load_by_name(factory)(settings)
+        server = _open(settings, app, files_max)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor wants to know
+        _give_up(error, link)
+    signal.signal(signal.SIGTERM, server.stop)
+    server.run()
+    close = getattr(app, "close", None)
+    if close is not None:
+        close()
 
-    def __call__(self) -> WSGIApplication:
-        """Return the application; a method `close` of it is called when the process ends well."""
-        do_without_pandas()
-        end_with_parent(self.link)
-        hide_settings()
-        allow_many_connections()
-        logs.configure_process(self.settings.logging)
-        mark_process("worker")
-        Stalls(self.settings.listen.port, self.settings.limits.stall_seconds).start()
-        try:
-            app: WSGIApplication = load_by_name(self.factory)(self.settings)
-            # The HTTP server opens the port next; if it cannot, it ends with a backtrace.
-            check_port(self.settings.listen, is_shared=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor wants to know
-            self._give_up(error)
-        close = getattr(app, "close", None)
-        if close is not None:
-            Finalize(None, close, exitpriority=1)
-        return app
 
-    def _give_up(self, error: Exception) -> None:
-        if isinstance(error, LakebedError):
-            message = str(error)
-        else:
-            _LOGGER.error("a worker could not start", exc_info=error)
-            message = f"{type(error).__name__}: {error}"
-        self.link.send((os.getpid(), message))
-        # The supervisor starts another: not as fast as it can.
-        time.sleep(_FAILED_PAUSE_SECONDS)
-        sys.exit(1)
+def _open(settings: ServerSettings, app: WSGIApplication, files_max: int) -> ConnectionServer:
+    listen = settings.listen
+    try:
+        return ConnectionServer(app, settings, address_of(listen.host), files_max=files_max)
+    except OSError as error:
+        raise CannotStart(port_message(listen.host, listen.port, error)) from error
+
+
+def _give_up(error: Exception, link: Connection) -> NoReturn:
+    if isinstance(error, LakebedError):
+        message = str(error)
+    else:
+        _LOGGER.error("a worker could not start", exc_info=error)
+        message = f"{type(error).__name__}: {error}"
+    link.send((os.getpid(), message))
+    # The supervisor starts another: not as fast as it can.
+    time.sleep(_FAILED_PAUSE_SECONDS)
+    sys.exit(1)

@@ -25,7 +25,6 @@ from lakebed.server.s3.translation import as_s3_error
 from lakebed.server.services import Services
 
 _LOGGER: Final = logging.getLogger(__name__)
-_METADATA: Final = "HTTP_X_AMZ_META_"
 _NO_BODY: Final = frozenset({204, 304})
 
 _BODY_CODES: Final = frozenset(
@@ -93,25 +92,7 @@ class Gateway:
             return sigv4.verify(environ, secret_for, now=now)
         except S3Error as error:
             refusals.count(Refusal.BAD_SIGNATURE, f"{error.code.code}: {error}")
-            if error.code is ErrorCode.SIGNATURE_DOES_NOT_MATCH:
-                raise _mismatch(environ) from error
             raise
-
-
-def _mismatch(environ: WSGIEnvironment) -> S3Error:
-    """Return the refusal of a signature, with the reason if it can be guessed.
-
-    The HTTP server hands over the values of headers that are ASCII, and others as empty.
-    """
-    empty = [key for key, value in environ.items() if key.startswith(_METADATA) and not value]
-    if not empty:
-        return S3Error(ErrorCode.SIGNATURE_DOES_NOT_MATCH)
-    name = empty[0].removeprefix("HTTP_").replace("_", "-").lower()
-    return S3Error(
-        ErrorCode.SIGNATURE_DOES_NOT_MATCH,
-        f'the signature does not match; the header "{name[:100]}" arrived empty, as headers do that'
-        " are not ASCII: send such text as an encoded word (RFC 2047), like =?UTF-8?B?...?=",
-    )
 
 
 def _means_the_api(asked: Route) -> bool:

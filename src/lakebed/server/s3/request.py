@@ -152,7 +152,7 @@ class S3Request:
         )
         return open_body(
             self.environ,
-            raw.unproven_chunks(),
+            raw.chunks(),
             payload=self.verified.payload,
             scope=self.verified.scope,
             has_checksums=has_checksums,

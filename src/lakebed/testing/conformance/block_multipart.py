@@ -1,9 +1,13 @@
 """The part of the conformance suite of block storage that is about multipart uploads."""
 
 import errno
+import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -15,6 +19,7 @@ from lakebed.block import (
     InvalidArgument,
     InvalidPart,
     Namespace,
+    NotSupported,
     Part,
     UploadId,
     UploadNotFound,
@@ -79,6 +84,7 @@ class MultipartConformance:
         address = namespace.address("object")
         upload_id = store.create_upload(address)
         part = store.put_part(address, upload_id, PART_NUMBER_MAX, [b"x"], size=1)
+        assert part.md5 == hashlib.md5(b"x").hexdigest()
         assert store.complete_upload(address, upload_id, [part]).size == 1
         assert store.read(address) == b"x"
 
@@ -222,6 +228,52 @@ class MultipartConformance:
             store.put_part(address, upload_id, number, [b"x"], size=1)
         store.abort_upload(address, upload_id)
 
+    def test_parts_by_presigned_requests(self, store: BlockStore, namespace: Namespace) -> None:
+        address = namespace.address("folder/an object é")
+        upload_id = store.create_upload(address)
+        if not store.supports_presign_part:
+            with pytest.raises(NotSupported):
+                store.presign_part(address, upload_id, 1, expires_seconds=60)
+            store.abort_upload(address, upload_id)
+            return
+        url = store.presign_part(address, upload_id, 1, expires_seconds=60)
+        first, last = _content(store), b"end"
+        _send(url, b"replaced")
+        parts = [Part(1, _send(url, first))]
+        parts.append(
+            Part(2, _send(store.presign_part(address, upload_id, 2, expires_seconds=60), last))
+        )
+        listed = {Part(info.number, info.etag) for info in store.list_parts(address, upload_id)}
+        assert listed >= set(parts)
+        store.complete_upload(address, upload_id, parts)
+        assert store.read(address) == first + last
+        with pytest.raises(HTTPError):
+            _send(url, b"too late")
+        assert store.read(address) == first + last
+        _refuses_parts_of_an_aborted_upload(store, namespace)
+        with pytest.raises(InvalidArgument):
+            store.presign_part(address, upload_id, 0, expires_seconds=60)
+        with pytest.raises(InvalidArgument):
+            store.presign_part(address, upload_id, 1, expires_seconds=0)
+
+    def test_a_presigned_request_is_for_one_part(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
+        if not store.supports_presign_part:
+            return
+        address = namespace.address("object")
+        upload_id = store.create_upload(address)
+        url = store.presign_part(address, upload_id, 1, expires_seconds=60)
+        for changed in (
+            url.replace("partNumber=1", "partNumber=2"),
+            url.replace("/object?", "/objec?"),
+        ):
+            assert changed != url
+            with pytest.raises(HTTPError):
+                _send(changed, b"not signed for")
+        assert store.list_parts(address, upload_id) == []
+        store.abort_upload(address, upload_id)
+
     def test_an_upload_survives_closing_the_storage(
         self, settings: BlockSettings, store: BlockStore, namespace: Namespace
     ) -> None:
@@ -238,6 +290,26 @@ class MultipartConformance:
         parts.append(store.put_part(address, upload_id, 2, [b"end"], size=3))
         store.complete_upload(address, upload_id, parts)
         assert store.read(address) == data + b"end"
+
+
+def _send(url: str, data: bytes) -> ETag:
+    """Send a part to a presigned URL; return its ETag."""
+    headers = {"Content-Type": "application/octet-stream"}
+    with closing(urlopen(Request(url, data, headers, method="PUT"))) as response:
+        return ETag(response.headers["ETag"].strip('"'))
+
+
+def _refuses_parts_of_an_aborted_upload(store: BlockStore, namespace: Namespace) -> None:
+    address = namespace.address("aborted")
+    upload_id = store.create_upload(address)
+    url = store.presign_part(address, upload_id, 1, expires_seconds=60)
+    _send(url, b"in time")
+    store.abort_upload(address, upload_id)
+    with pytest.raises(HTTPError):
+        _send(url, b"too late")
+    with pytest.raises(UploadNotFound):
+        store.list_parts(address, upload_id)
+    assert not store.exists(address)
 
 
 def _content(store: BlockStore) -> bytes:

@@ -33,7 +33,7 @@ from typing import Final
 
 from lakebed.testing.servers import ServerMissingError
 
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
 _PORT_MIN: Final = 10_000

@@ -23,7 +23,7 @@ import psycopg
 
 from lakebed.testing.servers import ServerMissingError
 
-START_SECONDS: Final = 30.0
+START_SECONDS: Final = 120.0
 PORT: Final = 5432  # names the socket; nothing listens on the network
 
 _SETTINGS: Final = {

@@ -25,6 +25,7 @@ from lakebed.block import (
     StorageUnavailable,
     Upload,
     UploadId,
+    WrittenPart,
 )
 from lakebed.testing.simulation.scheduler import Actor
 from lakebed.testing.simulation.simulator import Simulation
@@ -110,7 +111,7 @@ class _Handle(BlockStore):
         chunks: Iterable[bytes],
         *,
         size: int,
-    ) -> Part:
+    ) -> WrittenPart:
         body = list(chunks)
         put_part = partial(self._inner.put_part, address, upload_id, number, body, size=size)
         return self._call("put_part", address, put_part)

@@ -57,7 +57,7 @@ from lakebed.block.errors import (
 )
 from lakebed.block.multipart import check_order, check_part_number
 from lakebed.block.settings import AzureSettings
-from lakebed.block.store import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId
+from lakebed.block.store import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId, WrittenPart
 from lakebed.block.streams import ListedObject, exactly, list_batch
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -222,7 +222,7 @@ class AzureBlockStore(CloudBlockStore):
         chunks: Iterable[bytes],
         *,
         size: int,
-    ) -> Part:
+    ) -> WrittenPart:
         self._check(address)
         check_part_number(number)
         self._find_upload(address, upload_id)
@@ -230,24 +230,28 @@ class AzureBlockStore(CloudBlockStore):
         with source.handing_on(), explained(address):
             first, _ = source.take(0)
             if size == 0:
-                return Part(number, self._mark(address, upload_id, Kind.EMPTY_PART, number).etag)
+                block = self._mark(address, upload_id, Kind.EMPTY_PART, number)
+                return WrittenPart(number, block.etag, source.md5)
             block = self._new_block(upload_id, Kind.PART, number)
             self._blob(address, once=True).stage_block(
                 block.name, _Body(source.after(first), size), length=size
             )
-        return Part(number, block.etag)
+        return WrittenPart(number, block.etag, source.md5)
 
     def complete_upload(
         self, address: Address, upload_id: UploadId, parts: Sequence[Part]
     ) -> ObjectInfo:
         self._check(address)
         stored = self._find_upload(address, upload_id).parts(upload_id)
-        blocks = {Part(info.number, info.etag): block for block, info in stored}
+        by_mark = {(info.number, info.etag): block for block, info in stored}
         check_order(parts)
+        blocks = []
         for part in parts:
-            if part not in blocks:
+            block = by_mark.get((part.number, part.etag))
+            if block is None:
                 raise InvalidPart(f"part {part.number} was not uploaded with ETag {part.etag}")
-        named = [BlobBlock(blocks[part].name) for part in parts if blocks[part].kind is Kind.PART]
+            blocks.append(block)
+        named = [BlobBlock(block.name) for block in blocks if block.kind is Kind.PART]
         with explained(address):
             # Once: sent again after a lost reply, it would not find the blocks it committed.
             self._blob(address, once=True).commit_block_list(named)

@@ -74,6 +74,7 @@ from lakebed.block.store import (
     PutResult,
     Upload,
     UploadId,
+    WrittenPart,
 )
 from lakebed.block.streams import (
     CHUNK_BYTES,
@@ -296,7 +297,7 @@ class LocalBlockStore(BlockStore):
         chunks: Iterable[bytes],
         *,
         size: int,
-    ) -> Part:
+    ) -> WrittenPart:
         self._place(address)
         check_part_number(number)
         return self._uploads.put_part(address, upload_id, number, exactly(size, chunks))

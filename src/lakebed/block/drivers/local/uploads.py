@@ -26,7 +26,7 @@ from lakebed.block.drivers.local.files import (
 from lakebed.block.drivers.local.walk import scan
 from lakebed.block.errors import UploadNotFound
 from lakebed.block.multipart import check_parts
-from lakebed.block.store import ETag, Part, PartInfo, Upload, UploadId
+from lakebed.block.store import ETag, Part, PartInfo, Upload, UploadId, WrittenPart
 from lakebed.block.streams import Meter, moment
 
 _ADDRESS: Final = "address"
@@ -58,7 +58,7 @@ class Uploads:
 
     def put_part(
         self, address: Address, upload_id: UploadId, number: int, chunks: Iterable[bytes]
-    ) -> Part:
+    ) -> WrittenPart:
         """Write one part; see `BlockStore.put_part`."""
         with explained(address):
             folder = self._find(address, upload_id)
@@ -77,7 +77,7 @@ class Uploads:
             # The upload may have ended since, and its parts with it.
             with applied(address), suppress(FileNotFoundError):
                 sync_folder(folder)
-        return Part(number, ETag(meter.md5))
+        return WrittenPart(number, ETag(meter.md5), meter.md5)
 
     def parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
         """Return the parts by ascending number; see `BlockStore.list_parts`."""

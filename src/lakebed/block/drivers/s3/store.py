@@ -15,7 +15,12 @@ from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.store import S3Store
 
 from lakebed.block.address import Address, Namespace, StoreName
-from lakebed.block.drivers.cloud.store import CloudBlockStore, check_endpoint, client_options
+from lakebed.block.drivers.cloud.store import (
+    CloudBlockStore,
+    check_endpoint,
+    check_expiry,
+    client_options,
+)
 from lakebed.block.drivers.cloud.streams import Source, held_back
 from lakebed.block.drivers.s3.errors import explained
 from lakebed.block.drivers.s3.wire import Wire
@@ -29,7 +34,16 @@ from lakebed.block.errors import (
 )
 from lakebed.block.multipart import check_order, check_part_number
 from lakebed.block.settings import S3Settings
-from lakebed.block.store import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId
+from lakebed.block.store import (
+    PART_BYTES_MAX,
+    ETag,
+    ObjectInfo,
+    Part,
+    PartInfo,
+    Upload,
+    UploadId,
+    WrittenPart,
+)
 from lakebed.block.streams import exactly
 from lakebed.runtime import Runtime
 
@@ -39,7 +53,6 @@ if TYPE_CHECKING:
     from types_boto3_s3.type_defs import CompletedPartTypeDef, CopySourceTypeDef, PartTypeDef
 
 _ATTEMPTS: Final = 5
-_PART_BYTES_MAX: Final = 5 << 30
 _COPY_BYTES_MAX: Final = 5 << 30
 _COPY_IN_PARTS: Final = TransferConfig(multipart_chunksize=512 << 20)
 
@@ -49,6 +62,7 @@ class S3BlockStore(CloudBlockStore):
 
     scheme = "s3"
     part_bytes_min = 5 << 20
+    supports_presign_part = True
 
     def __init__(self, settings: S3Settings, runtime: Runtime) -> None:
         super().__init__(runtime)
@@ -122,16 +136,16 @@ class S3BlockStore(CloudBlockStore):
         chunks: Iterable[bytes],
         *,
         size: int,
-    ) -> Part:
+    ) -> WrittenPart:
         self._check(address)
         check_part_number(number)
-        source = Source(held_back(exactly(size, chunks)), size_max=_PART_BYTES_MAX)
+        source = Source(held_back(exactly(size, chunks)), size_max=PART_BYTES_MAX)
         with source.handing_on(), _explained(address, upload_id):
             # Before the request: some servers take one that breaks off at once for an empty part.
             first, _ = source.take(0)
             body = source.after(first)
             etag = self._wire.put_part(address, upload_id, number, body, size=size)
-        return Part(number, etag)
+        return WrittenPart(number, etag, source.md5)
 
     def complete_upload(
         self, address: Address, upload_id: UploadId, parts: Sequence[Part]
@@ -184,6 +198,14 @@ class S3BlockStore(CloudBlockStore):
                 PaginationConfig={} if limit is None else {"MaxItems": limit, "PageSize": limit},
             )
             return [part for page in pages for part in page.get("Parts", [])]
+
+    def presign_part(
+        self, address: Address, upload_id: UploadId, number: int, *, expires_seconds: int
+    ) -> str:
+        self._check(address)
+        check_part_number(number)
+        check_expiry(expires_seconds)
+        return self._wire.sign_part(address, upload_id, number, expires_seconds=expires_seconds)
 
     def list_uploads(self, namespace: Namespace) -> Iterator[Upload]:
         self._check(namespace)

@@ -69,21 +69,27 @@ class Wire:
         Raises:
             BlockError: As the answer says.
         """
-        params = {
-            "Bucket": address.parts.bucket,
-            "Key": address.path,
-            "UploadId": upload_id,
-            "PartNumber": number,
-        }
         response = self._send(
             "PUT",
-            self._sign("upload_part", params, address),
+            self.sign_part(address, upload_id, number, expires_seconds=_URL_SECONDS),
             address,
             body=chunks,
             headers={"Content-Length": str(size)},
             retries=False,
         )
         return ETag(response.headers.get("ETag", "").strip('"'))
+
+    def sign_part(
+        self, address: Address, upload_id: UploadId, number: int, *, expires_seconds: int
+    ) -> str:
+        """Return the URL to send one part to."""
+        params = {
+            "Bucket": address.parts.bucket,
+            "Key": address.path,
+            "UploadId": upload_id,
+            "PartNumber": number,
+        }
+        return self._sign("upload_part", params, address, expires_seconds)
 
     def list_page(self, namespace: Namespace, after: str, token: str | None) -> ListingPage:
         """Return one page of a listing: the one at the token, or else the first after a path.
@@ -100,12 +106,14 @@ class Wire:
             params["ContinuationToken"] = token
         elif after:
             params["StartAfter"] = after
-        url = self._sign("list_objects_v2", params, namespace)
+        url = self._sign("list_objects_v2", params, namespace, _URL_SECONDS)
         return parse_page(self._send("GET", url, namespace, retries=_READ_RETRIES).data, namespace)
 
-    def _sign(self, operation: str, params: Mapping[str, object], place: Place) -> str:
+    def _sign(
+        self, operation: str, params: Mapping[str, object], place: Place, expires_seconds: int
+    ) -> str:
         with explained(place):
-            return self._signer().generate_presigned_url(operation, params, _URL_SECONDS)
+            return self._signer().generate_presigned_url(operation, params, expires_seconds)
 
     def _send(
         self,

@@ -1,5 +1,6 @@
 """`lakebed fs`: objects."""
 
+from lakebed.cli.commands.fs.copies import cp, mv, stage
 from lakebed.cli.commands.fs.download import download
 from lakebed.cli.commands.fs.objects import cat, ls, presign, rm, stat
 from lakebed.cli.commands.fs.upload import upload
@@ -13,5 +14,8 @@ client_command(app, "cat")(cat)
 client_command(app, "stat")(stat)
 client_command(app, "upload")(upload)
 client_command(app, "download")(download)
+client_command(app, "cp")(cp)
+client_command(app, "mv")(mv)
 client_command(app, "rm")(rm)
+client_command(app, "stage")(stage)
 client_command(app, "presign")(presign)

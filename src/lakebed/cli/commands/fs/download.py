@@ -53,7 +53,7 @@ def _download_file(session: Session, source: PathUri, target: Path) -> None:
 
 
 def _download_folder(session: Session, source: PathUri, target: Path, parallelism: int) -> None:
-    report, parallel = Report("download"), Parallel(parallelism)
+    report, parallel = Report("downloaded"), Parallel(parallelism)
     listing = ("repositories", source.repository, "refs", source.ref, "objects", "ls")
     with progress(session, f"Downloading {source}") as advance:
 

@@ -58,8 +58,9 @@ def _ignore(_: int) -> None:
 class Report:
     """Counts transfers, and names each that failed when it does."""
 
-    def __init__(self, verb: str) -> None:
-        self._verb = verb
+    def __init__(self, done: str) -> None:
+        self._done = done
+        """What happened to objects, in a word: "copied"."""
         self._count = 0
         self._size_bytes = 0
         self._failed: list[dict[str, str]] = []
@@ -79,12 +80,12 @@ class Report:
             self._count += 1
             self._size_bytes += size_bytes or 0
             return
-        warn(f"not {self._verb}ed: {name}: {error}")
+        warn(f"not {self._done}: {name}: {error}")
         self._failed.append({"name": name, "message": error})
         if len(self._failed) >= _FAILURES_MAX:
             raise Incomplete(
                 f"gave up after {len(self._failed)} failures; {self._count} object(s) were"
-                f" {self._verb}ed"
+                f" {self._done}"
             )
 
     def show(self, session: Session, what: str) -> None:
@@ -95,8 +96,8 @@ class Report:
         """
         done = f"{self._count} object(s), {size(self._size_bytes)}"
         session.output.done(
-            f"{self._verb.capitalize()}ed {what}: {done}",
+            f"{self._done.capitalize()} {what}: {done}",
             {"objects": self._count, "size_bytes": self._size_bytes, "failed": self._failed},
         )
         if self._failed:
-            raise Incomplete(f"{len(self._failed)} could not be {self._verb}ed")
+            raise Incomplete(f"{len(self._failed)} could not be {self._done}")

@@ -81,7 +81,7 @@ def _upload_folder(
 ) -> None:
     if not source.is_dir():
         raise Misuse(f"{source} is not a folder: leave -r out to upload a file")
-    report, parallel = Report("upload"), Parallel(parallelism)
+    report, parallel = Report("uploaded"), Parallel(parallelism)
     with progress(session, f"Uploading {source}") as advance:
 
         def step(count: int) -> None:

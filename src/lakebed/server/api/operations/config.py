@@ -51,7 +51,7 @@ def _storage(services: Services) -> StorageConfig:
         pre_sign_support_ui=False,
         import_support=False,
         import_validity_regex=pattern,
-        pre_sign_multipart_upload=False,
+        pre_sign_multipart_upload=services.catalog.presigning.parts_supported,
     )
 
 

@@ -7,7 +7,6 @@ from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.errors import NotImplementedHere
 
 _REPOSITORY: Final = "/repositories/{repository}"
-_STAGING: Final = f"{_REPOSITORY}/branches/{{branch}}/staging/pmpu"
 _USER: Final = "/auth/users/{user}"
 
 _OPERATIONS: Final = (
@@ -22,11 +21,6 @@ _OPERATIONS: Final = (
     ("importStart", "POST", f"{_REPOSITORY}/branches/{{branch}}/import"),
     ("importStatus", "GET", f"{_REPOSITORY}/branches/{{branch}}/import"),
     ("importCancel", "DELETE", f"{_REPOSITORY}/branches/{{branch}}/import"),
-    ("createPresignMultipartUpload", "POST", _STAGING),
-    ("completePresignMultipartUpload", "PUT", f"{_STAGING}/{{upload}}"),
-    ("abortPresignMultipartUpload", "DELETE", f"{_STAGING}/{{upload}}"),
-    ("uploadPart", "PUT", f"{_STAGING}/{{upload}}/parts/{{part}}"),
-    ("uploadPartCopy", "PUT", f"{_STAGING}/{{upload}}/parts/{{part}}/copy"),
     ("createUserExternalPrincipal", "POST", f"{_USER}/external/principals"),
     ("deleteUserExternalPrincipal", "DELETE", f"{_USER}/external/principals"),
     ("listUserExternalPrincipals", "GET", f"{_USER}/external/principals/ls"),

@@ -14,7 +14,7 @@ def handle(request: S3Request) -> S3Reply:
     branch, path = request.place
     request.authorize_object(Action.WRITE_OBJECT, path)
     scheme = requested_scheme(request)
-    upload_id = request.services.catalog.multiparts.create(
+    upload = request.services.catalog.multiparts.create(
         request.repository,
         BranchID(branch),
         path,
@@ -26,6 +26,6 @@ def handle(request: S3Request) -> S3Reply:
         "InitiateMultipartUploadResult",
         element("Bucket", request.route.bucket),
         element("Key", request.route.key),
-        element("UploadId", upload_id),
+        element("UploadId", upload.id),
     )
     return xml(body, upload_headers(scheme))

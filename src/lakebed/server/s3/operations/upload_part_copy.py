@@ -1,20 +1,15 @@
 """UploadPartCopy: makes a part from an object that exists, or from some of its bytes."""
 
-import re
-from typing import Final
-
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
-from lakebed.catalog.nouns import Between, ByteRange, resolve_range
-from lakebed.server.http.conditions import etag
+from lakebed.catalog.nouns import ByteRange, resolve_range
+from lakebed.server.http.conditions import copied_range, etag
 from lakebed.server.s3.checksum_fields import part_elements
 from lakebed.server.s3.copy_source import check_source, copy_source
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.operations.upload_part import part_number
 from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import document, element, timestamp
-
-_RANGE: Final = re.compile(r"bytes=([0-9]{1,19})-([0-9]{1,19})", re.ASCII)
 
 
 def handle(request: S3Request) -> S3Reply:
@@ -44,11 +39,11 @@ def _range(request: S3Request, size: int) -> ByteRange | None:
     header = request.header("x-amz-copy-source-range")
     if header is None:
         return None
-    found = _RANGE.fullmatch(header)
-    if found is None or not int(found[1]) <= int(found[2]) < size:
+    wanted = copied_range(header, size)
+    if wanted is None:
         raise S3Error(
             ErrorCode.INVALID_ARGUMENT,
             "x-amz-copy-source-range must be bytes=<first>-<last>, within the object of"
             f" {size} bytes",
         )
-    return Between(int(found[1]), int(found[2]) + 1)
+    return wanted

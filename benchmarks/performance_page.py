@@ -1,0 +1,117 @@
+"""Measures the rates of all small requests and writes them into docs/performance.md.
+
+The page keeps what people wrote on it; the table and the machine between the two marks are new.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from benchmarks import api_rates
+from benchmarks.api import floor_server
+from benchmarks.report import Row, as_ratio, report
+from lakebed.testing.servers.lakebed import lakebed_server
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "performance.md"
+BEGIN: Final = "<!-- measured: begin -->"
+END: Final = "<!-- measured: end -->"
+
+LAKEFS: Final = {
+    "healthcheck": 0.46,
+    "get repository": 0.50,
+    "stat, committed": 0.07,
+    "stat, staged": 0.074,
+    "GET 1 KiB": 0.07,
+    "log of a short history": 0.33,
+    "list 100": 0.038,
+    "list 1000": 0.0063,
+    "S3 LIST 1000": 0.0078,
+    "S3 GET 1 KiB": 0.07,
+    "upload 1 KiB": 0.027,
+    "S3 PUT 1 KiB": 0.026,
+    "create branch": 0.021,
+}
+"""What was measured of lakeFS 1.84, in the same G, in November 2026."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print the table, and write the page; return 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tiny", action="store_true", help="do next to nothing, to see it run")
+    parser.add_argument("--page", type=Path, default=PAGE, help="the page to write")
+    given = parser.parse_args(arguments)
+    rows = measure(seconds=0.2 if given.tiny else 10.0, objects=20 if given.tiny else 2000)
+    text = given.page.read_text()
+    given.page.write_text(with_table(text, table(rows, machine(), datetime.now(UTC))))
+    return report(rows)
+
+
+def measure(*, seconds: float, objects: int) -> list[Row]:
+    """Return the rates of all small requests."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        place = Path(folder)
+        (place / "floor").mkdir()
+        with (
+            lakebed_server(place, settings={"logging": {"level": "warning"}}) as server,
+            floor_server(place / "floor", "bare") as (port, pid),
+        ):
+            targets = api_rates.targets_of(server, port, pid, objects=objects)
+            return api_rates.rows(targets, seconds=seconds)
+
+
+def with_table(page: str, table_text: str) -> str:
+    """Return a page with another table between its marks."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"the page must have the lines {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{table_text}\n{END}{after}"
+
+
+def table(rows: Sequence[Row], machine_text: str, now: datetime) -> str:
+    """Return what was measured, as Markdown."""
+    few, many = rows[::2], rows[1::2]
+    lines = [
+        f"Measured on {now:%Y-%m-%d}: {machine_text}.",
+        "",
+        (
+            f"| request | a second | processor time | ratio to G | bar | lakeFS, to G |"
+            f" {api_rates.MANY} connections, to {api_rates.FEW} |"
+        ),
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row, other in zip(few, many, strict=True):
+        lakefs = LAKEFS.get(row.operation)
+        cells = (
+            row.operation,
+            f"{row.per_second:,.0f}",
+            row.driver,
+            as_ratio(row.ratio),
+            as_ratio(row.bar),
+            as_ratio(lakefs),
+            as_ratio(other.ratio) or other.driver,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """Return what the measurements were made on."""
+    memory = psutil.virtual_memory().total / 2**30
+    return (
+        f"{os.cpu_count()} processors ({platform.machine()}), {memory:.0f} GiB,"
+        f" {platform.system()} {platform.release().partition('-')[0]},"
+        f" Python {platform.python_version()}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

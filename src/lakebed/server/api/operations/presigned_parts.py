@@ -1,0 +1,166 @@
+"""Uploads whose parts clients send by presigned URLs, most of them straight to the storage."""
+
+from typing import Final
+
+from lakebed.catalog.multipart.records import MultipartID, NamedPart, Target
+from lakebed.catalog.nouns import BranchID, RepositoryID, resolve_range
+from lakebed.catalog.places import parse_address
+from lakebed.server.api.models import (
+    AbortPresignMultipartUpload,
+    CompletePresignMultipartUpload,
+    CopyPartSource,
+    ObjectStats,
+    PresignMultipartUpload,
+    UploadPartCopyFrom,
+    UploadPartFrom,
+    UploadTo,
+)
+from lakebed.server.api.operations.objects import PathQuery, wire
+from lakebed.server.api.request import ApiRequest, as_key
+from lakebed.server.api.routes import Reply, Routes, fs
+from lakebed.server.http.conditions import copied_range, etag
+from lakebed.server.http.errors import BadRequest, NotImplementedHere
+
+routes = Routes("experimental")
+
+_UPLOADS: Final = "/repositories/{repository}/branches/{branch}/staging/pmpu"
+_UPLOAD: Final = f"{_UPLOADS}/{{upload}}"
+_PART: Final = f"{_UPLOAD}/parts/{{part}}"
+_WRITE: Final = fs("WriteObject", "repository/{repository}/object/{query.path}")
+
+
+class PartsQuery(PathQuery):
+    parts: int = 0
+
+
+@routes.add(
+    "createPresignMultipartUpload", "POST", _UPLOADS, _WRITE, status=201, statuses=(403, 501)
+)
+def create(
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PartsQuery
+) -> PresignMultipartUpload:
+    """Begin an upload in parts; return a URL for each of as many parts as asked for."""
+    _check_supported(request)
+    begun = request.catalog.presigned_uploads.create(
+        repository, branch, as_key(query.path), parts=query.parts
+    )
+    return PresignMultipartUpload(
+        upload_id=begun.id,
+        physical_address=str(begun.address),
+        presigned_urls=[request.absolute(each.url) for each in begun.urls],
+    )
+
+
+@routes.add("uploadPart", "PUT", _PART, _WRITE, statuses=(501,))
+def presign_part(
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    upload: str,
+    part: str,
+    query: PathQuery,
+    body: UploadPartFrom,
+) -> UploadTo:
+    """Return a URL to send one part to."""
+    _check_supported(request)
+    target = _target(repository, branch, query.path, upload, body.physical_address)
+    signed = request.catalog.presigned_uploads.presign_part(target, _number(part))
+    return UploadTo(presigned_url=request.absolute(signed.url))
+
+
+@routes.add(
+    "uploadPartCopy",
+    "PUT",
+    f"{_PART}/copy",
+    (
+        _WRITE,
+        fs("ReadObject", "repository/{body.copy_source.repository}/object/{body.copy_source.path}"),
+    ),
+    status=204,
+    transfer=True,
+    statuses=(410, 501),
+)
+def copy_part(
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    upload: str,
+    part: str,
+    query: PathQuery,
+    body: UploadPartCopyFrom,
+) -> Reply:
+    """Make a part from an object that exists, or from some of its bytes."""
+    _check_supported(request)
+    target = _target(repository, branch, query.path, upload, body.physical_address)
+    source, objects = body.copy_source, request.catalog.objects
+    found = objects.stat(RepositoryID(source.repository), source.ref, as_key(source.path))
+    wanted = None if source.range is None else copied_range(source.range, found.size)
+    if source.range is not None and wanted is None:
+        raise _bad_range(source, found.size)
+    _, size = resolve_range(wanted, found.size)
+    with objects.read(found, byte_range=wanted) as stream:
+        mark = request.catalog.multiparts.put_presigned_part(
+            target, _number(part), stream, size=size
+        )
+    return Reply(headers={"ETag": etag(mark)})
+
+
+@routes.add("completePresignMultipartUpload", "PUT", _UPLOAD, _WRITE, statuses=(403, 409, 501))
+def complete(
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    upload: str,
+    query: PathQuery,
+    body: CompletePresignMultipartUpload,
+) -> ObjectStats:
+    """Make an object of the parts that were sent; a repeated request gets the same answer."""
+    _check_supported(request)
+    completed = request.catalog.completions.complete(
+        _target(repository, branch, query.path, upload, body.physical_address),
+        [NamedPart(each.part_number, each.etag.strip(' "')) for each in body.parts],
+        content_type=body.content_type or None,
+        metadata=body.user_metadata,
+    )
+    return wire(request, completed)
+
+
+@routes.add("abortPresignMultipartUpload", "DELETE", _UPLOAD, _WRITE, status=204, statuses=(501,))
+def abort(
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    upload: str,
+    query: PathQuery,
+    body: AbortPresignMultipartUpload,
+) -> None:
+    """Drop an upload and its parts."""
+    _check_supported(request)
+    target = _target(repository, branch, query.path, upload, body.physical_address)
+    request.catalog.multiparts.abort(target)
+
+
+def _check_supported(request: ApiRequest) -> None:
+    if not request.catalog.presigning.parts_supported:
+        raise NotImplementedHere("presign multipart upload API is not supported")
+
+
+def _target(
+    repository: RepositoryID, branch: BranchID, path: str, upload: str, address: str
+) -> Target:
+    return Target(
+        repository, branch, as_key(path), MultipartID(upload), address=parse_address(address)
+    )
+
+
+def _number(part: str) -> int:
+    if not (part.isascii() and part.isdigit() and len(part) <= len("10000")):
+        raise BadRequest(f"the number of a part is within 1 and 10000, and not {part[:20]!r}")
+    return int(part)
+
+
+def _bad_range(source: CopyPartSource, size: int) -> BadRequest:
+    return BadRequest(
+        "copy_source.range must be bytes=<first>-<last>, within the object of"
+        f" {size} bytes, and not {(source.range or '')[:50]!r}"
+    )

@@ -1,0 +1,173 @@
+"""One connection: its socket, what came and was not read, what was not taken yet.
+
+A connection is held by one thread at a time, or by none while it waits at the poll object. What it
+waits for is its `stage`.
+"""
+
+import fcntl
+import select
+import socket
+import struct
+import termios
+from enum import Enum, auto
+from typing import Any, Final
+
+from lakebed.server.connections.heads import HeadReader
+from lakebed.server.connections.request_bodies import Stalled
+from lakebed.server.http import refusals
+from lakebed.server.http.refusals import Refusal
+
+_RECEIVE_BYTES: Final = 1 << 16
+_RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
+
+
+class Stage(Enum):
+    """What a connection waits for while no thread holds it."""
+
+    IDLE = auto()
+    """The first byte of a request."""
+    HEAD = auto()
+    """The rest of a head."""
+    READY = auto()
+    """A thread: what came holds the next request, or its beginning."""
+    SENDING = auto()
+    """The client, to take the rest of an answer."""
+    LINGERING = auto()
+    """The client, to end a connection that we ended: what it still sends is dropped. To close at
+    once would reset the connection, and the client might not read the answer."""
+
+
+class Connection:
+    """A connection with a client."""
+
+    def __init__(
+        self, connected: socket.socket, environ: dict[str, Any], *, stall_seconds: float
+    ) -> None:
+        """Take a connection that does not block.
+
+        Args:
+            connected: Its socket.
+            environ: What the environments of all its requests have in common.
+            stall_seconds: How long the client may do nothing while it is waited for.
+        """
+        self.socket: Final = connected
+        self.handle: Final = connected.fileno()
+        self.environ: Final = environ
+        self.stall_seconds = stall_seconds
+        self.stage = Stage.IDLE
+        self.deadline = 0.0
+        """When the connection has waited for too long, by the monotonic clock."""
+        self.reader: HeadReader | None = None
+        """Reads the head of the next request, once something of it came."""
+        self.buffer = b""
+        """What came and was not read."""
+        self.unsent = memoryview(b"")
+        """What the client has not taken yet of an answer that is finished."""
+        self.keeps_alive = True
+        """Whether another request may come, once all is sent."""
+        self.is_read = True
+        """Whether the last request was read to its end."""
+        self.head_until = 0.0
+        """When the head that is being read has to be whole."""
+        self.dropped = 0
+        """How much was dropped while it lingers."""
+        self._untaken = 0
+
+    @property
+    def peer(self) -> str:
+        """The address of the other end."""
+        peer: str = self.environ["REMOTE_ADDR"]
+        return peer
+
+    def receive_now(self, size: int = _RECEIVE_BYTES) -> bytes | None:
+        """Return what is there: None if nothing is, no bytes at the end of the connection."""
+        try:
+            return self.socket.recv(size)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def receive(self, size: int) -> bytes:
+        """Wait for something to come; return nothing when the client has ended the connection.
+
+        Raises:
+            Stalled: Nothing came for `stall_seconds`.
+            OSError: The connection broke.
+        """
+        while True:
+            try:
+                return self.socket.recv(size)
+            except BlockingIOError:
+                if not self._wait(select.POLLIN):
+                    raise Stalled from None
+
+    def send_now(self) -> bool:
+        """Send of `unsent` what the client takes at once; return whether that was all.
+
+        Raises:
+            OSError: The connection broke.
+        """
+        try:
+            while self.unsent:
+                self.unsent = self.unsent[self.socket.send(self.unsent) :]
+        except BlockingIOError:
+            return False
+        return True
+
+    def send(self, *buffers: bytes) -> None:
+        """Send something, all of it; wait for the client as long as it takes some.
+
+        Raises:
+            OSError: The connection broke.
+            Stalled: The client took nothing for `stall_seconds`; the connection is cut.
+        """
+        left = [memoryview(buffer) for buffer in buffers]
+        while left:
+            try:
+                sent = self.socket.sendmsg(left)
+            except BlockingIOError:
+                self.note_untaken()
+                if not self._wait(select.POLLOUT) and not self.has_taken_some():
+                    self.cut()
+                    raise Stalled from None
+                continue
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if sent:
+                left[0] = left[0][sent:]
+
+    def note_untaken(self) -> None:
+        """Note how much the client has not acknowledged, for `has_taken_some`."""
+        self._untaken = self.count_untaken()
+
+    def has_taken_some(self) -> bool:
+        """Whether the client has taken something since `note_untaken`.
+
+        The system says that there is room again only when there is much. It knows how much is left.
+        """
+        before = self._untaken
+        self.note_untaken()
+        return self._untaken < before
+
+    def count_untaken(self) -> int:
+        """Return how many bytes the client has not acknowledged."""
+        try:
+            return int.from_bytes(fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)), "little")
+        except OSError:
+            return 0
+
+    def cut(self) -> None:
+        """Prepare to close a connection whose client takes nothing, and count that."""
+        refusals.count(
+            Refusal.STALLED_DOWNLOAD,
+            "cut off a client that takes nothing of an answer",
+            client=self.peer,
+        )
+        # Otherwise the system would go on to keep and offer what was not taken.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+
+    def _wait(self, event: int) -> bool:
+        waiting = select.poll()
+        waiting.register(self.handle, event)
+        return bool(waiting.poll(self.stall_seconds * 1000))

@@ -1,0 +1,239 @@
+"""Heads of requests: read as they come, and turned into the environment of a WSGI request.
+
+The parser (llhttp, by httptools) gets the bytes of the head and nothing behind them. Where a head
+ends is looked for here, by its empty line; a head that the parser finds to end elsewhere is
+refused. So no byte can be taken for a part of two requests. The body is read by its own framing,
+which is decided here, from the headers alone.
+"""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, NoReturn
+from urllib.parse import unquote_to_bytes
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+HEADERS_MAX: Final = 128
+"""The most headers that a request may have."""
+_END: Final = b"\r\n\r\n"
+_NAMES_MAX: Final = 1024
+_BARE: Final = {"HTTP_CONTENT_TYPE": "CONTENT_TYPE", "HTTP_CONTENT_LENGTH": "CONTENT_LENGTH"}
+_ONLY_ONCE: Final = frozenset({"HTTP_HOST", "CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING"})
+_VERSIONS: Final = {"1.1": "HTTP/1.1", "1.0": "HTTP/1.0"}
+_UNKNOWN: Final = "0.0"
+"""The version before the first line was read."""
+_SCHEMES: Final = frozenset({b"http", b"https"})
+
+_keys: dict[bytes, str] = {}
+
+
+class BadHead(Exception):  # noqa: N818 - it says what happened
+    """The head of a request is refused, and its connection ends."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of one request."""
+
+    environ: dict[str, Any]
+    """The environment, all but ``wsgi.input``."""
+    method: str
+    length: int | None
+    """How long the body is; None if it comes in chunks."""
+    keeps_alive: bool
+    """Whether the client wants to keep the connection."""
+    is_old: bool
+    """Whether it is of HTTP/1.0."""
+    expects_continue: bool
+    """Whether the client waits for a word before it sends the body."""
+
+
+class HeadReader:
+    """Reads the head of one request."""
+
+    def __init__(self, environ: dict[str, Any], bytes_max: int) -> None:
+        """Begin.
+
+        Args:
+            environ: What is in the environment of every request; the head is added to it.
+            bytes_max: The largest head.
+        """
+        self._environ = environ
+        self._bytes_max = bytes_max
+        self._parser = HttpRequestParser(self)
+        self._tail = b""
+        self._size = 0
+        self._url = b""
+        self._names: dict[str, bytes] = {}
+        self._headers = 0
+        self._begun = 0
+        self._is_complete = False
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take what came; return what is behind the head, or None if the head is not whole yet.
+
+        Raises:
+            BadHead: It is not a head, or one that is refused.
+        """
+        while not self._is_complete:
+            tail = self._tail
+            end = (tail + data).find(_END) if tail else data.find(_END)
+            taken = end + len(_END) - len(tail) if end >= 0 else len(data)
+            self._size += taken
+            if self._size > self._bytes_max:
+                self._refuse_size(data[:taken])
+            self._parse(data[:taken])
+            if end < 0:
+                self._tail = (tail + data)[-len(_END) + 1 :]
+                if self._is_complete:
+                    _refuse("the head of the request does not end with an empty line")
+                return None
+            self._tail, data = b"", data[taken:]
+        return data
+
+    def finish(self) -> Head:
+        """Return the head, which is whole.
+
+        Raises:
+            BadHead: What it says is refused.
+        """
+        environ = self._environ
+        version = self._parser.get_http_version()
+        if version not in _VERSIONS:
+            _refuse(f"this server speaks HTTP/1.1, not HTTP/{version}")
+        is_old = version == "1.0"
+        method = self._parser.get_method().decode("ascii")
+        environ["REQUEST_METHOD"] = method
+        environ["SERVER_PROTOCOL"] = _VERSIONS[version]
+        self._read_target()
+        if not is_old and "HTTP_HOST" not in environ:
+            _refuse("the request has no header Host")
+        wants: str = environ.get("HTTP_CONNECTION", "").lower()
+        return Head(
+            environ,
+            method,
+            self._body_length(is_old=is_old),
+            "keep-alive" in wants if is_old else "close" not in wants,
+            is_old,
+            not is_old and environ.get("HTTP_EXPECT", "").lower() == "100-continue",
+        )
+
+    def _body_length(self, *, is_old: bool) -> int | None:
+        environ = self._environ
+        coding: str | None = environ.get("HTTP_TRANSFER_ENCODING")
+        if coding is None:
+            return int(environ.get("CONTENT_LENGTH", "0"))
+        if coding.lower() != "chunked" or is_old or "CONTENT_LENGTH" in environ:
+            _refuse(
+                f"a body in the coding {coding[:40]!r} is not taken: send a Content-Length, or"
+                " chunked alone, by HTTP/1.1"
+            )
+        return None
+
+    def _read_target(self) -> None:
+        target = self._url
+        if not target.startswith(b"/"):
+            target = self._without_authority(target)
+        path, _, query = target.partition(b"?")
+        if b"#" in target:
+            _refuse("the target of the request has a fragment (#)")
+        if b"%" in path:
+            path = unquote_to_bytes(path)
+        self._environ["PATH_INFO"] = path.decode("latin-1")
+        self._environ["QUERY_STRING"] = query.decode("latin-1")
+
+    def _without_authority(self, target: bytes) -> bytes:
+        """Return the path of a whole URL; its host counts instead of the header."""
+        scheme, _, rest = target.partition(b"://")
+        authority, slash, path = rest.partition(b"/")
+        is_host = authority and b"@" not in authority and b"?" not in authority
+        if scheme.lower() not in _SCHEMES or not is_host:
+            _refuse("the target of the request is not a path")
+        self._environ["HTTP_HOST"] = authority.decode("latin-1")
+        return slash + path or b"/"
+
+    def _refuse_size(self, more: bytes) -> NoReturn:
+        room = self._bytes_max - self._size + len(more)
+        is_line = self._parser.get_http_version() == _UNKNOWN and b"\r\n" not in more[:room]
+        status = (
+            HTTPStatus.REQUEST_URI_TOO_LONG
+            if is_line
+            else HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+        )
+        raise BadHead(status, f"the head of a request has {self._bytes_max} bytes at most")
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            # The head is whole. No other protocol is spoken here, so the wish is not followed.
+            pass
+        except HttpParserError as error:
+            if isinstance(error.__context__, BadHead):
+                raise error.__context__ from None
+            _refuse(f"this is not a request of HTTP: {error}")
+        if self._begun > 1:
+            _refuse("the head of the request has two ends")
+
+    # The parser calls these.
+
+    def on_message_begin(self) -> None:
+        """Note that a request begins."""
+        self._begun += 1
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the target."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self._headers += 1
+        if self._headers > HEADERS_MAX:
+            raise BadHead(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                f"a request has {HEADERS_MAX} headers at most",
+            )
+        key = _keys.get(name) or _key_of(name)
+        if key in _ONLY_ONCE and b"_" in name:
+            # A proxy that does not know such a name would see another request than we do.
+            _refuse(f"the header {name!r} is written with a hyphen")
+        text = value.strip(b" \t").decode("latin-1")
+        if self._names.setdefault(key, name) is name:
+            self._environ[key] = text
+        else:
+            self._repeat(key, name, text)
+
+    def on_headers_complete(self) -> None:
+        """Note that the head is whole."""
+        self._is_complete = True
+
+    def on_body(self, _body: bytes) -> None:
+        """Refuse a body: the parser was given none."""
+        _refuse("the head of the request has two ends")
+
+    def _repeat(self, key: str, name: bytes, text: str) -> None:
+        """Add a header that is there already to the value of the first."""
+        if self._names[key].lower() != name.lower():
+            # `X_Y` would count as `X-Y`, which a proxy may have set.
+            _refuse(f"the headers {self._names[key]!r} and {name!r} cannot be told apart")
+        if key in _ONLY_ONCE:
+            _refuse(f"the request has more than one header {name.decode('latin-1')}")
+        separator = "; " if key == "HTTP_COOKIE" else ","
+        self._environ[key] = f"{self._environ[key]}{separator}{text}"
+
+
+def _key_of(name: bytes) -> str:
+    key = "HTTP_" + name.decode("latin-1").upper().replace("-", "_")
+    key = _BARE.get(key, key)
+    if len(_keys) < _NAMES_MAX:  # anybody can make up names
+        _keys[name] = key
+    return key
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise BadHead(HTTPStatus.BAD_REQUEST, reason)

@@ -1,0 +1,418 @@
+"""The HTTP server of a worker: takes connections in, and serves them in threads.
+
+All threads wait at one poll object. An event is handed to one of them and is then off until that
+thread turns it on again, so a connection is held by one thread at a time. Whichever thread takes a
+connection out of `_waiting` holds it: the one that got its event, or the one that looks for
+connections that have waited for too long.
+
+There is always a thread that waits, up to the number that is allowed: whoever gets an event while
+no other thread waits starts another one. Threads that had nothing to do for long end.
+"""
+
+import logging
+import select
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+from wsgiref.types import WSGIApplication
+
+from lakebed.server.connections.answers import Answer, refusal
+from lakebed.server.connections.connection import Connection, Stage
+from lakebed.server.connections.heads import BadHead, Head, HeadReader
+from lakebed.server.connections.request_bodies import (
+    BodyOfLength,
+    ChunkedBody,
+    RequestBody,
+    Stalled,
+)
+from lakebed.server.http import refusals
+from lakebed.server.http.refusals import Refusal
+from lakebed.server.settings import ServerSettings
+
+IDLE_SECONDS: Final = 75.0
+"""How long a connection is kept without a request."""
+LINGER_SECONDS: Final = 5.0
+"""How long a client may go on to send when its request was answered before that."""
+LINGER_BYTES: Final = 64 << 20
+"""How much a client may go on to send."""
+_CONNECTIONS_MAX: Final = 10_000
+_OTHER_FILES: Final = 200
+"""Files that a worker has open beside its connections."""
+_BACKLOG: Final = 1024
+_ACCEPT_AT_ONCE: Final = 64
+_ROOM: Final = 64
+"""How many idle connections are closed when there are too many."""
+_THREAD_IDLE_SECONDS: Final = 30.0
+_LOOKS_A_STALL: Final = 8
+_LOOK_SECONDS_MAX: Final = 1.0
+_DROP_BYTES: Final = 1 << 18
+
+_ONCE: Final = select.EPOLLONESHOT
+_EVENTS: Final = {
+    Stage.IDLE: select.EPOLLIN | _ONCE,
+    Stage.HEAD: select.EPOLLIN | _ONCE,
+    # As soon as the client takes what was sent before; and behind connections that are ready too.
+    Stage.READY: select.EPOLLOUT | _ONCE,
+    Stage.SENDING: select.EPOLLOUT | _ONCE,
+    Stage.LINGERING: select.EPOLLIN | _ONCE,
+}
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class _BrokenOff(Exception):  # noqa: N818 - it says what happened
+    """The application could not finish an answer."""
+
+
+class ConnectionServer:
+    """Serves an application at an address."""
+
+    def __init__(
+        self,
+        app: WSGIApplication,
+        settings: ServerSettings,
+        address: str,
+        *,
+        files_max: int = _CONNECTIONS_MAX + _OTHER_FILES,
+    ) -> None:
+        """Open the port; connections are taken in by `run`.
+
+        Args:
+            app: The application.
+            settings: Checked ones.
+            address: The numeric address to listen at.
+            files_max: How many files this process may open.
+
+        Raises:
+            OSError: The port cannot be opened.
+        """
+        self._app = app
+        self._limits = settings.limits
+        self._threads_max = settings.limits.threads
+        self._shutdown_seconds = settings.processes.shutdown_seconds
+        self._connections_max = max(1, min(_CONNECTIONS_MAX, files_max - _OTHER_FILES))
+        self._environ = _common_environ(settings)
+        self._listener = _listen(address, settings.listen.port)
+        self._poll = select.epoll()
+        self._poll.register(self._listener, select.EPOLLIN | _ONCE)
+        self._connections: set[Connection] = set()
+        self._waiting: dict[int, Connection] = {}
+        """Those that no thread holds, by their handles; the one that waits longest is first."""
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._idle_threads = 0
+        self._is_full = False
+        self._stops, self._tells_to_stop = socket.socketpair()
+        self._is_stopping = False
+
+    def run(self) -> None:
+        """Serve until `stop` is called and the requests under way are finished, for a while."""
+        with self._lock:
+            self._start_thread()
+        threading.Thread(target=self._look_again, name="lakebed-looks", daemon=True).start()
+        self._stops.recv(1)
+        self._is_stopping = True
+        self._close_listener()
+        for connection in list(self._waiting.values()):
+            if connection.stage is Stage.IDLE:
+                self._take_and_close(connection)
+        until = time.monotonic() + self._shutdown_seconds
+        while self._has_work() and time.monotonic() < until:
+            time.sleep(0.02)
+
+    def _has_work(self) -> bool:
+        """Whether a client has not got its answer yet."""
+        answered = [each for each in list(self._waiting.values()) if each.stage is Stage.LINGERING]
+        return len(self._connections) > len(answered)
+
+    def stop(self, *_signal: object) -> None:
+        """Tell the server to stop; also a handler of signals."""
+        self._tells_to_stop.send(b"x")
+
+    # Threads
+
+    def _start_thread(self) -> None:
+        """Start a thread that waits for an event; the lock is held."""
+        self._threads += 1
+        self._idle_threads += 1
+        threading.Thread(target=self._serve, name=f"lakebed-{self._threads}", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            events = self._poll.poll(_THREAD_IDLE_SECONDS, 1)
+            with self._lock:
+                if not events:
+                    if self._idle_threads > 1:
+                        self._threads -= 1
+                        self._idle_threads -= 1
+                        return
+                    continue
+                self._idle_threads -= 1
+                if not self._idle_threads and self._threads < self._threads_max:
+                    self._start_thread()
+            for handle, _ in events:
+                self._handle(handle)
+            with self._lock:
+                self._idle_threads += 1
+
+    def _handle(self, handle: int) -> None:
+        if handle == self._listener.fileno():
+            self._accept()
+            return
+        connection = self._waiting.pop(handle, None)
+        if connection is None:  # it was closed just now
+            return
+        try:
+            self._go_on(connection)
+        except (OSError, Stalled, _BrokenOff):  # the client is gone, or has to see this
+            self._close(connection)
+        except Exception:
+            _LOGGER.exception("a connection failed")
+            self._close(connection)
+
+    # Connections
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPT_AT_ONCE):
+            try:
+                connected, address = self._listener.accept()
+            except BlockingIOError:
+                break
+            except ConnectionError:
+                continue
+            except OSError as error:
+                if self._is_stopping:
+                    return
+                _LOGGER.warning("cannot take a connection: %s", error.strerror)
+                self._make_room()
+                self._is_full = True  # the next look goes on
+                return
+            self._take_in(connected, address)
+        self._poll.modify(self._listener, select.EPOLLIN | _ONCE)
+
+    def _take_in(self, connected: socket.socket, address: tuple[Any, ...]) -> None:
+        host, port = address[:2]
+        if len(self._connections) >= self._connections_max and not self._make_room():
+            refusals.count(Refusal.OVERLOADED, "there are too many connections", client=host)
+            connected.close()
+            return
+        connected.setblocking(False)
+        environ = {**self._environ, "REMOTE_ADDR": host, "REMOTE_PORT": str(port)}
+        connection = Connection(connected, environ, stall_seconds=self._limits.stall_seconds)
+        self._connections.add(connection)
+        connection.deadline = time.monotonic() + IDLE_SECONDS
+        self._waiting[connection.handle] = connection
+        self._poll.register(connection.handle, _EVENTS[Stage.IDLE])
+
+    def _make_room(self) -> int:
+        """Close those that were idle for longest; return how many."""
+        idle = [each for each in list(self._waiting.values()) if each.stage is Stage.IDLE]
+        return sum(map(self._take_and_close, idle[:_ROOM]))
+
+    def _wait_at(self, connection: Connection, stage: Stage, seconds: float) -> None:
+        """Let a connection wait for its client; this thread holds it no more."""
+        connection.stage = stage
+        connection.deadline = time.monotonic() + seconds
+        self._waiting[connection.handle] = connection
+        self._poll.modify(connection.handle, _EVENTS[stage])
+        if self._is_stopping and stage is Stage.IDLE:
+            self._take_and_close(connection)
+
+    def _take_and_close(self, connection: Connection) -> bool:
+        """Close a connection that waits; return whether it did wait."""
+        if self._waiting.get(connection.handle) is not connection:
+            return False
+        if self._waiting.pop(connection.handle, None) is None:
+            return False
+        self._close(connection)
+        return True
+
+    def _close(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        connection.socket.close()
+
+    def _close_listener(self) -> None:
+        # What came before the end is served: the system would reset it.
+        self._accept()
+        self._listener.close()
+
+    def _look_again(self) -> None:
+        shortest = min(self._limits.stall_seconds, self._limits.header_seconds)
+        pause = min(_LOOK_SECONDS_MAX, shortest / _LOOKS_A_STALL)
+        while True:
+            time.sleep(pause)
+            try:
+                self._look()
+            except Exception:
+                _LOGGER.exception("cannot look for connections that have waited for too long")
+
+    def _look(self) -> None:
+        """Close the connections that have waited for too long."""
+        now = time.monotonic()
+        for connection in list(self._waiting.values()):
+            if connection.deadline > now or self._waiting.pop(connection.handle, None) is None:
+                continue
+            is_sending = connection.stage in {Stage.SENDING, Stage.READY}
+            if is_sending and connection.has_taken_some():
+                self._wait_at(connection, connection.stage, self._limits.stall_seconds)
+                continue
+            if connection.stage is not Stage.LINGERING and connection.count_untaken():
+                connection.cut()
+            self._close(connection)
+        if self._is_full and not self._is_stopping:
+            self._is_full = False
+            self._poll.modify(self._listener, select.EPOLLIN | _ONCE)
+
+    # Requests
+
+    def _go_on(self, connection: Connection) -> None:
+        if connection.stage is Stage.SENDING:
+            self._send_rest(connection)
+        elif connection.stage is Stage.LINGERING:
+            self._drop(connection)
+        elif connection.stage is Stage.READY:
+            data, connection.buffer = connection.buffer, b""
+            self._read_head(connection, data)
+        else:
+            received = connection.receive_now()
+            if received:
+                self._read_head(connection, received)
+            elif received is None:
+                left = connection.deadline - time.monotonic()
+                self._wait_at(connection, connection.stage, left)
+            else:
+                self._close(connection)
+
+    def _read_head(self, connection: Connection, data: bytes) -> None:
+        reader = connection.reader
+        if reader is None:
+            environ = connection.environ.copy()
+            reader = connection.reader = HeadReader(environ, self._limits.header_bytes_max)
+            connection.head_until = time.monotonic() + self._limits.header_seconds
+        try:
+            rest = reader.feed(data)
+            if rest is None:
+                left = connection.head_until - time.monotonic()
+                self._wait_at(connection, Stage.HEAD, left)
+                return
+            head = reader.finish()
+        except BadHead as error:
+            connection.keeps_alive = connection.is_read = False
+            connection.unsent = memoryview(refusal(error))
+            self._send_rest(connection)
+            return
+        connection.reader = None
+        self._answer(connection, head, rest)
+
+    def _answer(self, connection: Connection, head: Head, rest: bytes) -> None:
+        body = _body_of(connection, head, rest)
+        head.environ["wsgi.input"] = body
+        answer = Answer(head.method, is_old=head.is_old)
+        chunks = self._app(head.environ, answer.start)
+        try:
+            connection.is_read = body.is_at_end
+            connection.keeps_alive = head.keeps_alive and body.is_at_end and not self._is_stopping
+            if answer.has_body and not isinstance(chunks, list):
+                _stream(connection, answer, chunks)
+            else:
+                pieces = chunks if answer.has_body and isinstance(chunks, list) else []
+                length = sum(map(len, pieces)) if answer.has_body else None
+                first = answer.head(length=length, keeps_alive=connection.keeps_alive)
+                connection.unsent = memoryview(b"".join([first, *pieces]))
+        finally:
+            close = getattr(chunks, "close", None)
+            if close is not None:
+                close()
+        connection.buffer = body.buffer
+        self._send_rest(connection)
+
+    def _send_rest(self, connection: Connection) -> None:
+        """Send what is left of an answer that is finished; then wait for the next request."""
+        if not connection.send_now():
+            connection.note_untaken()
+            self._wait_at(connection, Stage.SENDING, self._limits.stall_seconds)
+        elif not connection.keeps_alive:
+            self._end(connection)
+        elif connection.buffer:
+            connection.note_untaken()
+            self._wait_at(connection, Stage.READY, self._limits.stall_seconds)
+        else:
+            self._wait_at(connection, Stage.IDLE, IDLE_SECONDS)
+
+    def _end(self, connection: Connection) -> None:
+        """Close a connection; if there is something of the client's that was not read, not yet."""
+        if connection.is_read and not connection.buffer:
+            self._close(connection)
+            return
+        connection.socket.shutdown(socket.SHUT_WR)
+        self._wait_at(connection, Stage.LINGERING, LINGER_SECONDS)
+
+    def _drop(self, connection: Connection) -> None:
+        received = connection.receive_now(_DROP_BYTES)
+        if received is not None:
+            connection.dropped += len(received)
+            if not received or connection.dropped > LINGER_BYTES:
+                self._close(connection)
+                return
+        left = connection.deadline - time.monotonic()
+        self._wait_at(connection, Stage.LINGERING, left)
+
+
+def _body_of(connection: Connection, head: Head, rest: bytes) -> RequestBody:
+    if head.length is None:
+        return ChunkedBody(connection, rest, expects_continue=head.expects_continue)
+    return BodyOfLength(connection, rest, head.length, expects_continue=head.expects_continue)
+
+
+def _stream(connection: Connection, answer: Answer, chunks: Iterable[bytes]) -> None:
+    """Send an answer as it is made; the head goes with the first of it."""
+    head = answer.head(length=None, keeps_alive=connection.keeps_alive)
+    iterator = iter(chunks)
+    while True:
+        try:
+            chunk = next(iterator, None)
+        except Exception as error:
+            raise _BrokenOff from error  # the application has logged it
+        if head:
+            connection.send(head, chunk or b"")
+            head = b""
+        elif chunk:
+            connection.send(chunk)
+        if chunk is None:
+            return
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    """Open the port, which other workers may have open too."""
+    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        # Connections take this over: an answer goes out at once.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind((address, port))
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _common_environ(settings: ServerSettings) -> dict[str, Any]:
+    """Return what is in the environment of every request; nothing of that of the process."""
+    return {
+        "SCRIPT_NAME": "",
+        "SERVER_NAME": settings.listen.host,
+        "SERVER_PORT": str(settings.listen.port),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.errors": sys.stderr,
+        "wsgi.input_terminated": True,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": settings.workers > 1,
+        "wsgi.run_once": False,
+    }
