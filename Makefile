@@ -22,7 +22,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast quickstart format lint typecheck layers check tests test test-fast test-long simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-gc bench-commands proto lock clean
+.PHONY: help install install-fast quickstart format lint typecheck layers check tests test test-fast test-long simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-gc bench-commands bench-compare proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -128,6 +128,10 @@ bench-gc: install ## the same for garbage collection: looks, memory, preparation
 
 bench-commands: install ## rates of small requests into docs/performance.md
 	$(BIN)/python -m benchmarks.performance_page
+
+BASE ?= HEAD
+bench-compare: install ## how many times as fast as the commit BASE, operation by operation; fails where a bar is missed
+	$(BIN)/python -m benchmarks.compare --base $(BASE)
 
 proto: install ## generate the protobuf code from the .proto files
 	$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \

@@ -22,13 +22,15 @@ ROOT = Path(__file__).parents[1]
         ("kv", ["get ", "scan", "set_if ", "set, 16", "get, 16 threads", "set_if, 16 threads"]),
         ("engine", ["commit of", "same while", "racing", "list 480", "list 10", "read a", "merge"]),
         ("api_listings", ["bare", "REST list", "S3 LIST", "uncommitted", "first 100", "list 300"]),
+        ("compare", ["small merge", "branch, upload", "commit of many", "upload of a large"]),
         ("s3", ["verify", "durable put", "HEAD", "GET", "PUT", "LIST", "multipart"]),
     ],
 )
 @pytest.mark.slow
 def test_a_benchmark_runs(name: str, operations: list[str]) -> None:
+    more = ["--base", str(ROOT)] if name == "compare" else []
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", "--tiny"],
+        [sys.executable, "-m", f"benchmarks.{name}", "--tiny", *more],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -110,7 +110,7 @@ def test_a_page_need_not_look_whether_others_follow() -> None:
     args = (world.repository, world.committed(), head.id, LogQuery())
     assert world.history.page(*args, amount=1).has_more
     assert not world.history.page(*args, amount=1, look_ahead=False).has_more
-    assert world.history.page(*args, amount=1, look_ahead=False).commits == [head]
+    assert world.history.page(*args, amount=1, look_ahead=False).commits == (head,)
 
 
 def test_a_log_from_a_commit_that_is_not_there() -> None:

@@ -12,7 +12,9 @@ from lakebed.engine.commits.build import BuildRequest, Built
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.engine import Engine
+from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.refs.log import LogPage, LogQuery
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
@@ -110,3 +112,31 @@ def test_a_merge_of_what_the_destination_has_already(lake: Lake) -> None:
     steps = lake.count(lambda: engine.merge(LAKE, DEV, MAIN, MERGE))
     assert "create" not in steps.calls
     assert "read" not in steps.calls
+
+
+def test_a_log(lake: Lake) -> None:
+    engine = lake.process()
+
+    def log() -> LogPage:
+        repository, head = engine.find_commit(LAKE, MAIN)
+        return engine.log(repository, head, LogQuery(), amount=10)
+
+    first = log()
+    assert len(first.commits) == 2
+    steps = lake.count(log)
+    assert steps.calls == ["get_many"]  # where the branch is; what led there does not change
+    assert log() is first
+    engine.put(LAKE, MAIN, entry(b"new", "1"))
+    made = engine.commit(LAKE, MAIN, REQUEST).commit
+    assert log().commits == (made, *first.commits)
+
+
+def test_a_log_does_not_show_a_repository_that_was_deleted(lake: Lake) -> None:
+    engine, other = lake.process(), lake.process()
+    engine.find_commit(LAKE, MAIN)
+    other.repositories.delete(LAKE)
+    with pytest.raises(RepositoryNotFound):
+        engine.find_commit(LAKE, MAIN)
+    other.repositories.create(LAKE, Namespace.parse("mem://lake/y"), committer="")
+    repository, head = engine.find_commit(LAKE, MAIN)
+    assert len(engine.log(repository, head, LogQuery(), amount=10).commits) == 1

@@ -96,7 +96,7 @@ def test_an_upload_in_parts(world: Server) -> None:
         sent = send(world, where, data, **{"Content-Type": "text/csv"})
         assert sent.status_code == 200, sent.text
         named.append({"part_number": number, "etag": sent.headers["ETag"]})
-    more = {"parts": named, "user_metadata": {"k": "v"}, "content_type": "text/csv"}
+    more: dict[str, Any] = {"parts": named, "user_metadata": {"k": "v"}, "content_type": "text/csv"}
     done = ask(world, "PUT", begun, **more)
     assert done.status_code == 200, done.text
     stats = done.json

@@ -8,7 +8,6 @@ import pytest
 from google.protobuf.message import Message
 
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.copies import Copies
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc.walk import StagedWalk
 from lakebed.catalog.links import Links
@@ -171,11 +170,6 @@ def test_writers_that_look_at_the_age_only_before(monkeypatch: pytest.MonkeyPatc
 def test_copies_that_share_addresses_however_old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Freshness, "may_share", lambda _self, _address: True)
     monkeypatch.setattr(Freshness, "test", lambda _self, _address: lambda: True)
-    assert fails("collected")
-
-
-def test_copies_that_share_what_no_commit_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Copies, "_is_committed", lambda _self, _copy: True)
     assert fails("collected")
 
 

@@ -172,9 +172,8 @@ class Refs:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef, CommitNotFound: There is no such history.
         """
-        repository = self._engine.repositories.get(repository_id)
+        repository, head = self._engine.find_commit(repository_id, ref)
         resolver = self._engine.resolver
-        head = resolver.commit(repository, ref)
         query = LogQuery(
             first_parent=first_parent,
             since_us=None if since is None else from_datetime(_in_utc(since)),
@@ -183,7 +182,7 @@ class Refs:
             keys=tuple(paths),
             prefixes=tuple(prefixes),
         )
-        return self._engine.log(repository, head.id, query, amount=amount, look_ahead=look_ahead)
+        return self._engine.log(repository, head, query, amount=amount, look_ahead=look_ahead)
 
     @traced("catalog.find_merge_base")
     def find_merge_base(

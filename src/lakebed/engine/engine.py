@@ -309,6 +309,29 @@ class Engine:
             raise Invalid(f"commits {left} and {right} have no ancestor in common")
         return base
 
+    @traced("engine.find_commit")
+    def find_commit(self, repository_id: RepositoryID, ref: str) -> tuple[Repository, CommitID]:
+        """Return a repository, and the commit that a ref names in it.
+
+        If this process has seen the repository before, that takes one call to the store: the record
+        of the ref is read where it would be, and then that of the repository proves the place.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is no such commit.
+        """
+        seen = self.repositories.last_seen(repository_id)
+        if seen is not None:
+            version, repository = seen
+            places = self.resolver.places(repository, ref)
+            if places is not None:
+                place = (GRAVELER, REPOSITORIES.prefix + repository_id.encode())
+                *named, record = self._store.get_many([*places, place])
+                commit_id = self.resolver.commit_in(named)
+                if commit_id and record is not None and record.predicate == version:
+                    return repository, commit_id
+        repository = self.repositories.get(repository_id)
+        return repository, self.resolver.commit(repository, ref).id
+
     @traced("engine.log")
     def log(
         self,

@@ -6,7 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakebed.block import LocalSettings, MemorySettings, open_block
+from lakebed.block import Address, ETag, LocalSettings, MemorySettings, open_block
+from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.block.errors import StorageUnavailable
 from lakebed.engine.committed import Cache, Committed
 from lakebed.engine.committed.batches import entry_windows
 from lakebed.engine.errors import EntryNotFound, MissingFile, UnsortedEntries
@@ -221,3 +223,24 @@ def test_a_stream_that_fails_leaves_no_metarange(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
         store.write(failing())
     assert list(tmp_path.rglob("metaranges/*.parquet")) == []
+
+
+def test_a_metarange_that_was_stored_without_its_range_is_no_proof_that_this_is_there() -> None:
+    """Both are written side by side; whoever builds the same again stores what is missing."""
+
+    class Failing(MemoryBlockStore):
+        is_broken = True
+
+        def create(self, address: Address, data: bytes) -> ETag:
+            if self.is_broken and "/ranges/" in str(address):
+                raise StorageUnavailable("injected")
+            return super().create(address, data)
+
+    block = Failing(RUNTIME)
+    here = Committed(block, HOME, RUNTIME)
+    with pytest.raises(StorageUnavailable):
+        here.write([A])
+    assert here.counters.metaranges_written == 1
+    block.is_broken = False
+    metarange = here.write([A])
+    assert Committed(block, HOME, RUNTIME).get(metarange, b"a").key == b"a"

@@ -6,6 +6,7 @@ Rows picked from two tables are then sorted by key, which on two sorted runs is 
 merge.
 """
 
+import heapq
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,13 +34,18 @@ CONFLICT_SCHEMA: Final = pa.schema(
 )
 """The columns of conflicts: what each side did to the key, seen from the base (`ChangeType`)."""
 
+# To look for a key and to cut the rows there costs as much as to compare and sort some of them.
+_FEW_EDITS: Final = 8
+_ROWS_FOR_AN_EDIT: Final = 100
+_REMOVAL: Final = -1
+
 
 _SPARSE: Final = 16
 """If this many rows or more lie between two keys, they are searched one by one."""
 
 
 class SortedKeys:
-    """A sorted binary column to search in, without a copy of it."""
+    """A sorted binary column to search in, without a copy of it; unsorted ones can be read."""
 
     __slots__ = ("_bounds", "_data", "_first", "_length", "array")
 
@@ -171,6 +177,47 @@ def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
     """
     if not base.num_rows:
         return edits.puts, Summary(added=edits.puts.num_rows)
+    count = edits.puts.num_rows + len(edits.removals)
+    is_few = count <= max(_FEW_EDITS, base.num_rows // _ROWS_FOR_AN_EDIT)
+    return _apply_few(base, edits) if is_few else _apply_many(base, edits)
+
+
+def _apply_few(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
+    """Apply edits one by one: what lies between them is taken over in pieces."""
+    keys, identities = SortedKeys(one_array(base, "key")), SortedKeys(one_array(base, "identity"))
+    put_keys = SortedKeys(one_array(edits.puts, "key"))
+    put_identities = SortedKeys(one_array(edits.puts, "identity"))
+    puts = [(put_keys[row], row) for row in range(len(put_keys))]
+    removals = [(key, _REMOVAL) for key in edits.removals.to_pylist()]
+    (base_rows,), put_rows = base.to_batches(), edits.puts.to_batches()
+    pieces: list[pa.RecordBatch] = []
+    begin = added = changed = removed = 0
+    for key, row in heapq.merge(puts, removals):
+        place = keys.find(key, begin)
+        is_there = place < len(keys) and keys[place] == key
+        if row == _REMOVAL:
+            if not is_there:
+                continue
+            removed += 1
+        elif not is_there:
+            added += 1
+        elif identities[place] == put_identities[row]:
+            continue
+        else:
+            changed += 1
+        pieces.append(base_rows.slice(begin, place - begin))
+        if row != _REMOVAL:
+            pieces.append(put_rows[0].slice(row, 1))
+        begin = place + is_there
+    summary = Summary(added, changed, removed)
+    if not summary:
+        return base, summary
+    pieces.append(base_rows.slice(begin))
+    return pa.Table.from_batches(pieces).combine_chunks(), summary
+
+
+def _apply_many(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
+    """Apply edits all at once."""
     base_keys = one_array(base, "key")
     found = pc.index_in(one_array(edits.puts, "key"), value_set=base_keys)
     added = pc.is_null(found)

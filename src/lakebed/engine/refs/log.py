@@ -10,9 +10,13 @@ from lakebed.engine.committed.walk import map_ahead
 from lakebed.engine.model import Commit, CommitID, Repository
 from lakebed.engine.refs.ancestry import Frontier, rank
 from lakebed.engine.refs.commits import Commits
+from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 
 _HIDDEN: Final = 1
+
+PAGES_COMMITS: Final = 20_000
+"""Pages are kept in memory up to so many commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,7 @@ class LogQuery:
 class LogPage:
     """Some commits of a log."""
 
-    commits: list[Commit]
+    commits: tuple[Commit, ...]
     has_more: bool
     """Whether others follow; false if that was not to be found out."""
 
@@ -50,6 +54,8 @@ class History:
     def __init__(self, commits: Commits, runtime: Runtime) -> None:
         self._commits = commits
         self._runtime = runtime
+        # What led to a commit never changes.
+        self._pages: LRU[_PageKey, LogPage] = LRU(runtime, cost_max=PAGES_COMMITS)
 
     def log(
         self, repository: Repository, committed: Committed, head: CommitID, query: LogQuery
@@ -111,14 +117,13 @@ class History:
         Raises:
             CommitNotFound: There is no such commit.
         """
-        found: list[Commit] = []
-        for commit in self.log(repository, committed, head, query):
-            if len(found) == amount:
-                return LogPage(found, has_more=True)
-            found.append(commit)
-            if len(found) == amount and not look_ahead:
-                break
-        return LogPage(found, has_more=False)
+        key = (repository.partition, head, query, amount, look_ahead)
+        page = self._pages.get(key)
+        if page is None:
+            found = self.log(repository, committed, head, query)
+            page = _first_page(found, amount, look_ahead=look_ahead)
+            self._pages.put(key, page, cost=1 + len(page.commits))
+        return page
 
     def _walk(self, repository: Repository, head: CommitID, query: LogQuery) -> Iterator["_Step"]:
         """Yield commits with their first parents; `keys`, `prefixes` and `after` are left out."""
@@ -143,6 +148,20 @@ _Step = tuple[Commit, Commit | None]
 
 _Window = tuple[bytes, bytes | None]
 """The keys from one up to, not including, another."""
+
+
+_PageKey = tuple[bytes, CommitID, LogQuery, int, bool]
+
+
+def _first_page(commits: Iterator[Commit], amount: int, *, look_ahead: bool) -> LogPage:
+    found: list[Commit] = []
+    for commit in commits:
+        if len(found) == amount:
+            return LogPage(tuple(found), has_more=True)
+        found.append(commit)
+        if len(found) == amount and not look_ahead:
+            break
+    return LogPage(tuple(found), has_more=False)
 
 
 def _start(head: CommitID, query: LogQuery) -> CommitID:

@@ -36,7 +36,7 @@ class BadHead(Exception):  # noqa: N818 - it says what happened
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Head:
     """The head of one request."""
 
@@ -70,7 +70,7 @@ class HeadReader:
         self._size = 0
         self._url = b""
         self._names: dict[str, bytes] = {}
-        self._headers = 0
+        self._repeats = 0
         self._begun = 0
         self._is_complete = False
 
@@ -102,12 +102,19 @@ class HeadReader:
         Raises:
             BadHead: What it says is refused.
         """
-        environ = self._environ
-        version = self._parser.get_http_version()
+        environ, parser = self._environ, self._parser
+        # It knows this object, and this object it: they would have to be found by the collector.
+        del self._parser
+        version = parser.get_http_version()
         if version not in _VERSIONS:
             _refuse(f"this server speaks HTTP/1.1, not HTTP/{version}")
+        if len(self._names) + self._repeats > HEADERS_MAX:
+            raise BadHead(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                f"a request has {HEADERS_MAX} headers at most",
+            )
         is_old = version == "1.0"
-        method = self._parser.get_method().decode("ascii")
+        method = parser.get_method().decode("ascii")
         environ["REQUEST_METHOD"] = method
         environ["SERVER_PROTOCOL"] = _VERSIONS[version]
         self._read_target()
@@ -192,18 +199,10 @@ class HeadReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
-        self._headers += 1
-        if self._headers > HEADERS_MAX:
-            raise BadHead(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                f"a request has {HEADERS_MAX} headers at most",
-            )
         key = _keys.get(name) or _key_of(name)
-        if key in _ONLY_ONCE and b"_" in name:
-            # A proxy that does not know such a name would see another request than we do.
-            _refuse(f"the header {name!r} is written with a hyphen")
         text = value.strip(b" \t").decode("latin-1")
-        if self._names.setdefault(key, name) is name:
+        if key not in self._names:
+            self._names[key] = name
             self._environ[key] = text
         else:
             self._repeat(key, name, text)
@@ -218,6 +217,7 @@ class HeadReader:
 
     def _repeat(self, key: str, name: bytes, text: str) -> None:
         """Add a header that is there already to the value of the first."""
+        self._repeats += 1
         if self._names[key].lower() != name.lower():
             # `X_Y` would count as `X-Y`, which a proxy may have set.
             _refuse(f"the headers {self._names[key]!r} and {name!r} cannot be told apart")
@@ -230,6 +230,9 @@ class HeadReader:
 def _key_of(name: bytes) -> str:
     key = "HTTP_" + name.decode("latin-1").upper().replace("-", "_")
     key = _BARE.get(key, key)
+    if key in _ONLY_ONCE and b"_" in name:
+        # A proxy that does not know such a name would see another request than we do.
+        _refuse(f"the header {name!r} is written with a hyphen")
     if len(_keys) < _NAMES_MAX:  # anybody can make up names
         _keys[name] = key
     return key

@@ -315,11 +315,12 @@ class ConnectionServer:
         try:
             connection.is_read = body.is_at_end
             connection.keeps_alive = head.keeps_alive and body.is_at_end and not self._is_stopping
-            if answer.has_body and not isinstance(chunks, list):
+            has_body = answer.has_body
+            if has_body and not isinstance(chunks, list):
                 _stream(connection, answer, chunks)
             else:
-                pieces = chunks if answer.has_body and isinstance(chunks, list) else []
-                length = sum(map(len, pieces)) if answer.has_body else None
+                pieces = chunks if has_body and isinstance(chunks, list) else []
+                length = sum(map(len, pieces)) if has_body else None
                 first = answer.head(length=length, keeps_alive=connection.keeps_alive)
                 connection.unsent = memoryview(b"".join([first, *pieces]))
         finally:

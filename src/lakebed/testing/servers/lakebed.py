@@ -50,6 +50,7 @@ def lakebed_server(
     *,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     namespace: str = "local://lakes",
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[LakebedServer]:
     """Start a server with two workers in a folder, set it up, and end it.
 
@@ -57,12 +58,14 @@ def lakebed_server(
         folder: For its configuration, its log and, unless the settings say otherwise, its data.
         settings: Sections of the configuration.
         namespace: What storage namespaces begin with.
+        environment: Variables to add to those of this process.
     """
     given = dict(settings or {})
     given["processes"] = {"workers": 2, "shutdown_seconds": 5, **given.get("processes", {})}
     given["logging"] = {"format": "text", **given.get("logging", {})}
     sections = settings_in(folder, given)
-    process = launch(folder, sections, "-m", "lakebed", "run", "--config")
+    command = ("-m", "lakebed", "run", "--config")
+    process = launch(folder, sections, *command, environment=environment)
     try:
         port = sections["listen"]["port"]
         wait_until_ready(process, folder, f"lakebed is ready at http://127.0.0.1:{port}")

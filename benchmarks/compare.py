@@ -1,0 +1,89 @@
+"""Speed of a server of these sources against one of another commit, operation by operation.
+
+Both servers run on this machine, with the same libraries, and are asked in turns: one round of all
+operations each, then the next round. What is printed for an operation is the median of the ratios
+of the rounds: how many times as fast as the other commit.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+
+from benchmarks.compare_operations import Sizes, measure_round
+from benchmarks.report import Row, report
+from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+
+ROOT = Path(__file__).parents[1]
+BARS = {
+    "small merge": 3.0,
+    "branch, upload and commit": 2.7,
+    "staged listing": 1.9,
+    "first page of uncommitted changes": 1.8,
+    "commit of some over many": 1.8,
+    "commit of many": 1.9,
+    "staging by the API": 1.2,
+    "download of a large object": 1.3,
+    "upload of a large object": 1.2,
+}
+"""How many times as fast as the commit before the work on speed began."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure and print the table; return 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--base", required=True, help="a commit, or a folder with its sources")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each is measured")
+    parser.add_argument("--tiny", action="store_true", help="do next to nothing, to see it run")
+    given = parser.parse_args(arguments)
+    sizes = Sizes.tiny() if given.tiny else Sizes()
+    rounds = 1 if given.tiny else given.rounds
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
+        sources = stack.enter_context(checked_out(given.base, folder / "base"))
+        old = stack.enter_context(started(folder / "old", sources))
+        new = stack.enter_context(started(folder / "new", ROOT))
+        results = [
+            (measure_round(old, number, sizes), measure_round(new, number, sizes))
+            for number in range(rounds)
+        ]
+    return report([row(operation, results) for operation in BARS])
+
+
+@contextmanager
+def checked_out(base: str, place: Path) -> Iterator[Path]:
+    """Give a folder with the sources of a commit."""
+    if Path(base).is_dir():
+        yield Path(base)
+        return
+    git = ["git", "-C", str(ROOT), "worktree"]
+    subprocess.run([*git, "add", "--detach", "--quiet", str(place), base], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run([*git, "remove", "--force", str(place)], check=True)
+
+
+@contextmanager
+def started(folder: Path, sources: Path) -> Iterator[LakebedServer]:
+    """Start a server of these sources."""
+    folder.mkdir()
+    settings = {"logging": {"level": "warning"}}
+    environment = {"PYTHONPATH": str(sources / "src")}
+    with lakebed_server(folder, settings=settings, environment=environment) as server:
+        yield server
+
+
+def row(operation: str, results: list[tuple[dict[str, float], dict[str, float]]]) -> Row:
+    """Return the line of an operation, given the seconds that each side took in each round."""
+    ratios = [old[operation] / new[operation] for old, new in results]
+    rate = median(1 / new[operation] for _, new in results)
+    return Row(operation, "sqlite", rate, median(ratios), BARS[operation])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
