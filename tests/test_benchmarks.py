@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
     [
         ("kv", ["get ", "scan", "set_if ", "set, 16", "get, 16 threads", "set_if, 16 threads"]),
         ("engine", ["commit of", "same while", "racing", "list 480", "list 10", "read a", "merge"]),
+        ("memory", ["peak of a worker", "uploaded meanwhile"]),
         ("compare", ["small merge", "branch, upload", "commit of many", "upload of a large"]),
         ("s3", ["verify", "durable put", "HEAD", "GET", "PUT", "LIST", "multipart"]),
     ],

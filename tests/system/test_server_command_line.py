@@ -261,7 +261,7 @@ def test_a_key_is_drawn_once(tmp_path: Path) -> None:
 def test_help_does_not_import_the_server() -> None:
     program = (
         "import sys, lakebed.cli; "
-        "heavy = {'lakebed.server', 'pyarrow', 'granian', 'rich.console', 'httpx', 'yaml'}; "
+        "heavy = {'lakebed.server', 'pyarrow', 'httptools', 'rich.console', 'httpx', 'yaml'}; "
         "print(heavy & set(sys.modules))"
     )
     done = subprocess.run(
