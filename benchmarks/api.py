@@ -47,7 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
             floor_server(place / "floor", "app") as (floor_port, _),
         ):
             objects = 20 if tiny else OBJECTS
-            targets = api_rates.targets_of(server, bare_port, bare_pid, objects=objects)
+            bars = api_rates.SQLITE_BARS
+            targets = api_rates.targets_of(server, bare_port, bare_pid, objects=objects, bars=bars)
             small = api_rates.rows(targets, seconds=seconds)
             use_keys_of(server)
             each = each_operation(server, seconds / 10)

@@ -10,7 +10,7 @@ import base64
 import itertools
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Final, NamedTuple
@@ -33,13 +33,42 @@ MANY_SHARE: Final = 0.9
 """What a rate with many connections is at least, as a share of that with few."""
 
 
+FLOOR: Final = "G: bare Granian, 204"
+SQLITE_BARS: Final = {
+    "healthcheck": 0.60,
+    "get repository": 0.35,
+    "stat, committed": 0.17,
+    "stat, staged": 0.20,
+    "GET 1 KiB": 0.13,
+    "log of a short history": 0.25,
+    "list 100": 0.06,
+    "list 1000": 0.013,
+    "S3 LIST 1000": 0.013,
+    "S3 GET 1 KiB": 0.11,
+    "upload 1 KiB": 0.030,
+    "S3 PUT 1 KiB": 0.030,
+    "create branch": 0.06,
+}
+POSTGRESQL_BARS: Final = {
+    "stat, committed": 0.10,
+    "stat, staged": 0.10,
+    "GET 1 KiB": 0.08,
+    "list 100": 0.06,
+    "list 1000": 0.013,
+    "S3 LIST 1000": 0.013,
+    "upload 1 KiB": 0.025,
+    "S3 PUT 1 KiB": 0.025,
+}
+"""At least so many for each that the bare function answers, by the database of the server."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Requests of one kind, and what is asked of their rate."""
 
     name: str
     bar: float | None
-    """At least so many of them for each that the bare function answers."""
+    """See `SQLITE_BARS`."""
     make: Callable[[int], bytes]
     port: int
     pid: int
@@ -89,11 +118,12 @@ def _together(turns: list[Measured]) -> Measured:
 
 
 def _pair(target: Target, few: Measured, many: Measured, floor: float) -> Iterator[Row]:
-    ratio = None if target.bar is None else few.per_second / floor
+    is_floor = target.name == FLOOR
+    ratio = None if is_floor else few.per_second / floor
     yield Row(target.name, _note(few), few.per_second, ratio, target.bar)
     # A refusal is no answer: a rate with refusals in it misses its bar.
     ratio = None if many.refused else many.per_second / few.per_second
-    bar = None if target.bar is None else MANY_SHARE
+    bar = None if is_floor else MANY_SHARE
     yield Row(f"  {MANY} connections, to {FEW}", _note(many), many.per_second, ratio, bar)
 
 
@@ -113,43 +143,52 @@ def spent(pid: int) -> float:
 
 
 def targets_of(
-    server: LakebedServer, bare_port: int, bare_pid: int, *, objects: int
+    server: LakebedServer,
+    bare_port: int,
+    bare_pid: int,
+    *,
+    objects: int,
+    bars: Mapping[str, float],
 ) -> list[Target]:
     """Prepare a server; return what to measure, G first."""
     commit = prepare(server, objects)
     numbers = itertools.cycle(random.Random(0).sample(range(objects), objects))
     ask = Asker(server)
 
-    def rest(name: str, bar: float, method: str, path: str, body: bytes = b"") -> Target:
-        return Target(name, bar, ask.rest(method, path, body), server.port, server.process.pid)
+    def rest(name: str, method: str, path: str, body: bytes = b"") -> Target:
+        return Target(
+            name, bars.get(name), ask.rest(method, path, body), server.port, server.process.pid
+        )
 
-    def one_of(name: str, bar: float, path: str) -> Target:
+    def one_of(name: str, path: str) -> Target:
         made = [ask.rest("GET", path + path_of(number))(0) for number in range(objects)]
         make = lambda _: made[next(numbers)]  # noqa: E731
-        return Target(name, bar, make, server.port, server.process.pid)
+        return Target(name, bars.get(name), make, server.port, server.process.pid)
 
-    def s3(name: str, bar: float, method: str, path: str, body: bytes = b"") -> Target:
-        return Target(name, bar, ask.s3(method, path, body), server.port, server.process.pid)
+    def s3(name: str, method: str, path: str, body: bytes = b"") -> Target:
+        return Target(
+            name, bars.get(name), ask.s3(method, path, body), server.port, server.process.pid
+        )
 
     at = f"{REPOSITORY}/refs/{commit}/objects"
     put = f"{BRANCH}/objects?path=new/{{n}}"
     branch = json.dumps({"name": "b{n}", "source": "main"}).encode()
     listing = "/bench?list-type=2&prefix=main%2Fdata%2F&max-keys=1000"
     return [
-        Target("G: bare Granian, 204", None, ask.rest("GET", "/"), bare_port, bare_pid),
-        rest("healthcheck", 0.60, "GET", "/api/v1/healthcheck"),
-        rest("get repository", 0.35, "GET", REPOSITORY),
-        one_of("stat, committed", 0.17, f"{at}/stat?path="),
-        rest("stat, staged", 0.20, "GET", f"{REF}/objects/stat?path=staged"),
-        one_of("GET 1 KiB", 0.13, f"{at}?path="),
-        rest("log of a short history", 0.25, "GET", f"{REF}/commits"),
-        rest("list 100", 0.06, "GET", f"{REF}/objects/ls?prefix=data/&amount=100"),
-        rest("list 1000", 0.013, "GET", f"{REF}/objects/ls?prefix=data/&amount=1000"),
-        s3("S3 LIST 1000", 0.013, "GET", listing),
-        s3("S3 GET 1 KiB", 0.11, "GET", f"/bench/main/{path_of(0)}"),
-        rest("upload 1 KiB", 0.030, "POST", put, SMALL),
-        s3("S3 PUT 1 KiB", 0.030, "PUT", "/bench/main/put/one", SMALL),
-        rest("create branch", 0.06, "POST", f"{REPOSITORY}/branches", branch),
+        Target(FLOOR, None, ask.rest("GET", "/"), bare_port, bare_pid),
+        rest("healthcheck", "GET", "/api/v1/healthcheck"),
+        rest("get repository", "GET", REPOSITORY),
+        one_of("stat, committed", f"{at}/stat?path="),
+        rest("stat, staged", "GET", f"{REF}/objects/stat?path=staged"),
+        one_of("GET 1 KiB", f"{at}?path="),
+        rest("log of a short history", "GET", f"{REF}/commits"),
+        rest("list 100", "GET", f"{REF}/objects/ls?prefix=data/&amount=100"),
+        rest("list 1000", "GET", f"{REF}/objects/ls?prefix=data/&amount=1000"),
+        s3("S3 LIST 1000", "GET", listing),
+        s3("S3 GET 1 KiB", "GET", f"/bench/main/{path_of(0)}"),
+        rest("upload 1 KiB", "POST", put, SMALL),
+        s3("S3 PUT 1 KiB", "PUT", "/bench/main/put/one", SMALL),
+        rest("create branch", "POST", f"{REPOSITORY}/branches", branch),
     ]
 
 

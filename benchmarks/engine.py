@@ -30,6 +30,12 @@ def measure(scale: float) -> list[Row]:
         folder = Path(name)
         return [
             engine_commit.measure(folder, million),
+            engine_commit.measure(folder, million // 10),
+            *engine_commit.measure_scale(
+                folder,
+                [1_000, million // 10, 10 * million],
+                repeats=9 if scale >= 1 else 2,
+            ),
             *engine_writers.measure_long_commit(folder, million, alone_seconds=alone_seconds),
             engine_writers.measure_racing(folder, commits=20 if scale >= 1 else 1),
             engine_listing.measure_pages(folder, int(240_000 * scale)),

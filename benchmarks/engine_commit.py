@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 
 import pyarrow as pa
@@ -9,18 +10,24 @@ import pyarrow.parquet as pq
 
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables
 from benchmarks.report import Row
+from lakebed.block import LocalSettings, open_block
 from lakebed.engine import records_pb2 as pb
+from lakebed.engine.committed import Committed
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.formats import ENTRY_SCHEMA
+from lakebed.engine.model import BranchID, Home
+from lakebed.formats import ENTRY_SCHEMA, MetaRangeID
+from lakebed.runtime import ThreadRuntime
 
-AT_MOST_1_8_TIMES = 1 / 1.8
+AT_MOST_1_3_TIMES = 1 / 1.3
+AT_MOST_1_5_TIMES = 1 / 1.5
+CHANGES = 10
 MEAN_RANGE = 50_000
 SCAN = "SELECT key, value FROM entries WHERE partition = ? ORDER BY key"
 
 
 def measure(folder: Path, objects: int) -> Row:
     """Commit `objects` staged objects."""
-    with open_lake(folder / "commit") as lake:
+    with open_lake(folder / f"commit-{objects}") as lake:
         lake.start_worker()
         lake.stage(tables(objects))
         floors = [bare_commit(lake, folder, objects) for _ in range(2)]
@@ -28,7 +35,54 @@ def measure(folder: Path, objects: int) -> Row:
         lake.engine.commit(LAKE, MAIN, REQUEST)
         seconds = perf_counter() - begun
     operation = f"commit of {objects:,} objects"
-    return Row(operation, "sqlite", objects / seconds, min(floors) / seconds, AT_MOST_1_8_TIMES)
+    return Row(operation, "sqlite", objects / seconds, min(floors) / seconds, AT_MOST_1_3_TIMES)
+
+
+def measure_scale(folder: Path, sizes: Sequence[int], *, repeats: int) -> list[Row]:
+    """Commit a few changes over more and more entries: it costs what the change is, not the lake.
+
+    Each is compared with that over the second size. A smaller lake than that has smaller ranges to
+    write again, so the first is shown without a bar.
+    """
+    seconds: list[float] = []
+    for size in sizes:
+        place = folder / f"scale-{size}"
+        with open_lake(place) as lake:
+            writer = open_committed(place / "blocks", lake.repository.home)
+            branch = _branch_of(lake, writer.write(tables(size)))
+            times = []
+            for repeat in range(repeats):
+                lake.stage(tables(CHANGES, version=repeat + 1), branch)
+                begun = perf_counter()
+                lake.engine.commit(LAKE, branch, REQUEST)
+                times.append(perf_counter() - begun)
+            seconds.append(median(times))
+    bars = [None, *([AT_MOST_1_5_TIMES] * (len(sizes) - 1))]
+    return [
+        Row(f"commit of {CHANGES} over {size:,}", "sqlite", 1 / each, seconds[1] / each, bar)
+        for size, each, bar in zip(sizes, seconds, bars, strict=True)
+    ]
+
+
+def open_committed(folder: Path, home: Home) -> Committed:
+    """Open the committed entries of a repository."""
+    runtime = ThreadRuntime()
+    return Committed(open_block(LocalSettings(folder)), home, runtime)
+
+
+def _branch_of(lake: BenchLake, metarange_id: MetaRangeID) -> BranchID:
+    """Make a branch whose head holds a metarange."""
+    commit = lake.engine.commits.add(
+        lake.repository,
+        committer="",
+        message="",
+        metarange_id=metarange_id,
+        parents=[],
+        metadata={},
+    )
+    branch = BranchID("scale")
+    lake.engine.branches.create(lake.repository, branch, commit.id)
+    return branch
 
 
 def bare_commit(lake: BenchLake, folder: Path, objects: int) -> float:

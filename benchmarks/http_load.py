@@ -72,29 +72,33 @@ def send(
     seconds: float,
     with_bodies: bool = True,
 ) -> Load:
-    """Send requests for some seconds, one at a time on each connection."""
+    """Send requests for some seconds, or until there are none, one at a time on a connection."""
     load = Load()
     poll = select.epoll()
     opened: dict[int, _Connection] = {}
 
     def connect() -> None:
+        request = next(requests, None)
+        if request is None:
+            return
         connection = _Connection(socket.create_connection(("127.0.0.1", port)))
         connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         opened[connection.socket.fileno()] = connection
         poll.register(connection.socket, select.EPOLLIN)
-        connection.socket.sendall(next(requests))
+        connection.socket.sendall(request)
 
     for _ in range(connections):
         connect()
     begun = time.perf_counter()
-    while time.perf_counter() - begun < seconds:
+    while opened and time.perf_counter() - begun < seconds:
         for number, _ in poll.poll(5):
             connection = opened[number]
             if _receive(connection, load, with_bodies=with_bodies):
-                if not connection.was_refused:
-                    connection.socket.sendall(next(requests))
+                request = None if connection.was_refused else next(requests, None)
+                if request is not None:
+                    connection.socket.sendall(request)
                     continue
-                # The server may close it, if it did not read the body.
+                # Behind a refusal, the server may close it: if it did not read the body.
                 opened.pop(number).socket.close()
                 connect()
     load.seconds = time.perf_counter() - begun

@@ -20,18 +20,21 @@ from lakebed.kv.drivers.postgresql import statements
 from lakebed.testing.servers.postgresql import postgresql_server
 
 THREADS = 16
+MANY_THREADS = 100
+"""More than a store has connections: they wait for each other's."""
 ROUNDS = 7
 KEYS_PER_THREAD = 64
 VALUE = b"v" * 200
 PARTITION = b"bench"
 BAR = 0.7
+MANY_BAR = 1.2
 
 # A call gets the number of the thread and the number of the call in it.
 Call = Callable[[int, int], object]
 
 
 def measure(*, scale: float) -> list[Row]:
-    """Measure `get` and `set_if`; `scale` shrinks the number of calls."""
+    """Measure `get`, `get_many` and `set_if`; `scale` shrinks the number of calls."""
     calls = max(2, int(400 * scale))
     rounds = ROUNDS if scale >= 1 else 1
     with postgresql_server(durable=scale >= 1) as server:
@@ -39,47 +42,59 @@ def measure(*, scale: float) -> list[Row]:
         with open_store(url) as store, _bare_pool(url) as pool:
             versions = _fill(store)
             get = _compare(_bare_get(pool), _our_get(store), calls, rounds)
+            crowd = _compare(
+                _bare_get(pool),
+                _our_get(store),
+                max(2, calls * THREADS // MANY_THREADS),
+                rounds,
+                threads=MANY_THREADS,
+            )
+            get_many = _compare(_three(_our_get(store)), _our_get_many(store), calls, rounds)
             set_if = _compare(
                 _bare_set_if(pool, versions), _our_set_if(store, versions), calls, rounds
             )
     return [
         Row("get, 16 threads", "postgresql", *get, BAR),
+        Row(f"get, {MANY_THREADS} threads", "postgresql", *crowd, BAR),
+        Row("get_many of 3 against 3 gets, 16 threads", "postgresql", *get_many, MANY_BAR),
         Row("set_if, 16 threads", "postgresql", *set_if, BAR),
     ]
 
 
-def _compare(floor: Call, ours: Call, calls: int, rounds: int) -> tuple[float, float]:
+def _compare(
+    floor: Call, ours: Call, calls: int, rounds: int, *, threads: int = THREADS
+) -> tuple[float, float]:
     """Calls per second of ours, and the ratio to the floor."""
     for side in (floor, ours):
-        _round(side, max(2, calls // 10))  # connections are made and statements prepared
+        _round(side, max(2, calls // 10), threads)  # connections are made and statements prepared
     speeds: dict[str, list[float]] = {"floor": [], "ours": []}
     for number in range(rounds):
         sides = [("floor", floor), ("ours", ours)]
         for name, side in sides if number % 2 else reversed(sides):
-            speeds[name].append(_round(side, calls))
+            speeds[name].append(_round(side, calls, threads))
     median = statistics.median(speeds["ours"])
     return median, median / statistics.median(speeds["floor"])
 
 
-def _round(call: Call, calls: int) -> float:
-    barrier = Barrier(THREADS + 1)
+def _round(call: Call, calls: int, threads: int) -> float:
+    barrier = Barrier(threads + 1)
 
     def work(thread: int) -> None:
         barrier.wait()
         for number in range(calls):
             call(thread, number)
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        futures = [pool.submit(work, thread) for thread in range(THREADS)]
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(work, thread) for thread in range(threads)]
         barrier.wait()
         begun = time.perf_counter()
         for future in futures:
             future.result()
-        return THREADS * calls / (time.perf_counter() - begun)
+        return threads * calls / (time.perf_counter() - begun)
 
 
 def _key(thread: int, number: int) -> bytes:
-    return b"key/%02d/%03d" % (thread, number % KEYS_PER_THREAD)
+    return b"key/%02d/%03d" % (thread % THREADS, number % KEYS_PER_THREAD)
 
 
 def _fill(store: Store) -> dict[bytes, Version]:
@@ -89,6 +104,21 @@ def _fill(store: Store) -> dict[bytes, Version]:
 
 def _our_get(store: Store) -> Call:
     return lambda thread, number: store.get(PARTITION, _key(thread, number))
+
+
+def _our_get_many(store: Store) -> Call:
+    def call(thread: int, number: int) -> None:
+        store.get_many([(PARTITION, _key(thread, number + each)) for each in range(3)])
+
+    return call
+
+
+def _three(get: Call) -> Call:
+    def call(thread: int, number: int) -> None:
+        for each in range(3):
+            get(thread, number + each)
+
+    return call
 
 
 def _our_set_if(store: Store, versions: dict[bytes, Version]) -> Call:

@@ -8,10 +8,10 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
@@ -19,6 +19,7 @@ from benchmarks import api_rates
 from benchmarks.api import floor_server
 from benchmarks.report import Row, as_ratio, report
 from lakebed.testing.servers.lakebed import lakebed_server
+from lakebed.testing.servers.postgresql import postgresql_server
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "performance.md"
 BEGIN: Final = "<!-- measured: begin -->"
@@ -48,22 +49,37 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tiny", action="store_true", help="do next to nothing, to see it run")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page to write")
     given = parser.parse_args(arguments)
-    rows = measure(seconds=0.2 if given.tiny else 10.0, objects=20 if given.tiny else 2000)
-    text = given.page.read_text()
-    given.page.write_text(with_table(text, table(rows, machine(), datetime.now(UTC))))
-    return report(rows)
+    seconds, objects = (0.2, 20) if given.tiny else (10.0, 2000)
+    on_sqlite = measure({}, api_rates.SQLITE_BARS, seconds=seconds, objects=objects)
+    with postgresql_server(durable=True) as database:
+        settings = {"database": {"url": database.create_database()}}
+        bars = api_rates.POSTGRESQL_BARS
+        on_postgresql = measure(settings, bars, seconds=seconds, objects=objects)
+    parts = [
+        f"Measured on {datetime.now(UTC):%Y-%m-%d}: {machine()}.",
+        f"### SQLite\n\n{table(on_sqlite, LAKEFS)}",
+        f"### PostgreSQL, on the same machine\n\n{table(on_postgresql, {})}",
+    ]
+    given.page.write_text(with_table(given.page.read_text(), "\n\n".join(parts)))
+    return report(on_sqlite) | report(on_postgresql)
 
 
-def measure(*, seconds: float, objects: int) -> list[Row]:
-    """Return the rates of all small requests."""
+def measure(
+    settings: Mapping[str, Mapping[str, Any]],
+    bars: Mapping[str, float],
+    *,
+    seconds: float,
+    objects: int,
+) -> list[Row]:
+    """Return the rates of all small requests to a server with some settings."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         place = Path(folder)
         (place / "floor").mkdir()
         with (
-            lakebed_server(place, settings={"logging": {"level": "warning"}}) as server,
+            lakebed_server(place, settings={"logging": {"level": "warning"}, **settings}) as server,
             floor_server(place / "floor", "bare") as (port, pid),
         ):
-            targets = api_rates.targets_of(server, port, pid, objects=objects)
+            targets = api_rates.targets_of(server, port, pid, objects=objects, bars=bars)
             return api_rates.rows(targets, seconds=seconds)
 
 
@@ -76,12 +92,10 @@ def with_table(page: str, table_text: str) -> str:
     return f"{before}{BEGIN}\n{table_text}\n{END}{after}"
 
 
-def table(rows: Sequence[Row], machine_text: str, now: datetime) -> str:
-    """Return what was measured, as Markdown."""
+def table(rows: Sequence[Row], lakefs: Mapping[str, float]) -> str:
+    """Return what was measured, as Markdown; `lakefs` has ratios to stand beside it."""
     few, many = rows[::2], rows[1::2]
     lines = [
-        f"Measured on {now:%Y-%m-%d}: {machine_text}.",
-        "",
         (
             f"| request | a second | processor time | ratio to G | bar | lakeFS, to G |"
             f" {api_rates.MANY} connections, to {api_rates.FEW} |"
@@ -89,14 +103,13 @@ def table(rows: Sequence[Row], machine_text: str, now: datetime) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for row, other in zip(few, many, strict=True):
-        lakefs = LAKEFS.get(row.operation)
         cells = (
             row.operation,
             f"{row.per_second:,.0f}",
             row.driver,
             as_ratio(row.ratio),
             as_ratio(row.bar),
-            as_ratio(lakefs),
+            as_ratio(lakefs.get(row.operation)),
             as_ratio(other.ratio) or other.driver,
         )
         lines.append(f"| {' | '.join(cells)} |")

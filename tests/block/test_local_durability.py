@@ -90,6 +90,55 @@ def test_everything_is_on_disk_before_a_write_returns(
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/c"]
 
 
+def test_an_object_that_nothing_names_yet_is_moved_before_it_is_synced(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a file system with a journal writes it once; but only where nothing is replaced."""
+    steps: list[str] = []
+    real_fsync, real_rename = os.fsync, os.rename
+
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        steps.append("draft" if "drafts" in path.parts else str(path.relative_to(root)))
+        real_fsync(descriptor)
+
+    def rename(*args: object, **kwargs: object) -> None:
+        steps.append("rename")
+        real_rename(*args, **kwargs)  # type: ignore[arg-type]
+
+    with open_local(root) as store:
+        store.put(DATA.address("a/1"), [b"data"])
+        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(os, "rename", rename)
+        store.put_unnamed(DATA.address("a/2"), [b"data"])
+        assert steps == ["rename", "data/a/2", "data/a"]
+        steps.clear()
+        store.put_unnamed(DATA.address("a/2"), [b"other"])
+        assert steps == ["draft", "rename", "data/a"]
+        assert store.read(DATA.address("a/2")) == b"other"
+    assert not drafts(root)
+
+
+def test_without_sync_nothing_waits_for_the_disk(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    with open_block(LocalSettings(root, sync=False)) as store:
+        address = DATA.address("a/b")
+        for write in writes(store, address):
+            write()
+            assert store.read(address) == b"data"
+            store.delete(address)
+        store.put_unnamed(DATA.address("a/c"), [b"data"])
+        store.replace(address, b"new", store.create(address, b"old"))
+        assert store.read(address) == b"new"
+    assert synced == []
+    with open_local(root) as store:
+        store.put(DATA.address("a/b"), [b"data"])
+    assert synced
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
 def test_what_was_done_is_never_called_refused(
     root: Path, monkeypatch: pytest.MonkeyPatch, code: int
@@ -99,7 +148,7 @@ def test_what_was_done_is_never_called_refused(
         if path.is_dir() and "drafts" not in path.parts:
             raise OSError(code, os.strerror(code))
 
-    one, other = DATA.address("one"), DATA.address("other")
+    one, other, third = map(DATA.address, ("one", "other", "third"))
     with open_local(root) as store:
         etag = store.put(one, [b"old"]).etag
         upload_id = store.create_upload(one)
@@ -108,6 +157,7 @@ def test_what_was_done_is_never_called_refused(
         calls: list[tuple[Callable[[], object], Callable[[], object]]] = [
             (lambda: store.replace(one, b"replaced", etag), lambda: store.read(one) == b"replaced"),
             (lambda: store.put(one, [b"new"]), lambda: store.read(one) == b"new"),
+            (lambda: store.put_unnamed(third, [b"x"]), lambda: store.read(third) == b"x"),
             (lambda: store.create(other, b"created"), lambda: store.read(other) == b"created"),
             (lambda: store.copy(one, other), lambda: store.read(other) == b"new"),
             (

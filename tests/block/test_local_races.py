@@ -19,6 +19,7 @@ from lakebed.block import (
     PreconditionFailed,
     UploadNotFound,
 )
+from lakebed.block.drivers.local.files import to_disk
 from lakebed.block.drivers.local.places import Place
 from lakebed.block.drivers.local.tree import Folder, Tree
 from tests.block.local_storage import DATA, open_local
@@ -150,7 +151,7 @@ def test_parts_of_an_upload_that_ends_meanwhile(
 
 def test_a_folder_whose_handle_went_stale_is_opened_again(root: Path) -> None:
     root.mkdir()
-    tree = Tree(root)
+    tree = Tree(root, to_disk)
     place = Place(DATA.address("a/b"), (b"data", b"a"), b"b")
     stale = tree.within_made(place, lambda folder, _: folder)
 

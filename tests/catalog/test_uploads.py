@@ -280,13 +280,15 @@ def test_taking_back_leaves_alone_what_came_later(
 def test_a_storage_that_stores_and_then_fails_keeps_nothing(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put: Callable[[Address, list[bytes]], PutResult] = lake.block.put
+    put: Callable[[Address, list[bytes]], PutResult] = lake.block.put_unnamed
 
     def stored_but_unanswered(address: Address, chunks: list[bytes]) -> PutResult:
         put(address, chunks)
         raise StorageUnavailable("no reply")
 
-    monkeypatch.setattr(type(lake.block), "put", lambda _self, *args: stored_but_unanswered(*args))
+    monkeypatch.setattr(
+        type(lake.block), "put_unnamed", lambda _self, *args: stored_but_unanswered(*args)
+    )
     with pytest.raises(StorageUnavailable):
         lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", [b"x"])
     assert lake.stored() == []

@@ -150,6 +150,11 @@ def test_a_range_is_read_as_it_was_written(model: Entries) -> None:
     assert entries_of(read) == [model[key] for key in sorted(model)]
     single = EntryRows(read)
     assert [single[row] for row in range(len(model))] == entries_of(read)
+    # Rows of a table may begin inside of its buffers, and lie in several of them.
+    half = len(model) // 2
+    for part in (read.slice(half), pa.concat_tables([read.slice(half), read.slice(0, half)])):
+        single = EntryRows(part)
+        assert [single[row] for row in range(part.num_rows)] == entries_of(part)
 
 
 @pytest.mark.parametrize("refs", [[], REFS])

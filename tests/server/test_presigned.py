@@ -171,10 +171,3 @@ def test_by_default_what_is_not_there_is_not_linked(world: Server) -> None:
     refused = world.call("PUT", BACKING, params={"path": "v"}, json=body)
     assert (refused.status_code, refused.json["kind"]) == (400, "invalid_link")
     assert "upload it first, and link it then" in refused.text
-
-
-def test_a_presigned_upload_without_a_length_is_refused(world: Server) -> None:
-    given_out = world.call("GET", BACKING, params={"path": "y", "presign": "true"}).json
-    url = urlsplit(given_out["presigned_url"]).path
-    answer = world.request("PUT", url, headers={"Transfer-Encoding": "chunked"})
-    assert answer.status_code == 411

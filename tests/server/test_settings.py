@@ -63,6 +63,7 @@ def test_every_type_is_read_from_the_environment(tmp_path: Path) -> None:
             "LAKEBED_SERVER__BLOCKSTORE__S3__PATH_STYLE": "true",
             "LAKEBED_SERVER__BLOCKSTORE__S3__ACCESS_KEY_ID": "123",
             "LAKEBED_SERVER__BLOCKSTORE__LOCAL__ROOT": "/srv",
+            "LAKEBED_SERVER__BLOCKSTORE__LOCAL__SYNC": "false",
             "LAKEBED_SERVER__LIMITS__STALL_SECONDS": "5",
             "LAKEBED_SERVER__GC__GAP_SECONDS": "1.5e4",
             "LAKEBED_SERVER__LINKS__REQUIRE_OBJECT": "false",
@@ -70,7 +71,7 @@ def test_every_type_is_read_from_the_environment(tmp_path: Path) -> None:
         }
     )
     assert settings.blockstore.block == S3Settings(access_key_id="123", path_style=True)
-    assert settings.blockstore.local == LocalSettings(Path("/srv"))
+    assert settings.blockstore.local == LocalSettings(Path("/srv"), sync=False)
     assert settings.limits.stall_seconds == 5.0
     assert settings.gc.gap_seconds == 15000.0
     assert settings.links == LinkSettings(require_object=False)

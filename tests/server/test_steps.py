@@ -57,7 +57,10 @@ def world() -> Iterator[World]:
         ("/refs/main/objects?path=committed", 1),
         ("/refs/main/objects?path=staged", 1),
         ("/refs/{commit}/objects?path=committed", 1),
-        ("/refs/main/commits", 2),
+        ("/refs/main/commits", 1),
+        ("/refs/tag/commits", 1),
+        ("/commits/main", 1),
+        ("/commits/{commit}", 1),
     ],
 )
 def test_a_read_by_the_api(world: World, target: str, calls: int) -> None:

@@ -21,7 +21,7 @@ from lakebed.engine.refs.tags import Tags
 from lakebed.engine.staging import empty_runs
 from lakebed.engine.staging.codec import encode
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
-from lakebed.engine.staging.writer import Condition, IsFresh, Writer
+from lakebed.engine.staging.writer import Condition, IsFresh, Target, Writer
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Version
@@ -39,7 +39,12 @@ def no_second_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer acknowledges without looking at the branch again."""
 
     def write(
-        self: Writer, repository: Repository, branch: BranchID, key: bytes, value: bytes
+        self: Writer,
+        repository: Repository,
+        branch: BranchID,
+        key: bytes,
+        value: bytes,
+        _known: Target | None,
     ) -> None:
         token = self._branches.get_cached(repository, branch).staging_token
         self._store.set(token.encode(), STAGED_PREFIX + key, value)
@@ -57,10 +62,12 @@ def _put_if_until(
         entry: Entry,
         condition: Condition,
         is_fresh: IsFresh | None = None,
+        *,
+        known: Target | None = None,
     ) -> None:
         for _ in range(self._tries):
             before = self._branches.get(repository, branch)
-            seen = self._look(repository, before, entry)
+            seen = self._look(repository, before, entry.key, own=entry)
             if not condition(seen.entry):
                 raise LakebedError
             if self._swap(before, entry.key, encode(entry), seen.predicate) and is_done(
@@ -101,6 +108,8 @@ def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         entry: Entry,
         condition: Condition,
         is_fresh: IsFresh | None = None,
+        *,
+        known: Target | None = None,
     ) -> None:
         for _ in range(self._tries):
             before = self._branches.get(repository, branch)
@@ -108,7 +117,7 @@ def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
             staged = self._reader.staged(before, entry.key)
             if any(record is not None and record.value == encode(entry) for record in staged):
                 return
-            seen = self._look(repository, before, entry)
+            seen = self._look(repository, before, entry.key, own=entry)
             if not condition(seen.entry):
                 raise LakebedError
             if self._swap(before, entry.key, encode(entry), seen.predicate):
@@ -188,9 +197,14 @@ def commit_what_others_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = Committer.commit
 
     def commit_what_is_sealed(
-        self: Committer, repository: Repository, branch: BranchID, request: CommitRequest
+        self: Committer,
+        repository: Repository,
+        branch: BranchID,
+        request: CommitRequest,
+        *,
+        known: Branch | None = None,
     ) -> CommitResult:
-        current = self._branches.get(repository, branch)
+        current = known or self._branches.get(repository, branch)
         if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
             result = self._publish(repository, current, HELP)
             if result is not None:

@@ -17,7 +17,7 @@ import pytest
 from lakebed.server.http import metrics
 from lakebed.server.processes import metrics as process_metrics
 from lakebed.server.processes.metrics import ProcessMetrics
-from tests.kit.served import Served, Servers, eventually
+from tests.kit.served import PATIENCE_SECONDS, Served, Servers, eventually
 from tests.server.metrics_kit import values
 
 
@@ -197,13 +197,13 @@ def test_no_process_is_left_when_it_stops_while_it_starts(servers: Servers) -> N
     eventually(lambda: len(psutil.Process(process.pid).children()) >= 3)
     processes = psutil.Process(process.pid).children(recursive=True)
     process.terminate()
-    process.wait(timeout=60)
+    process.wait(timeout=PATIENCE_SECONDS)
     eventually(lambda: all_gone(processes))
 
 
 def fails(servers: Servers, settings: dict[str, dict[str, object]]) -> list[str]:
     process = servers.launch(settings)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out) == (2, "")
     return (servers.folder / "log").read_text().splitlines()
 

@@ -10,6 +10,9 @@ class LocalSettings:
 
     root: Path
     """The folder; made if it is not there."""
+    sync: bool = True
+    """Whether a write waits until the disk has it. Without that, objects that were acknowledged
+    may be lost or empty after a power failure: right only for data that can be made again."""
 
 
 @dataclass(frozen=True, slots=True)

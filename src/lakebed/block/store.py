@@ -208,6 +208,14 @@ class BlockStore(ABC):
                 written. The clouds take 78 GiB; larger objects are written by multipart uploads.
         """
 
+    def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        """Write an object as `put` does, to an address that nothing names before this returns.
+
+        It may cost less: if the machine fails before this has returned, part of the object may be
+        left there, as garbage.
+        """
+        return self.put(address, chunks)
+
     def put_new(
         self,
         address: Address,

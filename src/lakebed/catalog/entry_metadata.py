@@ -146,7 +146,9 @@ def for_content(address: Address, etag: ETag) -> dict[str, str]:
 
 def content_of(reserved: Mapping[str, str], address: Address) -> ETag | None:
     """Return what the storage called the content at an address; None: that was not kept."""
-    place, _, etag = reserved.get(CONTENT, "").partition(":")
+    if CONTENT not in reserved:  # as nearly always
+        return None
+    place, _, etag = reserved[CONTENT].partition(":")
     return ETag(etag) if place == _place(address) and _ETAG.fullmatch(etag) else None
 
 

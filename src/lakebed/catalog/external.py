@@ -78,16 +78,14 @@ class ExternalObjects:
         check_metadata(metadata or {})
         check_header("checksum", checksum)
         check_header("content type", content_type)
-        repository = self._engine.check_writable(repository_id, branch)
         if address.parts.scheme != self._block.scheme:
             raise InvalidAddress(
                 f"{address} cannot be staged: the storage of this installation serves"
                 f" {self._block.scheme}://"
             )
-        keeper = self._engine.repositories.keeper_of(address)
+        keeper, leaver = self._engine.repositories.around(address)
         if keeper is not None:
             raise AddressTaken(address, keeper)
-        leaver = self._engine.repositories.left_by(address)
         if leaver is not None:
             raise AddressClosed(address, leaver)
         entry = new_entry(
@@ -100,7 +98,5 @@ class ExternalObjects:
             content_type=content_type,
             metadata=metadata or {},
         )
-        self._engine.put(
-            repository.id, branch, entry, condition=condition, unique_id=repository.unique_id
-        )
+        repository = self._engine.put(repository_id, branch, entry, condition=condition)
         return stats_of(repository.namespace, entry)

@@ -138,7 +138,8 @@ class Refs:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is none.
         """
-        return self._engine.resolver.commit(self._engine.repositories.get(repository_id), ref)
+        repository, commit_id = self._engine.find_commit(repository_id, ref)
+        return self._engine.commits.get(repository, commit_id)
 
     @traced("catalog.log")
     def log(

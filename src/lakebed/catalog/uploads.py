@@ -18,7 +18,7 @@ from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.checksums import Proof
 from lakebed.catalog.entry_metadata import for_checksum
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_metadata, check_path
-from lakebed.catalog.stager import Stager, check_early
+from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.staging.writer import Condition
@@ -71,9 +71,10 @@ class Uploads:
         """
         check_path(path)
         check_metadata(metadata or {})
-        repository = self._engine.check_writable(repository_id, branch)
-        if condition is not None:
-            check_early(self._engine, repository, branch, path, condition)
+        if condition is None:
+            repository = self._engine.check_writable(repository_id, branch)
+        else:
+            repository = self._engine.check_writable_if(repository_id, branch, path, condition)
         issued = self._addresses.issue(repository, branch)
         address = repository.namespace.address(str(issued))
         stored = self._store(address, chunks)
@@ -91,7 +92,7 @@ class Uploads:
 
     def _store(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         try:
-            return self._block.put(address, chunks)
+            return self._block.put_unnamed(address, chunks)
         except BlockError:
             self._stager.discard(address)  # it may have been stored
             raise

@@ -1,7 +1,7 @@
 """The engine as its callers see it: the rules that concern several of its parts.
 
-Every operation begins by reading the repository's record, uncached. That proves that the repository
-is there, and gives the unique id that names its partition. To list repositories, branches, tags and
+Every operation reads the repository's record, uncached. That proves that the repository is there,
+and gives the unique id that names its partition. To list repositories, branches, tags and
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
@@ -35,6 +35,7 @@ from lakebed.engine.model import (
     TagID,
 )
 from lakebed.engine.names import check_branch_name, check_tag_name
+from lakebed.engine.opening import Opener
 from lakebed.engine.parts import assemble
 from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.ancestry import find_merge_base
@@ -47,7 +48,7 @@ from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.fast_read import FastReader
-from lakebed.engine.staging.writer import Condition, IsFresh
+from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
 from lakebed.ids import UniqueID
 from lakebed.kv import Item, Store
@@ -112,6 +113,13 @@ class Engine:
             committed_in=self._committed_in,
         )
         self._fast_reader = FastReader(store, self.branches, self._parts.reader, self._runtime)
+        self._opener = Opener(
+            store,
+            self._runtime,
+            repositories=self.repositories,
+            branches=self.branches,
+            protection=self.protection,
+        )
 
     # Entries
 
@@ -206,8 +214,8 @@ class Engine:
         condition: Condition | None = None,
         is_fresh: IsFresh | None = None,
         unique_id: UniqueID | None = None,
-    ) -> None:
-        """Stage an entry, always or on a condition; see `Writer`.
+    ) -> Repository:
+        """Stage an entry, always or on a condition; return where. See `Writer`.
 
         Args:
             repository_id: In which repository.
@@ -224,16 +232,20 @@ class Engine:
             Stale: The object is not fresh any more.
             TooManyTries, OutcomeUnknown: The entry may be visible.
         """
-        repository = self._open_for_writing(repository_id, branch)
+        if condition is None and is_fresh is None:
+            opened = self._opener.open(repository_id, branch)
+        else:
+            opened = self._opener.open_at(repository_id, branch, entry.key)
+        repository, target, writer = opened.repository, opened.target, self._parts.writer
         if unique_id not in {None, repository.unique_id}:
             raise RepositoryNotFound(repository_id)
-        writer = self._parts.writer
         if condition is not None:
-            writer.put_if(repository, branch, entry, condition, is_fresh)
+            writer.put_if(repository, branch, entry, condition, is_fresh, known=target)
         elif is_fresh is not None:
-            writer.put_fresh(repository, branch, entry, is_fresh)
+            writer.put_fresh(repository, branch, entry, is_fresh, known=target)
         else:
-            writer.put(repository, branch, entry)
+            writer.put(repository, branch, entry, known=target)
+        return repository
 
     @traced("engine.check_writable")
     def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
@@ -244,15 +256,28 @@ class Engine:
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
         """
-        repository = self._open_for_writing(repository_id, branch)
-        self.branches.get_cached(repository, branch)
-        return repository
+        return self._opener.open(repository_id, branch).repository
+
+    @traced("engine.check_writable_if")
+    def check_writable_if(
+        self, repository_id: RepositoryID, branch: BranchID, key: bytes, condition: Condition
+    ) -> Repository:
+        """Return the repository as `check_writable` does, if a condition holds for a key now.
+
+        Raises:
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            PreconditionFailed: The condition does not hold.
+        """
+        opened = self._opener.open_at(repository_id, branch, key)
+        found = self._parts.writer.find(opened.repository, opened.target, key)
+        check_condition(condition, key, found)
+        return opened.repository
 
     @traced("engine.delete")
     def delete(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:
         """Stage the removal of a key; raises as `put` does."""
-        repository = self._open_for_writing(repository_id, branch)
-        self._parts.writer.delete(repository, branch, key)
+        opened = self._opener.open(repository_id, branch)
+        self._parts.writer.delete(opened.repository, branch, key, known=opened.target)
 
     # What differs
 
@@ -361,23 +386,12 @@ class Engine:
     ) -> CommitResult:
         """Commit what is staged, or a metarange that is stored already; see `Committer`."""
         if source_metarange is None:
-            repository = self._writable(repository_id)
-            current = self._open_branch(repository, branch)
+            opened = self._opener.open(repository_id, branch)
+            repository, current = opened.repository, opened.target.branch
             return self._parts.committer.commit(repository, branch, request, known=current)
         repository = self._open_for_writing(repository_id, branch)
         merger = self._parts.merger
         return CommitResult(merger.commit_metarange(repository, branch, source_metarange, request))
-
-    def _open_branch(self, repository: Repository, branch: BranchID) -> Branch:
-        """Return a branch that no rule protects; the rules are read in the same call."""
-        rules = self.protection.place(repository)
-        try:
-            current, (found,) = self.branches.get_with(repository, branch, [rules])
-        except BranchNotFound:
-            self.protection.check(repository, branch)
-            raise
-        self.protection.check_read(repository, branch, found)
-        return current
 
     @traced("engine.merge")
     def merge(
@@ -601,6 +615,4 @@ class Engine:
         return repository
 
     def _open_for_writing(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
-        repository = self._writable(repository_id)
-        self.protection.check(repository, branch)
-        return repository
+        return self._opener.open(repository_id, branch).repository

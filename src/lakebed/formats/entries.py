@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -77,35 +77,67 @@ class Entry:
     """The user's own; in order of its keys when read from a range."""
 
 
+class _Bytes:
+    """A column of bytes or texts, to read single values from: no object of Arrow is made for them.
+
+    Such an object takes several times as long as the value.
+    """
+
+    __slots__ = ("_bounds", "_data", "_first")
+
+    def __init__(self, array: pa.Array) -> None:
+        _, bounds, data = array.buffers()
+        self._first = array.offset
+        self._bounds = memoryview(bounds or b"").cast("i")
+        self._data = memoryview(data or b"")
+
+    def __getitem__(self, row: int) -> memoryview:
+        place = self._first + row
+        return self._data[self._bounds[place] : self._bounds[place + 1]]
+
+
+def _numbers(array: pa.Array, format_: Literal["b", "i", "q"]) -> memoryview:
+    """Return the numbers of a column, each of which takes as many bytes as the format says."""
+    _, data = array.buffers()
+    return memoryview(data or b"").cast(format_)[array.offset :]
+
+
 class EntryRows:
     """A table with the columns of `ENTRY_SCHEMA`, ready to have single rows taken out.
 
     Its columns are looked up once: that takes longer than to read a row.
     """
 
-    __slots__ = ("_columns", "_metadata_ends")
+    __slots__ = ("_bytes", "_metadata", "_metadata_ends", "_numbers")
 
     def __init__(self, table: pa.Table) -> None:
         """Take the columns of a table; those in several chunks are joined."""
-        self._columns = [one_array(table, name) for name in ENTRY_SCHEMA.names]
-        self._metadata_ends = self._columns[-1].offsets
+        columns = {name: one_array(table, name) for name in ENTRY_SCHEMA.names}
+        names = ("key", "identity", "address", "checksum", "content_type")
+        self._bytes = [_Bytes(columns[name]) for name in names]
+        self._numbers = (
+            _numbers(columns["address_type"], "b"),
+            _numbers(columns["size"], "q"),
+            _numbers(columns["mtime"], "q"),
+        )
+        self._metadata = columns["metadata"]
+        self._metadata_ends = _numbers(self._metadata.offsets, "i")
 
     def __getitem__(self, row: int) -> Entry:
-        key, identity, address, address_type, size, checksum, mtime, content_type, metadata = (
-            self._columns
-        )
+        key, identity, address, checksum, content_type = self._bytes
+        address_type, size, mtime = self._numbers
         ends = self._metadata_ends
         return Entry(
-            key=key[row].as_py(),
-            identity=identity[row].as_py(),
-            address=address[row].as_py(),
-            address_type=_ADDRESS_TYPES[address_type[row].as_py()],
-            size=size[row].as_py(),
-            checksum=checksum[row].as_py(),
-            mtime=_EPOCH + timedelta(microseconds=mtime[row].value),
-            content_type=content_type[row].as_py(),
+            key=bytes(key[row]),
+            identity=bytes(identity[row]),
+            address=str(address[row], "utf-8"),
+            address_type=_ADDRESS_TYPES[address_type[row]],
+            size=size[row],
+            checksum=str(checksum[row], "utf-8"),
+            mtime=_EPOCH + timedelta(microseconds=mtime[row]),
+            content_type=str(content_type[row], "utf-8"),
             # Most have none, and to read a map takes as long as all the rest.
-            metadata={} if ends[row] == ends[row + 1] else dict(metadata[row].as_py()),
+            metadata={} if ends[row] == ends[row + 1] else dict(self._metadata[row].as_py()),
         )
 
 

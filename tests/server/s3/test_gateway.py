@@ -271,14 +271,6 @@ def test_the_folder_of_a_branch_always_exists(gate: Door) -> None:
     assert gate.ask("PUT", f"{BUCKET}/other/", b"").code == "NoSuchBucket"
 
 
-def test_a_refusal_of_a_body_unread_ends_the_connection_and_says_so(gate: Door) -> None:
-    answer = gate.ask("PUT", "/nowhere/main/key", b"x", headers={"expect": "100-continue"})
-    assert answer.headers["connection"] == "close"
-    assert gate.ask("PUT", "/nowhere/main/key", b"x").headers["connection"] == "close"
-    assert "connection" not in gate.ask("PUT", "/nowhere/main/key", b"").headers
-    assert "connection" not in gate.ask("PUT", KEY, b"x").headers
-
-
 def refuse(*_: object) -> None:
     raise Overloaded("busy")
 

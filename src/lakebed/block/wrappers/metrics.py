@@ -87,6 +87,10 @@ class MeteredBlockStore(BlockStore):
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         return self._send("put", chunks, partial(self._inner.put, address))
 
+    @traced("block.put")
+    def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        return self._send("put", chunks, partial(self._inner.put_unnamed, address))
+
     @traced("block.put_new")
     def put_new(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         return self._send("put_new", chunks, partial(self._inner.put_new, address))

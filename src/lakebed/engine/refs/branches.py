@@ -97,6 +97,24 @@ class Branches:
         cached = self._cache.get((repository.partition, branch))
         return None if cached is None else cached[0]
 
+    def recognise(
+        self, repository: Repository, branch: BranchID, item: Item | None, read_at: float
+    ) -> Branch | None:
+        """Return a branch, given its record as it was read by other means; None: there is none.
+
+        Args:
+            repository: Its repository.
+            branch: Its name.
+            item: What is stored under that name.
+            read_at: A moment before it was read, on the monotonic clock.
+        """
+        key = (repository.partition, branch)
+        record = None if item is None else self._records(repository.partition).decode(item)
+        try:
+            return self._remember(key, record, read_at)
+        except BranchNotFound:
+            return None
+
     def list(
         self, repository: Repository, *, prefix: str = "", after: str = ""
     ) -> Iterator[Branch]:
@@ -202,9 +220,9 @@ class Branches:
         records = self._records(repository.partition)
         read_at = self._runtime.monotonic()
         version = records.set_if(name, message, branch.version)
-        return self._remember(
-            (repository.partition, branch.id), Record(name, message, version), read_at
-        )
+        # Else the next write of this process would go to the old token first, and then again.
+        record = Record(name, message, version)
+        return self._remember((repository.partition, branch.id), record, read_at)
 
     def delete(self, repository: Repository, branch: BranchID) -> None:
         """Delete a branch and what is staged on it.

@@ -4,8 +4,8 @@ A protected branch changes by merges, and by reverts and cherry-picks, as in lak
 rule it changes by merges only.
 
 Rules are read for every write, never from a cache: once `set` has returned, a new rule holds for
-every write that begins after that. This costs one read of a small record for each write; writers
-that ask at the same time share it.
+every write that begins after that. `lakebed.engine.opening` reads them together with the other
+records that a write asks.
 """
 
 import re
@@ -20,7 +20,7 @@ from lakebed.engine.keys import PROTECTION, PROTECTION_NAME
 from lakebed.engine.model import BranchID, Repository
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.kv import ABSENT, Item, Predicate, PredicateFailed, Store
-from lakebed.kv.records import Records
+from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 
 # The characters of branch names, and * ? [a-z] [!a-z]. A rule with any other character would match
@@ -37,6 +37,14 @@ class Protection:
     """Those of the patterns that refuse reverts and cherry-picks too."""
     predicate: Predicate
     """The write that left them; `ABSENT` if there never were any."""
+
+    def check(self, branch: BranchID) -> None:
+        """Refuse to write to a branch, to commit on it or to delete it, if a rule protects it.
+
+        Raises:
+            Protected: One does.
+        """
+        _refuse(branch, self.patterns)
 
 
 class BranchProtection:
@@ -97,17 +105,7 @@ class BranchProtection:
         Raises:
             Protected: One does.
         """
-        _refuse(branch, self.get(repository).patterns)
-
-    def place(self, repository: Repository) -> tuple[bytes, bytes]:
-        """Return where the rules are, for callers that read them with others; see `check_read`."""
-        return self._records(repository.partition).place(PROTECTION_NAME)
-
-    def check_read(self, repository: Repository, branch: BranchID, found: Item | None) -> None:
-        """Refuse as `check` does, by the rules that were read just now."""
-        if found is not None:
-            message = self._records(repository.partition).decode(found).message
-            _refuse(branch, _protection(message, found.predicate).patterns)
+        self.get(repository).check(branch)
 
     def check_strict(self, repository: Repository, branch: BranchID) -> None:
         """Refuse a revert or a cherry-pick onto a branch, if a strict rule protects it.
@@ -117,14 +115,22 @@ class BranchProtection:
         """
         _refuse(branch, self.get(repository).strict)
 
+    def recognise(self, repository: Repository, item: Item | None) -> Protection:
+        """Return the rules, given their record as it was read by other means."""
+        record = None if item is None else self._records(repository.partition).decode(item)
+        return _recorded(record)
+
     def _read(self, partition: bytes) -> Protection:
-        record = self._records(partition).find(PROTECTION_NAME)
-        if record is None:
-            return _protection(pb.BranchProtection(), ABSENT)
-        return _protection(record.message, record.predicate)
+        return _recorded(self._records(partition).find(PROTECTION_NAME))
 
     def _records(self, partition: bytes) -> Records[pb.BranchProtection]:
         return Records(self._store, PROTECTION, partition)
+
+
+def _recorded(record: Record[pb.BranchProtection] | None) -> Protection:
+    if record is None:
+        return _protection(pb.BranchProtection(), ABSENT)
+    return _protection(record.message, record.predicate)
 
 
 def _protection(message: pb.BranchProtection, predicate: Predicate) -> Protection:

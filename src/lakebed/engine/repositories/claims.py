@@ -15,7 +15,7 @@ very record that names the unique id, after that repository is gone. So a slow p
 the claim of a later creator.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,26 +92,37 @@ class Claims:
         for record in self._records.scan():
             yield Namespace.parse(record.name.decode()), _claimant(record)
 
-    def covering(self, address: Address) -> Iterator[Claimant]:
-        """Iterate over the claims, dead or alive, on namespaces that hold an address."""
-        yield from _covering(self._records, address)
+    def around(self, address: Address) -> tuple[Sequence[Claimant], Claimant | None]:
+        """Return whom records name for the namespaces that hold an address; in one call.
+
+        Returns:
+            The claims on them, dead or alive; and the deleted repository that left its objects
+            there (see `close`), if there is one.
+        """
+        folder = address.path[: address.path.rfind("/", 0, -1) + 1]
+        innermost = Namespace(address.store, folder)
+        names = [_name(each) for each in (innermost, *_ancestors(innermost))]
+        found = self._store.get_many(
+            [(GRAVELER, kind.prefix + name) for kind in (CLAIMS, CLOSED) for name in names]
+        )
+        # Both kinds hold the same message.
+        claimants = [
+            None if item is None else _claimant(self._records.decode(item)) for item in found
+        ]
+        claimed, closed = claimants[: len(names)], claimants[len(names) :]
+        return [each for each in claimed if each], next((each for each in closed if each), None)
 
     def close(self, namespace: Namespace, claimant: Claimant) -> None:
-        """Note that the objects of a repository stay when it is deleted: see `closed_by`.
+        """Note that the objects of a repository stay when it is deleted.
+
+        It is remembered for good: a deletion takes away the rules of who may read the objects, and
+        the objects stay.
 
         Raises:
             OutcomeUnknown: It may have been noted, which does no harm.
         """
         message = pb.NamespaceClaim(repository=claimant.repository, unique_id=claimant.unique_id)
         self._closed.set(_name(namespace), message)
-
-    def closed_by(self, address: Address) -> Claimant | None:
-        """Return the deleted repository that left the objects around an address, if there is one.
-
-        It is remembered for good: a deletion takes away the rules of who may read the objects, and
-        the objects stay.
-        """
-        return next(_covering(self._closed, address), None)
 
     def _claim(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
         message = pb.NamespaceClaim(repository=claimant.repository, unique_id=claimant.unique_id)
@@ -141,16 +152,6 @@ class Claims:
         for record in self._records.scan(prefix=_name(namespace)):
             if record.name != _name(namespace):
                 yield record
-
-
-def _covering(records: Records[pb.NamespaceClaim], address: Address) -> Iterator[Claimant]:
-    """Iterate over whom records name for namespaces that hold an address."""
-    folder = address.path[: address.path.rfind("/", 0, -1) + 1]
-    innermost = Namespace(address.store, folder)
-    for namespace in (innermost, *_ancestors(innermost)):
-        record = records.find(_name(namespace))
-        if record is not None:
-            yield _claimant(record)
 
 
 def _refuse_if_alive(namespace: Namespace, record: Record[pb.NamespaceClaim], lives: Lives) -> None:

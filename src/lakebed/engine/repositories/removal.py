@@ -1,6 +1,6 @@
 """How a repository ends: in steps that anyone may take, and repeat, from any of them on.
 
-    0. its namespace is noted as closed     nobody stages what it leaves (see `Claims.closed_by`)
+    0. its namespace is noted as closed     nobody stages what it leaves (see `Claims.close`)
     1. its record becomes `deleting`        from now on it will end, whoever dies
     2. an entry in `graveler_deleted`       so that its partition can be found later
     3. its record is removed                the name is free

@@ -62,7 +62,15 @@ from lakebed.engine.repositories.owner import Owners
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, Removal, claimant_of
 from lakebed.errors import LakebedError
 from lakebed.ids import UniqueID, new_unique_id
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable, Version
+from lakebed.kv import (
+    ABSENT,
+    Item,
+    OutcomeUnknown,
+    PredicateFailed,
+    Store,
+    StoreUnavailable,
+    Version,
+)
 from lakebed.kv.records import Record, Records
 from lakebed.kv.store import settling
 from lakebed.lru import LRU
@@ -131,6 +139,27 @@ class Repositories:
         """
         return self._known.get(repository)
 
+    def recognise(self, repository: RepositoryID, item: Item | None, read_at: float) -> Repository:
+        """Return a repository, given its record as it was read by other means.
+
+        Args:
+            repository: Its name.
+            item: What is stored under that name.
+            read_at: A moment before it was read, on the monotonic clock.
+
+        Raises:
+            RepositoryNotFound, Deleting: As `get`.
+        """
+        known = self._known.get(repository)
+        if item is not None and known is not None and known[0] == item.predicate:
+            self._read_at.put(repository, read_at)
+            return known[1]
+        record = _active(repository, None if item is None else self._records.decode(item))
+        self._read_at.put(repository, read_at)
+        found = _repository(record)
+        self._known.put(repository, (record.predicate, found))
+        return found
+
     def seen_lately(self, repository: RepositoryID) -> tuple[Version, Repository] | None:
         """Return what `last_seen` returns, if that was read within `LATELY_SECONDS`.
 
@@ -150,17 +179,14 @@ class Repositories:
             if record.message.state == ACTIVE:
                 yield _repository(record)
 
-    def keeper_of(self, address: Address) -> RepositoryID | None:
-        """Return the repository whose namespace holds an address, if there is one."""
-        for claimant in self._claims.covering(address):
-            if self._removal.lives(claimant):
-                return claimant.repository
-        return None
+    def around(self, address: Address) -> tuple[RepositoryID | None, RepositoryID | None]:
+        """Return the repository whose namespace holds an address, and one that left it, if any.
 
-    def left_by(self, address: Address) -> RepositoryID | None:
-        """Return a deleted repository that left its objects around an address, if there is one."""
-        claimant = self._claims.closed_by(address)
-        return None if claimant is None else claimant.repository
+        The second is a deleted repository that left its objects around the address.
+        """
+        claimants, closed = self._claims.around(address)
+        keeper = next((each.repository for each in claimants if self._removal.lives(each)), None)
+        return keeper, None if closed is None else closed.repository
 
     # Creating
 
@@ -420,12 +446,16 @@ class Repositories:
         return found
 
     def _find_active(self, repository: RepositoryID) -> RepositoryRecord:
-        record = self._records.find(repository.encode())
-        if record is not None and record.message.state == ACTIVE:
-            return record
-        if record is not None and record.message.state == DELETING:
-            raise Deleting(repository)
-        raise RepositoryNotFound(repository)
+        return _active(repository, self._records.find(repository.encode()))
+
+
+def _active(repository: RepositoryID, record: RepositoryRecord | None) -> RepositoryRecord:
+    """Return the record of a repository that is active, and no other."""
+    if record is not None and record.message.state == ACTIVE:
+        return record
+    if record is not None and record.message.state == DELETING:
+        raise Deleting(repository)
+    raise RepositoryNotFound(repository)
 
 
 def _not_unique(found: RepositoryRecord) -> NotUnique:

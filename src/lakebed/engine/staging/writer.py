@@ -25,7 +25,7 @@ replaced is put back (`UndoLog`). For that, the staged key is read before it is 
 by compare-and-swap on what was read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lakebed.engine.errors import NothingThere, PreconditionFailed, Stale, TooManyTries
@@ -91,8 +91,17 @@ class _Seen:
         return ABSENT if self.staged is None else self.staged.predicate
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A branch that was read for a write, after the write began."""
+
+    branch: Branch
+    staged: tuple[Item | None, ...] | None = None
+    """What each of its tokens has for the key; None: that was not read."""
+
+
 class Writer:
-    """Writes to branches."""
+    """Writes to branches. Callers that have just read the branch pass it as `known`."""
 
     def __init__(
         self,
@@ -108,7 +117,14 @@ class Writer:
         self._reader = reader
         self._tries = settings.tries_max
 
-    def put(self, repository: Repository, branch: BranchID, entry: Entry) -> None:
+    def put(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        entry: Entry,
+        *,
+        known: Target | None = None,
+    ) -> None:
         """Stage an entry; when this returns, every later read, listing and commit has it or newer.
 
         Raises:
@@ -116,14 +132,27 @@ class Writer:
             TooManyTries: Others always sealed the token first; the entry may be visible.
             OutcomeUnknown: The entry may be visible.
         """
-        self._write(repository, branch, entry.key, encode(entry))
+        self._write(repository, branch, entry.key, encode(entry), known)
 
-    def delete(self, repository: Repository, branch: BranchID, key: bytes) -> None:
+    def delete(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        key: bytes,
+        *,
+        known: Target | None = None,
+    ) -> None:
         """Stage the removal of a key; raises as `put` does."""
-        self._write(repository, branch, key, TOMBSTONE)
+        self._write(repository, branch, key, TOMBSTONE, known)
 
     def put_fresh(
-        self, repository: Repository, branch: BranchID, entry: Entry, is_fresh: IsFresh
+        self,
+        repository: Repository,
+        branch: BranchID,
+        entry: Entry,
+        is_fresh: IsFresh,
+        *,
+        known: Target | None = None,
     ) -> None:
         """Stage an entry as `put` does, if its object is fresh when the write is acknowledged.
 
@@ -136,10 +165,11 @@ class Writer:
         """
         undo_log = UndoLog(self._store, self._runtime, entry)
         _check_fresh(undo_log, is_fresh)
-        current = self._branches.get_cached(repository, branch)
+        known = known or Target(self._branches.get_cached(repository, branch))
+        current, staged = known.branch, known.staged
         for number in range(self._tries):
             with step_of_many(applied=number > 0):
-                found = undo_log.find(current.staging_token)
+                found = undo_log.find(current.staging_token) if staged is None else staged[0]
                 predicate: Predicate = ABSENT if found is None else found.predicate
                 value, version = undo_log.prepare(current.staging_token, found)
                 written = self._swap(current, entry.key, value, predicate, version)
@@ -147,7 +177,7 @@ class Writer:
             _check_fresh(undo_log, is_fresh)
             if written and after.staging_token == current.staging_token:
                 return
-            current = after
+            current, staged = after, None
         raise TooManyTries(f"the write of {quoted(entry.key)}", self._tries)
 
     def put_if(
@@ -157,6 +187,8 @@ class Writer:
         entry: Entry,
         condition: Condition,
         is_fresh: IsFresh | None = None,
+        *,
+        known: Target | None = None,
     ) -> None:
         """Stage an entry if the condition holds at the moment when the entry takes effect.
 
@@ -174,8 +206,9 @@ class Writer:
         _check_fresh(undo_log, is_fresh)
         for number in range(self._tries):
             with step_of_many(applied=number > 0):
-                before = self._branches.get(repository, branch)
-                seen = self._look(repository, before, entry)
+                target = known or Target(self._branches.get(repository, branch))
+                before, known = target.branch, None
+                seen = self._look(repository, before, entry.key, target.staged, own=entry)
                 check_condition(condition, entry.key, seen.entry)
                 value, version = undo_log.prepare(before.staging_token, seen.staged)
                 written = self._swap(before, entry.key, value, seen.predicate, version)
@@ -185,8 +218,19 @@ class Writer:
                 return
         raise TooManyTries(f"the conditional write of {quoted(entry.key)}", self._tries)
 
-    def _write(self, repository: Repository, branch: BranchID, key: bytes, value: bytes) -> None:
-        current = self._branches.get_cached(repository, branch)
+    def find(self, repository: Repository, target: Target, key: bytes) -> Entry | None:
+        """Return the entry that a conditional write of a key would be judged by, if any."""
+        return self._look(repository, target.branch, key, target.staged).entry
+
+    def _write(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        key: bytes,
+        value: bytes,
+        known: Target | None,
+    ) -> None:
+        current = known.branch if known else self._branches.get_cached(repository, branch)
         unknown: OutcomeUnknown | None = None
         for number in range(self._tries):
             token = current.staging_token.encode()
@@ -252,15 +296,25 @@ class Writer:
             return False
         return True
 
-    def _look(self, repository: Repository, branch: Branch, own: Entry) -> _Seen:
-        staged = self._reader.staged(branch, own.key)
+    def _look(
+        self,
+        repository: Repository,
+        branch: Branch,
+        key: bytes,
+        staged: Sequence[Item | None] | None = None,
+        *,
+        own: Entry | None = None,
+    ) -> _Seen:
+        """Find what is there for a key, but for the writer's own entry."""
+        if staged is None:
+            staged = self._reader.staged(branch, key)
         for item in staged:
             if item is None:
                 continue
-            entry = decode(own.key, item.value)
-            if entry != own:
+            entry = decode(key, item.value)
+            if entry is None or entry != own:
                 return _Seen(entry, staged[0])
-        committed = self._reader.committed(repository, branch.commit_id, own.key)
+        committed = self._reader.committed(repository, branch.commit_id, key)
         return _Seen(None if committed == own else committed, staged[0])
 
 

@@ -40,8 +40,6 @@ class TrustedProxies:
 
     def _forwarded_for(self, header: str) -> str:
         """Return the right-most address that is not trusted; if all are, the left-most."""
-        if not header.isascii():
-            return UNKNOWN
         address: Address | None = None
         for part in reversed(header.split(",")):
             if not (text := part.strip()):

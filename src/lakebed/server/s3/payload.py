@@ -7,11 +7,11 @@ error has exactly the bytes that were sent. Nothing made of them may become visi
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lakebed.catalog.checksums import Checksum, Digest, fed
+from lakebed.catalog.checksums import Checksum, Digest
 from lakebed.server.http.request import while_reading
 from lakebed.server.s3.body_checksums import (
     HEADER_PREFIX,
@@ -136,7 +136,8 @@ def open_body(
             f'x-amz-content-sha256 is "{payload[:100]}"; it must be a SHA-256 or one of {ways}',
         )
     size = _length(environ, "Content-Length")
-    pieces = _check(_count(raw, size), expected)
+    digests = [item.digest for item in expected]
+    pieces = _proved(raw, size, digests, [item.check for item in expected])
     return Body(pieces, size, checksums=given)
 
 
@@ -151,25 +152,23 @@ def _chunked_body(
     size = _length(environ, "x-amz-decoded-content-length")
     assert scope is not None, "only signatures of version 4 announce a body in chunks"
     decoder = ChunkDecoder(raw, scope=scope if mode.signed else None, has_trailers=mode.trailers)
-    pieces = _check(_count(decoder, size), expected)
+    digests = [item.digest for item in expected]
+    checks = [item.check for item in expected]
     announced = environ.get("HTTP_X_AMZ_TRAILER", "").strip().lower() if mode.trailers else ""
     if announced:
         digest = algorithm_of(announced)()
-        pieces = _check_trailer(pieces, decoder, announced, digest, checksums)
+        digests.append(digest)
+        checks.append(lambda: _check_trailer(decoder, announced, digest, checksums))
     elif mode.trailers:
-        pieces = _refuse_trailer(pieces, decoder)
+        checks.append(lambda: _refuse_trailer(decoder))
+    pieces = _proved(decoder, size, digests, checks)
     return Body(pieces, size, checksums=checksums, trailer=announced)
 
 
 def _check_trailer(
-    pieces: Iterator[bytes],
-    decoder: ChunkDecoder,
-    name: str,
-    digest: Digest,
-    checksums: dict[str, str],
-) -> Iterator[bytes]:
-    """Yield the pieces, then compare their checksum with the one in the trailer."""
-    yield from fed(pieces, [digest])
+    decoder: ChunkDecoder, name: str, digest: Digest, checksums: dict[str, str]
+) -> None:
+    """Compare the checksum of the body with the one in the trailer."""
     if decoder.trailers.keys() != {name}:
         raise S3Error(
             ErrorCode.MALFORMED_TRAILER,
@@ -181,9 +180,8 @@ def _check_trailer(
     checksums[name] = decoder.trailers[name]
 
 
-def _refuse_trailer(pieces: Iterator[bytes], decoder: ChunkDecoder) -> Iterator[bytes]:
-    """Yield the pieces, then make sure that no trailer follows."""
-    yield from pieces
+def _refuse_trailer(decoder: ChunkDecoder) -> None:
+    """Make sure that no trailer came."""
     if decoder.trailers:
         raise S3Error(
             ErrorCode.MALFORMED_TRAILER,
@@ -191,8 +189,22 @@ def _refuse_trailer(pieces: Iterator[bytes], decoder: ChunkDecoder) -> Iterator[
         )
 
 
-def _count(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the pieces, and raise if they do not hold `size` bytes together."""
+def _proved(
+    pieces: Iterable[bytes],
+    size: int,
+    digests: Sequence[Digest],
+    checks: Sequence[Callable[[], None]],
+) -> Iterator[bytes]:
+    """Yield the pieces, and raise if they are not what was announced.
+
+    One generator for all of it: every one that the bytes pass costs time for each piece.
+
+    Args:
+        pieces: The bytes as they come.
+        size: How many there must be.
+        digests: Are fed with them.
+        checks: Are made in their order after the last one.
+    """
     left = size
     for piece in pieces:
         left -= len(piece)
@@ -200,18 +212,15 @@ def _count(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
             raise S3Error(
                 ErrorCode.INCOMPLETE_BODY, f"the body has more than the {size} bytes announced"
             )
+        for digest in digests:
+            digest.update(piece)
         yield piece
     if left:
         raise S3Error(
             ErrorCode.INCOMPLETE_BODY, f"the body ended {left} bytes before the {size} announced"
         )
-
-
-def _check(pieces: Iterator[bytes], expected: list[ExpectedChecksum]) -> Iterator[bytes]:
-    """Yield the pieces, then compare their checksums."""
-    yield from fed(pieces, [item.digest for item in expected])
-    for item in expected:
-        item.check()
+    for check in checks:
+        check()
 
 
 def _expected_checksums(environ: Environ, checksums: dict[str, str]) -> list[ExpectedChecksum]:

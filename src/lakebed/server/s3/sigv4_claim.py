@@ -8,6 +8,7 @@ of a request was put there by the holder of the secret.
 """
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from lakebed.server.s3.environ import Environ, environ_key, parse_number, query_parameters
@@ -20,6 +21,7 @@ UNSIGNED_PAYLOAD: Final = "UNSIGNED-PAYLOAD"
 EXPIRES_SECONDS_MAX: Final = 7 * 24 * 3600
 
 _SIGNED_HEADERS_MAX: Final = 100
+_NAMES_KEPT_MAX: Final = 500
 _EXPIRES_DIGITS_MAX: Final = 6
 _TIME: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z", re.ASCII)
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -173,6 +175,19 @@ def _signature(signature: str, malformed: ErrorCode) -> str:
 
 
 def _signed_headers(environ: Environ, names: str, malformed: ErrorCode) -> list[str]:
+    # A client signs the same headers again and again. What is long is not kept.
+    read = _read_names if len(names) <= _NAMES_KEPT_MAX else _read_names.__wrapped__
+    signed, keys = read(names, malformed)
+    for key in environ:
+        if key.startswith("HTTP_X_AMZ_") and key not in keys:
+            name = key.removeprefix("HTTP_").replace("_", "-").lower()
+            raise S3Error(ErrorCode.ACCESS_DENIED, f'the header "{name[:100]}" must be signed')
+    return signed
+
+
+@lru_cache(maxsize=256)
+def _read_names(names: str, malformed: ErrorCode) -> tuple[list[str], frozenset[str]]:
+    """Return the names of headers, and the keys under which WSGI keeps them."""
     signed = names.split(";")
     if len(signed) > _SIGNED_HEADERS_MAX or not all(map(_HEADER_NAME.fullmatch, signed)):
         raise S3Error(
@@ -184,9 +199,4 @@ def _signed_headers(environ: Environ, names: str, malformed: ErrorCode) -> list[
         raise S3Error(malformed, "SignedHeaders must be in ascending order, once each")
     if "host" not in signed:
         raise S3Error(malformed, "the host header must be signed")
-    keys = {environ_key(name) for name in signed}
-    for key in environ:
-        if key.startswith("HTTP_X_AMZ_") and key not in keys:
-            name = key.removeprefix("HTTP_").replace("_", "-").lower()
-            raise S3Error(ErrorCode.ACCESS_DENIED, f'the header "{name[:100]}" must be signed')
-    return signed
+    return signed, frozenset(map(environ_key, signed))

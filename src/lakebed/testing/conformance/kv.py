@@ -194,6 +194,8 @@ class StoreConformance(ScansConformance, ArgumentsConformance, ConcurrencyConfor
         assert [item and item.value for item in found] == [b"3", b"2", None, b"1", None, b"2"]
         assert found[1] == store.get(partition, b"b")
         assert store.get_many([]) == []
+        for count in range(1, 3 * len(wanted)):
+            assert store.get_many((3 * wanted)[:count]) == (3 * found)[:count]
 
     def test_set_many_overwrites(self, store: Store, partition: bytes) -> None:
         stale = store.set(partition, b"00001", b"old")

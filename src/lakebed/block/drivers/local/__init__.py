@@ -7,4 +7,4 @@ from lakebed.runtime import Runtime
 
 def open_driver(settings: LocalSettings, runtime: Runtime) -> LocalBlockStore:
     """Open the folder, making it if it is new; see `lakebed.block.open_block`."""
-    return LocalBlockStore(settings.root, runtime)
+    return LocalBlockStore(settings.root, runtime, sync=settings.sync)

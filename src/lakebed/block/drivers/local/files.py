@@ -5,7 +5,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
@@ -32,7 +32,21 @@ _SPELLINGS: Final = ("A\u00c9", "a\u00c9", "AE\u0301")
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 
+_DRAFT: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+Sync = Callable[[int], None]
+"""Brings what was written by a descriptor to the disk, or does nothing."""
+
 _LOGGER: Final = logging.getLogger(__name__)
+
+
+def to_disk(descriptor: int) -> None:
+    """Wait until the disk has the bytes of a file, or the names in a folder."""
+    os.fsync(descriptor)
+
+
+def not_to_disk(_descriptor: int) -> None:
+    """Leave it to the system when the disk gets them: storages that need not last."""
 
 
 @contextmanager
@@ -82,44 +96,64 @@ class Draft:
     Leaving the ``with`` block drops it unless it was moved away by then.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / uuid4().hex
-        self._file = self.path.open("xb")
+    def __init__(self, folder: Path, sync: Sync) -> None:
+        self.path = f"{folder}/{uuid4().hex}"
+        self._descriptor = os.open(self.path, _DRAFT, 0o666)
+        self._sync = sync
+        self._is_moved = False
 
     def fileno(self) -> int:
         """The descriptor, for calls that write past `write`."""
-        return self._file.fileno()
+        return self._descriptor
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
-        self._file.write(data)
+        written = os.write(self._descriptor, data)
+        while written < len(data):
+            data = data[written:]
+            written = os.write(self._descriptor, data)
 
     def seal(self) -> os.stat_result:
         """Bring all bytes to the disk; return what the finished file is like."""
-        self._file.flush()
+        status = self.stamp()
+        self.sync()
+        return status
+
+    def stamp(self) -> os.stat_result:
+        """Give the file the time of now, after its last byte; return what it is like."""
         now_ns = time.time_ns()
-        os.utime(self.fileno(), ns=(now_ns, now_ns))
-        os.fsync(self.fileno())
-        return os.fstat(self.fileno())
+        os.utime(self._descriptor, ns=(now_ns, now_ns))
+        return os.fstat(self._descriptor)
+
+    def sync(self) -> None:
+        """Bring all bytes to the disk."""
+        self._sync(self._descriptor)
+
+    def move(self, target: str | bytes | Path, folder: int | None = None) -> None:
+        """Give the file its place; a name is one in the folder, if that is given."""
+        os.rename(self.path, target, dst_dir_fd=folder)
+        self._is_moved = True
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        with suppress(OSError):  # bytes that do not fit any more; the file goes anyway
-            self._file.close()
-        with suppress(OSError):  # moved away, or a draft that is left to `drop_abandoned`
-            self.path.unlink()
+        with suppress(OSError):
+            os.close(self._descriptor)
+        if not self._is_moved:
+            with suppress(OSError):  # it is left to `drop_abandoned`
+                os.unlink(self.path)  # noqa: PTH108 - a path object costs more than the call
 
 
 @contextmanager
-def drafted(folder: Path, place: object, data: bytes = b"") -> Iterator[Draft]:
+def drafted(folder: Path, place: object, sync: Sync, data: bytes = b"") -> Iterator[Draft]:
     """Write a draft that begins with some bytes, for a place that errors are to name."""
     with explained(place):
-        draft = Draft(folder)
+        draft = Draft(folder, sync)
     with draft:
-        with explained(place):
-            draft.write(data)
+        if data:
+            with explained(place):
+                draft.write(data)
         yield draft
 
 
@@ -135,12 +169,12 @@ class Locks:
     @contextmanager
     def hold(self, name: bytes) -> Iterator[None]:
         """Keep everybody else out while the block runs. One lock at a time: they would cross."""
-        with locked_file(self._folder / f"{crc32(name) % _LOCK_FILES:02x}", os.O_CREAT):
+        with locked_file(f"{self._folder}/{crc32(name) % _LOCK_FILES:02x}", os.O_CREAT):
             yield
 
 
 @contextmanager
-def locked_file(path: Path, flags: int = 0) -> Iterator[None]:
+def locked_file(path: Path | str, flags: int = 0) -> Iterator[None]:
     """Hold the lock of a file while the block runs, against threads and processes alike.
 
     Raises:
@@ -155,19 +189,19 @@ def locked_file(path: Path, flags: int = 0) -> Iterator[None]:
         os.close(descriptor)
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, sync: Sync) -> None:
     """Make a folder and those above it, so that they survive a power failure."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
+        sync_folder(folder.parent, sync)
 
 
-def sync_folder(path: Path) -> None:
+def sync_folder(path: Path, sync: Sync) -> None:
     """Bring the names in a folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -178,7 +212,7 @@ def check_clock_of_files(folder: Path) -> None:
     Raises:
         InvalidArgument: It keeps none.
     """
-    with Draft(folder) as draft:
+    with Draft(folder, not_to_disk) as draft:
         os.utime(draft.fileno(), ns=(_PRECISE_NS, _PRECISE_NS))
         if os.fstat(draft.fileno()).st_mtime_ns != _PRECISE_NS:
             raise InvalidArgument(

@@ -41,7 +41,9 @@ from lakebed.block.drivers.local.files import (
     etag_of,
     explained,
     make_folder,
+    not_to_disk,
     sync_folder,
+    to_disk,
 )
 from lakebed.block.drivers.local.places import (
     RESERVED_FOLDER,
@@ -124,24 +126,25 @@ class LocalBlockStore(BlockStore):
     presigned_put_creates_only = True
     part_bytes_min = 0
 
-    def __init__(self, root: Path, runtime: Runtime) -> None:
+    def __init__(self, root: Path, runtime: Runtime, *, sync: bool = True) -> None:
+        self._sync = to_disk if sync else not_to_disk
         with explained(root):
-            make_folder(root)
+            make_folder(root, self._sync)
             root = root.resolve()
             reserved = root / RESERVED_FOLDER
             self._drafts = reserved / "drafts"
             for folder in (reserved, self._drafts, reserved / "uploads", reserved / "locks"):
                 folder.mkdir(exist_ok=True)
             # Also if they were there: another process may have made them a moment ago.
-            sync_folder(root)
-            sync_folder(reserved)
+            sync_folder(root, self._sync)
+            sync_folder(reserved, self._sync)
             check_clock_of_files(self._drafts)
             check_names_of_files(self._drafts)
             drop_abandoned(self._drafts)
-            self._tree = Tree(root)
+            self._tree = Tree(root, self._sync)
         self._root = os.fsencode(root)
         self._locks = Locks(reserved / "locks")
-        self._uploads = Uploads(reserved / "uploads", self._drafts)
+        self._uploads = Uploads(reserved / "uploads", self._drafts, self._sync)
         self._runtime = runtime
         self._closed = False
 
@@ -150,10 +153,20 @@ class LocalBlockStore(BlockStore):
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         return self._put(address, chunks, _anything)
 
+    def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        return self._put(address, chunks, _anything, move_first=True)
+
     def put_new(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         return self._put(address, chunks, _must_be_absent(address))
 
-    def _put(self, address: Address, chunks: Iterable[bytes], condition: _Condition) -> PutResult:
+    def _put(
+        self,
+        address: Address,
+        chunks: Iterable[bytes],
+        condition: _Condition,
+        *,
+        move_first: bool = False,
+    ) -> PutResult:
         place = self._place(address)
         meter = Meter()
         with self._draft(address) as draft:
@@ -161,7 +174,7 @@ class LocalBlockStore(BlockStore):
                 # Not around the loop: an OSError of the caller's iterable goes through unchanged.
                 with explained(address):
                     draft.write(chunk)
-            status = self._publish(draft, place, condition)
+            status = self._publish(draft, place, condition, move_first=move_first)
         return PutResult(meter.size, meter.md5, etag_of(status))
 
     def get(
@@ -343,7 +356,7 @@ class LocalBlockStore(BlockStore):
         return place_of(self._root, address)
 
     def _draft(self, address: Address, data: bytes = b"") -> AbstractContextManager[Draft]:
-        return drafted(self._drafts, address, data)
+        return drafted(self._drafts, address, self._sync, data)
 
     def _lock(self, place: Place) -> AbstractContextManager[None]:
         return self._locks.hold(str(place.address).encode())
@@ -372,27 +385,44 @@ class LocalBlockStore(BlockStore):
         condition: _Condition = _anything,
         *,
         make_folder: bool = True,
+        move_first: bool = False,
     ) -> os.stat_result:
         """Make a draft the object at a place; it is durable when this returns.
+
+        Args:
+            draft: The bytes.
+            place: Where.
+            condition: What may be replaced.
+            make_folder: Whether to make the folder, if it is not there.
+            move_first: Whether to sync the bytes after the move and not before it, if nothing is
+                replaced. Then a file system that keeps a journal writes it once and not twice.
 
         Raises:
             ObjectNotFound: There is no folder and none is to be made, or the condition said so.
         """
+        is_synced = not move_first
 
         def move(folder: Folder, name: bytes) -> Folder:
-            condition(folder, self._replaceable(folder, place))
-            os.rename(draft.path, name, dst_dir_fd=folder.descriptor)
+            nonlocal is_synced
+            old = self._replaceable(folder, place)
+            condition(folder, old)
+            if old is not None and not is_synced:
+                draft.sync()
+                is_synced = True
+            draft.move(name, folder.descriptor)
             return folder
 
         within = self._tree.within_made if make_folder else self._tree.within
         with explained(place.address):
-            status = draft.seal()
+            status = draft.stamp() if move_first else draft.seal()
             with self._lock(place):
                 try:
                     folder = within(place, move)
                 except FileNotFoundError as error:
                     raise ObjectNotFound(place.address) from error
             with applied(place.address):
+                if not is_synced:
+                    draft.sync()
                 folder.sync()
         return status
 

@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from lakebed.block.drivers.local.files import Sync
 from lakebed.block.drivers.local.places import Names, Place
 from lakebed.block.errors import InvalidAddress, StorageClosed, StorageUnavailable
 from lakebed.errors import quoted
@@ -39,14 +40,23 @@ _TRIES: Final = 1000  # each lost try means that another deleted the last object
 class Folder:
     """An open folder; it is closed when the last one who uses it lets go."""
 
-    __slots__ = ("descriptor",)
+    __slots__ = ("_sync", "descriptor")
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, sync: Sync) -> None:
         self.descriptor = descriptor
+        self._sync = sync
 
     def sync(self) -> None:
         """Bring the names in the folder to the disk."""
-        os.fsync(self.descriptor)
+        self._sync(self.descriptor)
+
+    def enter(self, name: bytes) -> "Folder":
+        """Open a folder in this one; a link is not followed."""
+        try:
+            return Folder(os.open(name, _ENTER, dir_fd=self.descriptor), self._sync)
+        except OSError:
+            refuse_link(os.stat(name, dir_fd=self.descriptor, follow_symlinks=False), name)
+            raise
 
     # Bound here, because at the end of the process the module may be gone before the folder.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -56,10 +66,10 @@ class Folder:
 class Tree:
     """The folders below a root."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, sync: Sync) -> None:
         self._root_path = os.fsencode(root)
         self._root: Folder | None = Folder(
-            os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), sync
         )
         self._remembered: OrderedDict[Names, Folder] = OrderedDict()
         self._lock = threading.Lock()
@@ -123,7 +133,7 @@ class Tree:
         """
         folder = self._top()
         for name in names:
-            folder = _enter(folder, name)
+            folder = folder.enter(name)
         return folder
 
     def prune(self, names: Names) -> None:
@@ -161,7 +171,7 @@ class Tree:
         for depth, name in enumerate(names, 1):
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=folder.descriptor)
-            child = _enter(folder, name)
+            child = folder.enter(name)
             if not self._remembers(names[:depth], child):
                 folder.sync()
                 self._remember(names[:depth], child)
@@ -197,14 +207,6 @@ class Tree:
 def _is_missing(error: OSError) -> bool:
     """Whether an error means that a folder, or what was looked for in it, is not there."""
     return isinstance(error, FileNotFoundError) or error.errno == errno.ESTALE
-
-
-def _enter(folder: Folder, name: bytes) -> Folder:
-    try:
-        return Folder(os.open(name, _ENTER, dir_fd=folder.descriptor))
-    except OSError:
-        refuse_link(os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False), name)
-        raise
 
 
 def refuse_link(status: os.stat_result, name: bytes) -> None:

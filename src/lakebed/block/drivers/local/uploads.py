@@ -17,6 +17,7 @@ from uuid import uuid4
 from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.local.files import (
     Draft,
+    Sync,
     applied,
     drafted,
     explained,
@@ -37,23 +38,24 @@ _UPLOAD_ID: Final = re.compile(r"[0-9a-f]{32}")
 class Uploads:
     """The uploads of a storage that are not over."""
 
-    def __init__(self, folder: Path, drafts: Path) -> None:
+    def __init__(self, folder: Path, drafts: Path, sync: Sync) -> None:
         self._folder = folder
         self._drafts = drafts
+        self._sync = sync
 
     def create(self, address: Address) -> UploadId:
         """Begin an upload."""
         upload_id = UploadId(uuid4().hex)
         draft = self._drafts / upload_id
         draft.mkdir()
-        with Draft(draft) as file:
+        with Draft(draft, self._sync) as file:
             file.write(str(address).encode())
             file.seal()
-            file.path.rename(draft / _ADDRESS)
-        sync_folder(draft)
+            file.move(draft / _ADDRESS)
+        sync_folder(draft, self._sync)
         draft.rename(self._folder / upload_id)
         with applied(address):
-            sync_folder(self._folder)
+            sync_folder(self._folder, self._sync)
         return upload_id
 
     def put_part(
@@ -63,7 +65,7 @@ class Uploads:
         with explained(address):
             folder = self._find(address, upload_id)
         meter = Meter()
-        with drafted(self._drafts, address) as draft:
+        with drafted(self._drafts, address, self._sync) as draft:
             for chunk in meter.through(chunks):
                 with explained(address):
                     draft.write(chunk)
@@ -71,12 +73,12 @@ class Uploads:
                 draft.write(meter.md5.encode())
                 draft.seal()
                 try:
-                    draft.path.rename(folder / _part_name(number))
+                    draft.move(folder / _part_name(number))
                 except FileNotFoundError as error:
                     raise UploadNotFound(address, upload_id) from error
             # The upload may have ended since, and its parts with it.
             with applied(address), suppress(FileNotFoundError):
-                sync_folder(folder)
+                sync_folder(folder, self._sync)
         return WrittenPart(number, ETag(meter.md5), meter.md5)
 
     def parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
@@ -129,7 +131,7 @@ class Uploads:
         draft = self._drafts / upload_id
         (self._folder / upload_id).rename(draft)
         with applied(address):
-            sync_folder(self._folder)
+            sync_folder(self._folder, self._sync)
         rmtree(draft, ignore_errors=True)
 
     def list(self, namespace: Namespace) -> list[Upload]:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final, LiteralString
 
 import psycopg
@@ -174,9 +175,13 @@ class PostgreSQLStore(Store):
 
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         items: list[Item | None] = [None] * len(keys)
-        partitions, names = [list(column) for column in zip(*keys, strict=True)]
-        for number, value, version in self._read(statements.GET_MANY, partitions, names):
-            items[number - 1] = Item(names[number - 1], value, version)
+        if len(keys) <= statements.FEW_KEYS:
+            rows = self._read(statements.GET_FEW[len(keys) - 1], *chain.from_iterable(keys))
+        else:
+            partitions, names = [list(column) for column in zip(*keys, strict=True)]
+            rows = self._read(statements.GET_MANY, partitions, names)
+        for number, value, version in rows:
+            items[number - 1] = Item(keys[number - 1][1], value, version)
         return items
 
     def _chunks(

@@ -74,6 +74,23 @@ TERMINATE: Final = "SELECT pg_terminate_backend(pid) " + _LISTED
 
 GET: Final = "SELECT value, version FROM lakebed_kv WHERE partition = $1 AND key = $2"
 
+# For few keys, which is nearly always: each finds its one partition when the statement starts, in
+# half the time of the statement below.
+_GET_NUMBERED: Final[LiteralString] = (
+    "SELECT {0}::int4, value, version FROM lakebed_kv WHERE partition = ${1} AND key = ${2}"
+)
+# Texts of the module, so that statements made of them are known to hold nothing else.
+_PLACES: Final[tuple[tuple[LiteralString, LiteralString, LiteralString], ...]] = (
+    *(("1", "1", "2"), ("2", "3", "4"), ("3", "5", "6"), ("4", "7", "8")),
+    *(("5", "9", "10"), ("6", "11", "12"), ("7", "13", "14"), ("8", "15", "16")),
+)
+FEW_KEYS: Final = len(_PLACES)
+GET_FEW: Final[tuple[LiteralString, ...]] = tuple(
+    " UNION ALL ".join(_GET_NUMBERED.format(*place) for place in _PLACES[: count + 1])
+    for count in range(FEW_KEYS)
+)
+"""The statement for one key, for two, and so on."""
+
 # OFFSET 0 keeps the planner from turning the look-ups by key into one join over the whole table.
 GET_MANY: Final = """
 SELECT wanted.number::int4, found.value, found.version
