@@ -7,7 +7,7 @@ PyArrow alone.
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.engine_commit import AT_MOST_1_8_TIMES, bare_commit
+from benchmarks.engine_commit import bare_commit
 from benchmarks.engine_data import LAKE, MAIN, BenchLake, open_lake, tables
 from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
@@ -15,6 +15,8 @@ from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.model import BranchID
 from lakebed.runtime import ThreadRuntime
+
+AT_MOST_1_8_TIMES = 1 / 1.8
 
 IDLE_SECONDS_MAX = 5.0
 
