@@ -240,3 +240,22 @@ def test_text_logs_do_not_move_the_cursor() -> None:
 def test_metrics_are_those_of_the_process_without_a_folder() -> None:
     Client(plain).call()
     assert b'lakebed_http_requests_total{operation="plainly",status="200"}' in metrics.render()
+
+
+def test_whatever_an_application_raises_the_request_ends() -> None:
+    class PanicError(BaseException):
+        """What some libraries raise: no `Exception`."""
+
+    ended: list[str] = []
+
+    def app(_environ: WSGIEnvironment, _start: StartResponse) -> Iterable[bytes]:
+        record = current_record()
+        assert record is not None
+        record.at_end(lambda: ended.append("ended"))
+        raise PanicError
+
+    client = Client(app)
+    client.call()
+    assert client.status.startswith("500")
+    assert ended == ["ended"]
+    assert current_record() is None

@@ -74,6 +74,7 @@ def test_the_host_of_a_whole_url_counts_instead_of_the_header() -> None:
         (get(b"Connection: Keep-Alive"), True),
         (get(line=b"GET / HTTP/1.0"), False),
         (get(b"Connection: keep-alive", line=b"GET / HTTP/1.0"), True),
+        (get(b"Connection: keep-alive, close", line=b"GET / HTTP/1.0"), False),
         (get(b"Connection: Upgrade", b"Upgrade: h2c"), True),
     ],
 )

@@ -121,7 +121,7 @@ class HeadReader:
             environ,
             method,
             self._body_length(is_old=is_old),
-            "keep-alive" in wants if is_old else "close" not in wants,
+            "close" not in wants and (not is_old or "keep-alive" in wants),
             is_old,
             not is_old and environ.get("HTTP_EXPECT", "").lower() == "100-continue",
         )

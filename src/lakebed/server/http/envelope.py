@@ -75,7 +75,8 @@ class Envelope:
                 return _Answer(answer, record, start.length)
             if environ["REQUEST_METHOD"] != "HEAD":
                 _check_length(start.length, answer)
-        except Exception as error:  # noqa: BLE001 - the last place that can answer
+        except BaseException as error:  # noqa: BLE001 - the last place that can answer
+            # Some libraries raise others than `Exception`. What the request holds is given back.
             note_error(error, UNEXPECTED, "internal")
             headers = [("Content-Type", JSON_TYPE), ("Content-Length", str(len(_FAILED)))]
             start("500 Internal Server Error", headers)

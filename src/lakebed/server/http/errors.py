@@ -242,7 +242,7 @@ def kind_of(error: Exception) -> str:
     return error.kind if isinstance(error, LakebedError) else "internal"
 
 
-def note_error(error: Exception, status: int, kind: str) -> None:
+def note_error(error: BaseException, status: int, kind: str) -> None:
     """Note an error in the record of the request, count it if it is a refusal, and log it.
 
     Every 5xx and 410 is logged with its cause, but for refusals, of which a few are.
