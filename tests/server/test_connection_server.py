@@ -259,3 +259,14 @@ def test_an_idle_connection_keeps_nothing_of_its_last_answer(server: ConnectionS
     with closing(client):
         assert answer_to(server, client).endswith(b"ok")
     assert connection.unsent.obj == b""
+
+
+def test_clients_that_do_not_end_their_heads_make_room_for_others(server: ConnectionServer) -> None:
+    server._connections_max = 2
+    slow = [take_in(server) for _ in range(2)]
+    for _, client in slow:
+        client.sendall(GET[:-2])
+        work_off(server)
+    _, client = take_in(server)
+    with closing(client), closing(slow[0][1]), closing(slow[1][1]):
+        assert answer_to(server, client).endswith(b"ok")

@@ -51,6 +51,7 @@ _BACKLOG: Final = 1024
 _ACCEPT_AT_ONCE: Final = 64
 _ROOM: Final = 64
 """How many idle connections are closed when there are too many."""
+_LEAST_MISSED: Final = (frozenset({Stage.IDLE}), frozenset({Stage.HEAD, Stage.LINGERING}))
 _THREAD_IDLE_SECONDS: Final = 30.0
 _LOOKS_A_STALL: Final = 8
 _LOOK_SECONDS_MAX: Final = 1.0
@@ -66,9 +67,7 @@ _EVENTS: Final = {
     Stage.LINGERING: select.EPOLLIN | _ONCE,
 }
 
-_FAILED: Final = BadHead(
-    HTTPStatus.INTERNAL_SERVER_ERROR, "internal error: the log of the server says more"
-)
+_FAILED: Final = BadHead(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; the log says more")
 _LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -242,10 +241,13 @@ class ConnectionServer:
             raise
 
     def _make_room(self) -> int:
-        """Close those that were idle for longest; return how many."""
-        waiting = list(self._waiting.values())
-        idle = (each for each in waiting if each.stage is Stage.IDLE and not each.has_something)
-        return sum(map(self._take_and_close, islice(idle, _ROOM)))
+        """Close those that were idle for longest, or else are slowest; return how many."""
+        for stages in _LEAST_MISSED:
+            waiting = [each for each in list(self._waiting.values()) if each.stage in stages]
+            silent = (each for each in waiting if not each.has_something)
+            if closed := sum(map(self._take_and_close, islice(silent, _ROOM))):
+                return closed
+        return 0
 
     def _wait_at(self, connection: Connection, stage: Stage, seconds: float) -> None:
         """Let a connection wait for its client; this thread holds it no more."""
@@ -275,8 +277,7 @@ class ConnectionServer:
     def _let_wait_on(self, connection: Connection) -> None:
         """Put back a connection that was taken for nothing; an event may have found it gone."""
         try:
-            left = connection.deadline - time.monotonic()
-            self._wait_at(connection, connection.stage, left)
+            self._wait_at(connection, connection.stage, connection.deadline - time.monotonic())
         except OSError:
             self._close(connection)
 
