@@ -270,3 +270,14 @@ def test_clients_that_do_not_end_their_heads_make_room_for_others(server: Connec
     _, client = take_in(server)
     with closing(client), closing(slow[0][1]), closing(slow[1][1]):
         assert answer_to(server, client).endswith(b"ok")
+
+
+def test_a_closed_connection_keeps_nobody_from_looking_at_others(server: ConnectionServer) -> None:
+    closed, first = take_in(server)
+    late, second = take_in(server)
+    closed.deadline = late.deadline = 0.0
+    server._close(closed)
+    with closing(first), closing(second):
+        server._look()
+        assert not server._connections
+        assert not server._waiting

@@ -199,7 +199,7 @@ class Connection:
         """Return how many bytes the client has not acknowledged."""
         try:
             return int.from_bytes(fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)), "little")
-        except OSError:
+        except (OSError, ValueError):  # it broke, or is closed
             return 0
 
     def cut(self) -> None:
