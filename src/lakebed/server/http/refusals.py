@@ -46,7 +46,7 @@ class Refusal(StrEnum):
     THROTTLED = "throttled"
     """Too many tries, of a login for example."""
     OVERLOADED = "overloaded"
-    """No slot was free."""
+    """No slot was free, there were too many connections, or too much was kept for slow ones."""
     BODY_TOO_LARGE = "body_too_large"
     BODY_TOO_SLOW = "body_too_slow"
     STALLED_UPLOAD = "stalled_upload"
