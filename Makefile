@@ -22,7 +22,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast quickstart format lint typecheck layers check tests test test-fast test-long simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-commands bench-compare proto lock clean
+.PHONY: help install install-fast quickstart format lint typecheck layers check tests test test-fast test-long simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-commands bench-compare proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -118,6 +118,7 @@ bench-engine: install ## the same for the engine: commits, writers beside them, 
 
 bench-api: install ## the same for the REST API
 	$(BIN)/python -m benchmarks.api
+	$(BIN)/python -m benchmarks.api_listings
 
 bench-s3: install ## the same for the S3 gateway
 	$(BIN)/python -m benchmarks.s3
@@ -127,6 +128,9 @@ bench-memory: install ## the memory of a worker while many list and upload
 
 bench-gc: install ## the same for garbage collection: looks, memory, preparation
 	$(BIN)/python -m benchmarks.garbage
+
+bench-import: install ## the same for imports: speed, memory, ranges read and written
+	$(BIN)/python -m benchmarks.importing
 
 bench-commands: install ## rates of small requests into docs/performance.md
 	$(BIN)/python -m benchmarks.performance_page

@@ -21,8 +21,10 @@ ROOT = Path(__file__).parents[1]
         ("kv", ["get ", "scan", "set_if ", "set, 16", "get, 16 threads", "set_if, 16 threads"]),
         ("engine", ["commit of", "same while", "racing", "list 480", "list 10", "read a", "merge"]),
         ("memory", ["peak of a worker", "uploaded meanwhile"]),
+        ("api_listings", ["bare", "REST list", "S3 LIST", "uncommitted", "first 100", "list 300"]),
         ("compare", ["small merge", "branch, upload", "commit of many", "upload of a large"]),
         ("s3", ["verify", "durable put", "HEAD", "GET", "PUT", "LIST", "multipart"]),
+        ("importing", ["import 20,000", "the same", "memory", "replace", "and"]),
     ],
 )
 @pytest.mark.slow

@@ -59,6 +59,7 @@ def listing(rows: list[tuple[str, int, int]]) -> pa.RecordBatch:
         pa.array([f"{NAMESPACE}{path}" for path, _, _ in rows], pa.string()),
         pa.array([size for _, size, _ in rows], pa.int64()),
         pa.array([mtime for _, _, mtime in rows], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        pa.array([""] * len(rows), pa.string()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=LIST_SCHEMA)
 

@@ -28,6 +28,9 @@ class TurnableClock(ThreadRuntime):
     def now(self) -> float:
         return super().now() + self.ahead_seconds
 
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead_seconds
+
 
 @dataclass
 class Lake:

@@ -66,6 +66,13 @@ BODIES: dict[str, Any] = {
         "checksum": "0",
         "size_bytes": 1,
     },
+    "importStart": {
+        "paths": [
+            {"type": "common_prefix", "path": "mem://elsewhere/x", "destination": "imported"},
+            {"type": "object", "path": "mem://elsewhere/y", "destination": "one"},
+        ],
+        "commit": {"message": "an import"},
+    },
     "uploadPart": {"physical_address": "mem://lakes/lake/x"},
     "uploadPartCopy": {
         "physical_address": "mem://lakes/lake/x",

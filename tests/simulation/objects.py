@@ -93,7 +93,7 @@ class CatalogWorld:
         self.store = SimulatedStore(self.simulation, MemoryStore(ThreadRuntime()))
         storage = self.simulation.actor("storage").runtime
         self.block = SimulatedBlock(self.simulation, MemoryBlockStore(storage))
-        runtime = OnlookerRuntime(storage)
+        self.onlooker_runtime = runtime = OnlookerRuntime(storage)
         self.onlooker = Engine(self.store.inner, self.block.inner, runtime=runtime)
         self.catalog = Catalog(
             self.onlooker, self.store.inner, self.block.inner, runtime, settings, links=LINKS

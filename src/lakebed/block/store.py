@@ -56,9 +56,11 @@ LIST_SCHEMA: Final = pa.schema(
         pa.field("address", pa.string(), nullable=False),
         pa.field("size", pa.int64(), nullable=False),
         pa.field("mtime", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("etag", pa.string(), nullable=False),
     ]
 )
-"""The columns of `BlockStore.list_objects`; an address is the text of an `Address`."""
+"""The columns of `BlockStore.list_objects`; an address is the text of an `Address`, an
+ETag what `BlockStore.head` would say."""
 
 
 @dataclass(frozen=True, slots=True)

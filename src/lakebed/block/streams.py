@@ -62,6 +62,7 @@ class ListedObject(NamedTuple):
     size: int
     mtime_us: int
     """Microseconds since 1970, in UTC."""
+    etag: str
 
 
 def list_batch(rows: list[ListedObject]) -> pa.RecordBatch:

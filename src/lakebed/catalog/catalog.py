@@ -13,6 +13,8 @@ from lakebed.catalog.external import ExternalObjects
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc.marks import GCMarks
 from lakebed.catalog.gc.prepare import GCPreparation
+from lakebed.catalog.imports.imports import Imports
+from lakebed.catalog.imports.runner import ImportRunner
 from lakebed.catalog.links import Links
 from lakebed.catalog.metadata_files import MetadataFiles
 from lakebed.catalog.multipart.complete import Completions
@@ -49,6 +51,7 @@ class Catalog:
         links: LinkSettings | None = None,
         run_in_background: RunInBackground = run_inline,
         signer: Signer | None = None,
+        runs_imports: bool = True,
     ) -> None:
         """Put a catalog on an engine, and on the store and the storage that the engine is on.
 
@@ -61,6 +64,8 @@ class Catalog:
             links: What may be linked.
             run_in_background: Runs dumps and restores.
             signer: Signs URLs where the storage does not.
+            runs_imports: Whether imports that are started here run in the background of this
+                process. If not, another process calls `import_runner` now and then.
         """
         settings = settings or CatalogSettings()
         addresses = Addresses(runtime, settings)
@@ -98,6 +103,22 @@ class Catalog:
         self.unfinished = UnfinishedUploads(engine, self.links, self.multiparts)
         self.completions = Completions(engine, store, block, runtime)
         self.tasks = Tasks(engine, store, runtime, settings, run_in_background)
+        self.imports = Imports(
+            engine,
+            store,
+            block,
+            runtime,
+            settings,
+            on_start=self._run_imports if runs_imports else lambda: None,
+        )
+        self.import_runner = ImportRunner(engine, store, block, runtime, settings, self.imports)
+        self._run_in_background = run_in_background
         self.gc = GCPreparation(engine, store, block, runtime, settings)
         self.gc_marks = GCMarks(engine, block, runtime)
         self.usage = Usage(store, runtime)
+
+    def _run_imports(self) -> None:
+        self._run_in_background(self._run_waiting)
+
+    def _run_waiting(self) -> None:
+        self.import_runner.run_waiting()

@@ -276,7 +276,9 @@ class Copies:
             copy.path,
             issued,
             size=copy.entry.size,
-            checksum=copy.entry.checksum,
+            # Of an imported object there may be none. Something must say which bytes these are, or
+            # all objects of one size would be the same.
+            checksum=copy.entry.checksum or etag or "",
             content_type=copy.content_type,
             metadata=metadata,
             condition=copy.condition,

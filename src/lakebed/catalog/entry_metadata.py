@@ -40,6 +40,11 @@ OUTSIDE_IDENTITY: Final = frozenset({CHECKSUM, CONTENT, UNVERIFIED})
 OF_ONE_ADDRESS: Final = frozenset({CONTENT, UNVERIFIED})
 """What means nothing for a copy of the bytes at another address."""
 
+ANY_PLACE: Final = "*"
+"""Instead of the place: wherever the entry says. Of an imported object, whose address is a whole
+one: it names the same object wherever the repository is restored to. A copy of its bytes does not
+take the mark along."""
+
 HEADERS: Final = (
     "Cache-Control",
     "Content-Disposition",
@@ -149,7 +154,14 @@ def content_of(reserved: Mapping[str, str], address: Address) -> ETag | None:
     if CONTENT not in reserved:  # as nearly always
         return None
     place, _, etag = reserved[CONTENT].partition(":")
-    return ETag(etag) if place == _place(address) and _ETAG.fullmatch(etag) else None
+    if not _ETAG.fullmatch(etag) or (place != ANY_PLACE and place != _place(address)):
+        return None
+    return ETag(etag)
+
+
+def is_imported(reserved: Mapping[str, str]) -> bool:
+    """Whether an object was imported, by what is kept with it."""
+    return reserved.get(CONTENT, "").startswith(f"{ANY_PLACE}:")
 
 
 def for_unverified(address: Address) -> dict[str, str]:

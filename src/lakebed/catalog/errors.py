@@ -17,6 +17,9 @@ LakebedError
     │   ├── PartsOutOfOrder, PartMissing, PartTooSmall
     │   └── ChecksumUnknown     a checksum was announced that does not follow from the parts'
     ├── TaskNotFound        there is no such task                       (also a KeyError)
+    ├── InvalidImport       an import that cannot be done so            (also a ValueError)
+    │   └── NothingToImport     a source holds no objects
+    ├── ImportOver          an import that has ended, or is just being published
     ├── InvalidRun          a run of garbage collection that is not there, or not so far
     │                                                                   (also a ValueError)
     └── InvalidSettings     settings that contradict each other         (also a ValueError)
@@ -50,6 +53,8 @@ __all__ = [
     "ChecksumUnknown",
     "Deleting",
     "EntryNotFound",
+    "ImportOver",
+    "InvalidImport",
     "InvalidLink",
     "InvalidMetadata",
     "InvalidParts",
@@ -61,6 +66,7 @@ __all__ = [
     "MergeConflict",
     "MissingBytes",
     "MultipartNotFound",
+    "NothingToImport",
     "ParentNumberMissing",
     "PartMissing",
     "PartTooSmall",
@@ -116,7 +122,13 @@ class ChangedBytes(CatalogError):
 
     kind = "changed_bytes"
 
-    def __init__(self, path: bytes, address: object, how: str) -> None:
+    def __init__(self, path: bytes, address: object, how: str, *, imported: bool = False) -> None:
+        if imported:
+            super().__init__(
+                f"the data of {quoted(path)} changed since import: the object at {address} {how}."
+                " Import it again to have it as it is now"
+            )
+            return
         super().__init__(
             f"the data of {quoted(path)} is not what was stored: the object at {address} {how}."
             " Upload the data again; if it was committed, first delete it and commit that, since"
@@ -236,6 +248,33 @@ class TaskNotFound(CatalogError, NotFoundMixin):
 
     def __init__(self, task: str) -> None:
         super().__init__(f"task not found: {task}")
+
+
+class InvalidImport(CatalogError, ValueError):
+    """An import that cannot be done as it was asked for."""
+
+    kind = "invalid_import"
+
+
+class NothingToImport(InvalidImport):
+    """There is nothing at a source; the branch was left as it is."""
+
+    kind = "nothing_to_import"
+
+    def __init__(self, place: object) -> None:
+        super().__init__(
+            f"there is nothing to import at {place}: the branch was left as it is. Look whether the"
+            " place is spelled right, and whether the server may list it"
+        )
+
+
+class ImportOver(CatalogError):
+    """An import that cannot be canceled any more."""
+
+    kind = "import_over"
+
+    def __init__(self, import_id: str, how: str) -> None:
+        super().__init__(f"import {import_id} cannot be canceled: it {how}")
 
 
 class InvalidRun(CatalogError, ValueError):

@@ -1,4 +1,4 @@
-"""Removing the records of what has expired: links, multipart uploads, tasks, pins.
+"""Removing the records of what has expired: links, multipart uploads, tasks, imports, pins.
 
 The Cleaner of the engine leaves them alone while their repository lives. (When it is deleted, the
 Cleaner removes its whole partition.) Each record says itself when it expires, but for
@@ -30,6 +30,7 @@ class ExpiredCounts:
     links: int = 0
     multiparts: int = 0
     tasks: int = 0
+    imports: int = 0
     pins: int = 0
     uncertain: int = 0
     """Repositories for which the store gave no certain answer; the next pass looks again."""
@@ -49,6 +50,7 @@ def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
             counts.links += catalog.links.clean(repository)
             counts.multiparts += catalog.multiparts.clean(repository)
             counts.tasks += catalog.tasks.clean(repository)
+            counts.imports += catalog.imports.clean(repository)
             counts.pins += catalog.pins.clean(repository)
         except StoreUnavailable:
             raise

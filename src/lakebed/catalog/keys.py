@@ -7,6 +7,10 @@
 | multiparts/<upload id>                | multipart uploads, open or completed lately  |
 | multipart_parts/<upload id>/<number>  | their parts                                  |
 | tasks/<id>                            | dumps and restores, running or ended         |
+| imports/<id>                          | imports, running or ended                    |
+
+Imports that have not ended are also in a partition of their own, ``imports``, as ``waiting/<id>``:
+whoever runs them need not go through all repositories.
 """
 
 from collections.abc import Callable
@@ -26,6 +30,10 @@ PINS: Final = Kind(b"pins/", pb.Pin)
 MULTIPARTS: Final = Kind(b"multiparts/", pb.MultipartUpload)
 MULTIPART_PARTS: Final = Kind(b"multipart_parts/", pb.MultipartPart)
 TASKS: Final = Kind(b"tasks/", pb.Task)
+IMPORTS: Final = Kind(b"imports/", pb.Import)
+
+WAITING_PARTITION: Final = b"imports"
+WAITING: Final = Kind(b"waiting/", pb.WaitingImport)
 
 
 def copy_of(message: MessageT) -> MessageT:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from lakebed.block import Address, Namespace
-from lakebed.catalog.entry_metadata import OUTSIDE_IDENTITY, split
+from lakebed.catalog.entry_metadata import CONTENT, OUTSIDE_IDENTITY, split
 from lakebed.catalog.errors import InvalidMetadata, InvalidPath
 from lakebed.formats import AddressType, Entry
 from lakebed.formats.object_paths import ObjectPath
@@ -120,7 +120,9 @@ def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[s
     that no two objects hash alike.
     """
     digest = hashlib.sha256(size.to_bytes(8, "big"))
-    counting = sorted(item for item in metadata.items() if item[0] not in OUTSIDE_IDENTITY)
+    # Of an imported object there may be no checksum: then its ETag alone says what it is.
+    outside = OUTSIDE_IDENTITY if checksum else OUTSIDE_IDENTITY - {CONTENT}
+    counting = sorted(item for item in metadata.items() if item[0] not in outside)
     items = [text for item in counting for text in item]
     for text in (checksum, content_type, *items):
         part = text.encode()

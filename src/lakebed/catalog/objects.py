@@ -12,10 +12,10 @@ from lakebed.block import (
     RangeNotSatisfiable,
 )
 from lakebed.block.ranges import resolve
-from lakebed.catalog.errors import ChangedBytes, MissingBytes
+from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.model import ObjectStats, PresignedURL, check_path
 from lakebed.catalog.object_pages import ObjectPage
-from lakebed.catalog.pins import Pins, replaced, resized, with_pin
+from lakebed.catalog.pins import Pins, changed, replaced, resized, with_pin
 from lakebed.catalog.presign import Presigning
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
@@ -83,9 +83,7 @@ class Objects:
         except PreconditionFailed as error:
             raise replaced(stats) from error
         except RangeNotSatisfiable as error:
-            raise ChangedBytes(
-                stats.path, stats.address, f"has fewer than its {stats.size} bytes"
-            ) from error
+            raise changed(stats, f"has fewer than its {stats.size} bytes") from error
         if stream.object_size != stats.size:
             stream.close()
             raise resized(stats, stream.object_size)

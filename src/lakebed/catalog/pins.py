@@ -155,10 +155,18 @@ def _held_to(pin: pb.Pin, stats: ObjectStats) -> ETag:
 
 def replaced(stats: ObjectStats) -> ChangedBytes:
     """Return the error that the storage has another object."""
+    if entry_metadata.is_imported(stats.reserved):
+        return changed(stats, "is not the one that was imported")
     how = "that was linked" if stats.pin is None else "that was read first"
-    return ChangedBytes(stats.path, stats.address, f"is not the one {how}")
+    return changed(stats, f"is not the one {how}")
 
 
 def resized(stats: ObjectStats, size: int) -> ChangedBytes:
     """Return the error that the storage has an object of another length."""
-    return ChangedBytes(stats.path, stats.address, f"has {size} bytes and not {stats.size}")
+    return changed(stats, f"has {size} bytes and not {stats.size}")
+
+
+def changed(stats: ObjectStats, how: str) -> ChangedBytes:
+    """Return the error that the storage does not have what an entry stands for."""
+    imported = entry_metadata.is_imported(stats.reserved)
+    return ChangedBytes(stats.path, stats.address, how, imported=imported)

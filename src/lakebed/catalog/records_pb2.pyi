@@ -3,7 +3,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -21,6 +21,14 @@ class TaskState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_STATE_RUNNING: _ClassVar[TaskState]
     TASK_STATE_DONE: _ClassVar[TaskState]
     TASK_STATE_FAILED: _ClassVar[TaskState]
+
+class ImportState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    IMPORT_STATE_UNSPECIFIED: _ClassVar[ImportState]
+    IMPORT_STATE_RUNNING: _ClassVar[ImportState]
+    IMPORT_STATE_DONE: _ClassVar[ImportState]
+    IMPORT_STATE_FAILED: _ClassVar[ImportState]
+    IMPORT_STATE_CANCELED: _ClassVar[ImportState]
 LINK_STATE_UNSPECIFIED: LinkState
 LINK_STATE_OPEN: LinkState
 LINK_STATE_CONSUMED: LinkState
@@ -29,6 +37,11 @@ TASK_STATE_UNSPECIFIED: TaskState
 TASK_STATE_RUNNING: TaskState
 TASK_STATE_DONE: TaskState
 TASK_STATE_FAILED: TaskState
+IMPORT_STATE_UNSPECIFIED: ImportState
+IMPORT_STATE_RUNNING: ImportState
+IMPORT_STATE_DONE: ImportState
+IMPORT_STATE_FAILED: ImportState
+IMPORT_STATE_CANCELED: ImportState
 
 class Link(_message.Message):
     __slots__ = ("branch", "path", "address", "expires_us", "state", "entry", "etag")
@@ -126,3 +139,78 @@ class Task(_message.Message):
     error_kind: str
     error: str
     def __init__(self, kind: _Optional[str] = ..., state: _Optional[_Union[TaskState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., result: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
+
+class ImportSource(_message.Message):
+    __slots__ = ("place", "is_prefix", "destination")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    IS_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    DESTINATION_FIELD_NUMBER: _ClassVar[int]
+    place: str
+    is_prefix: bool
+    destination: bytes
+    def __init__(self, place: _Optional[str] = ..., is_prefix: _Optional[bool] = ..., destination: _Optional[bytes] = ...) -> None: ...
+
+class Import(_message.Message):
+    __slots__ = ("branch", "branch_unique_id", "sources", "committer", "message", "metadata", "strict", "force", "state", "started_us", "updated_us", "owner", "attempts", "objects", "skipped", "skipped_addresses", "saved_metarange_id", "saved_skipped", "metarange_id", "offered_commit_ids", "commit_id", "error_kind", "error")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    COMMITTER_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    STRICT_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STARTED_US_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_US_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    SAVED_METARANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    SAVED_SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    METARANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFERED_COMMIT_IDS_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_KIND_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    branch: str
+    branch_unique_id: str
+    sources: _containers.RepeatedCompositeFieldContainer[ImportSource]
+    committer: str
+    message: str
+    metadata: _containers.ScalarMap[str, str]
+    strict: bool
+    force: bool
+    state: ImportState
+    started_us: int
+    updated_us: int
+    owner: bytes
+    attempts: int
+    objects: int
+    skipped: int
+    skipped_addresses: _containers.RepeatedScalarFieldContainer[str]
+    saved_metarange_id: str
+    saved_skipped: int
+    metarange_id: str
+    offered_commit_ids: _containers.RepeatedScalarFieldContainer[str]
+    commit_id: str
+    error_kind: str
+    error: str
+    def __init__(self, branch: _Optional[str] = ..., branch_unique_id: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[ImportSource, _Mapping]]] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., strict: _Optional[bool] = ..., force: _Optional[bool] = ..., state: _Optional[_Union[ImportState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., objects: _Optional[int] = ..., skipped: _Optional[int] = ..., skipped_addresses: _Optional[_Iterable[str]] = ..., saved_metarange_id: _Optional[str] = ..., saved_skipped: _Optional[int] = ..., metarange_id: _Optional[str] = ..., offered_commit_ids: _Optional[_Iterable[str]] = ..., commit_id: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
+
+class WaitingImport(_message.Message):
+    __slots__ = ("repository", "unique_id")
+    REPOSITORY_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    repository: str
+    unique_id: str
+    def __init__(self, repository: _Optional[str] = ..., unique_id: _Optional[str] = ...) -> None: ...

@@ -44,6 +44,10 @@ COMMANDS: Final = {
         "lakebed.cli.commands.commits:cherry_pick_app",
         "Apply the changes of one commit to a branch.",
     ),
+    "import": (
+        "lakebed.cli.commands.imports:app",
+        "Bring objects that exist into a branch, without copying them.",
+    ),
     "tag": ("lakebed.cli.commands.refs:tag_app", "Create, list and delete tags."),
     "fs": ("lakebed.cli.commands.fs:app", "List, read, upload, download and remove objects."),
     "auth": ("lakebed.cli.commands.auth:app", "Manage users, groups, policies and credentials."),

@@ -5,13 +5,13 @@ and gives the unique id that names its partition. To list repositories, branches
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
-from lakebed.engine.commits.merges import MergeRequest
-from lakebed.engine.committed import Cache, DiffEntry, Page, Query, committed_for
+from lakebed.engine.commits.merges import MergeRequest, Replacement
+from lakebed.engine.committed import Cache, DiffEntry, Ingest, Page, Query, committed_for
 from lakebed.engine.errors import (
     BranchNotFound,
     DefaultBranch,
@@ -424,6 +424,46 @@ class Engine:
             return None
         commits = self.commits.get_all(repository, [source_id, destination.commit_id])
         return commits[0], destination
+
+    def check_replaceable(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
+        """Return the repository if `replace` on the branch, begun now, would not be refused.
+
+        Raises:
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            DirtyBranch: Something is staged on it.
+        """
+        repository = self._open_for_writing(repository_id, branch)
+        self._parts.dirty.require_clean(repository, self.branches.get(repository, branch))
+        return repository
+
+    @traced("engine.replace")
+    def replace(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        replacement: Replacement,
+        request: CommitRequest,
+        *,
+        branch_unique_id: UniqueID,
+        note: Callable[[Commit], None],
+    ) -> Commit:
+        """Replace intervals of keys of a branch; see `Merger.replace`."""
+        current = self._open_for_writing(repository.id, branch)
+        if current.unique_id != repository.unique_id:
+            raise RepositoryNotFound(repository.id)
+        return self._parts.merger.replace(
+            current, branch, replacement, request, branch_unique_id=branch_unique_id, note=note
+        )
+
+    def find_published(
+        self, repository: Repository, branch: Branch, commit_ids: Collection[CommitID]
+    ) -> CommitID | None:
+        """Return which of some commits led to a branch; see `Publisher.find_published`."""
+        return self._parts.publisher.find_published(repository, branch, commit_ids)
+
+    def ingest(self, repository: Repository, so_far: MetaRangeID | None = None) -> Ingest:
+        """Begin to store many entries of a repository, or go on; see `Committed.ingest`."""
+        return self._committed_in(repository.home).ingest(so_far)
 
     @traced("engine.revert")
     def revert(

@@ -11,7 +11,7 @@ class Offer:
     """A commit about to be published."""
 
     operation: str
-    """``commit``, ``merge``, ``revert`` or ``cherry-pick``."""
+    """``commit``, ``merge``, ``revert``, ``cherry-pick`` or ``import``."""
     repository: Repository
     branch: BranchID
     metarange_id: MetaRangeID

@@ -36,6 +36,8 @@ class EngineParts:
     committer: Committer
     merger: Merger
     resetter: Resetter
+    publisher: Publisher
+    dirty: DirtyCheck
 
 
 def assemble(
@@ -87,4 +89,6 @@ def assemble(
             settings=settings,
         ),
         resetter=Resetter(store, branches, publisher, dirty, reader, runtime, settings),
+        publisher=publisher,
+        dirty=dirty,
     )

@@ -122,6 +122,8 @@ def open_services(
             links=settings.links,
             run_in_background=run_in_background,
             signer=signer,
+            # Else the background process runs them.
+            runs_imports=settings.in_memory,
         ),
         auth=AuthService(
             store,

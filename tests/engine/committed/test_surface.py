@@ -23,6 +23,8 @@ def test_the_public_names_of_committed() -> None:
         "DIFF_SCHEMA",
         "DiffEntry",
         "Folded",
+        "Ingest",
+        "Interval",
         "Page",
         "Query",
         "Strategy",

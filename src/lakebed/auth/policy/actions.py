@@ -14,6 +14,7 @@ class Action(StrEnum):
     LIST_REPOSITORIES = "fs:ListRepositories"
     ATTACH_STORAGE_NAMESPACE = "fs:AttachStorageNamespace"
     IMPORT_FROM_STORAGE = "fs:ImportFromStorage"
+    IMPORT_CANCEL = "fs:ImportCancel"
     READ_OBJECT = "fs:ReadObject"
     WRITE_OBJECT = "fs:WriteObject"
     DELETE_OBJECT = "fs:DeleteObject"

@@ -169,7 +169,9 @@ class GCSBlockStore(CloudBlockStore):
 
 def _listed(namespace: Namespace, batch: pa.RecordBatch) -> pa.RecordBatch:
     addresses = pc.binary_join_element_wise(namespace.store, batch["path"].cast(pa.string()), "/")
-    columns = [addresses, batch["size"], batch["last_modified"]]
+    # As `_etag` has it: the generation is the mark of a content here.
+    etags = pc.fill_null(batch["version"].cast(pa.string()), "")
+    columns = [addresses, batch["size"], batch["last_modified"], etags]
     arrays = [
         pc.cast(column, field.type) for column, field in zip(columns, LIST_SCHEMA, strict=True)
     ]

@@ -67,7 +67,7 @@ class _Object:
         return ObjectInfo(address, len(self.data), self.mtime, self.etag)
 
     def listed(self, store: str, path: str) -> ListedObject:
-        return ListedObject(f"{store}/{path}", len(self.data), self.mtime_us)
+        return ListedObject(f"{store}/{path}", len(self.data), self.mtime_us, self.etag)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ chosen at the start.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -15,8 +15,9 @@ from typing import Final
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.publish import Publisher
-from lakebed.engine.committed import CommittedFor, Strategy
+from lakebed.engine.committed import CommittedFor, Interval, Strategy
 from lakebed.engine.errors import (
+    BranchNotFound,
     Invalid,
     MetaRangeNotFound,
     NoChanges,
@@ -31,6 +32,7 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import MetaRangeID
+from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -42,6 +44,15 @@ class _Plan:
 
     metarange_id: MetaRangeID
     parents: list[Commit]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What takes the place of some keys of a branch."""
+
+    metarange_id: MetaRangeID
+    intervals: Sequence[Interval]
+    """In order, and not overlapping."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +199,36 @@ class Merger:
 
         return self._move(repository, branch, "commit", request, plan)
 
+    def replace(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        replacement: Replacement,
+        request: CommitRequest,
+        *,
+        branch_unique_id: UniqueID,
+        note: Callable[[Commit], None],
+    ) -> Commit:
+        """Replace intervals of keys of a branch by what a metarange holds there.
+
+        The commit is made also if that changes nothing. `note` is called with every commit that is
+        about to be published, of which at most one will be; if it raises, that one will not be.
+        Otherwise raises as `merge` does. Another branch of that name, made meanwhile, is not meant.
+        """
+        current = self._branches.get(repository, branch)
+        if current.unique_id != branch_unique_id:
+            raise BranchNotFound(branch)
+        committed = self._committed_in(repository.home)
+
+        def plan(head: Commit) -> _Plan:
+            replaced = committed.replace(
+                head.metarange_id, replacement.metarange_id, replacement.intervals
+            )
+            return _Plan(replaced, [head])
+
+        with measure_outcome(MERGE_SECONDS, self._runtime, "import"):
+            return self._try_to_move(repository, current, "import", request, plan, note)
+
     def _move(
         self,
         repository: Repository,
@@ -209,6 +250,7 @@ class Merger:
         operation: str,
         request: CommitRequest,
         make_plan: Callable[[Commit], _Plan],
+        note: Callable[[Commit], None] | None = None,
     ) -> Commit:
         branch = first.id
         offered: set[MetaRangeID] = set()
@@ -243,6 +285,8 @@ class Merger:
             )
             tokens = judged.sealed_tokens
             commit = self._publisher.store_commit(repository, branch, tokens, add)
+            if note is not None:
+                note(commit)
             current = self._publisher.publish(repository, judged, commit, tokens)
             if current is None:
                 self._hooks.after_commit(offer, commit)

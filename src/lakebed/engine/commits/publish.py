@@ -4,7 +4,7 @@ A store that is full, locked or away says that nothing was changed. It was asked
 then (`lakebed.kv.wrappers.retries`): to start over would only keep the caller waiting.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.model import (
@@ -125,6 +125,40 @@ class Publisher:
         except (PredicateFailed, OutcomeUnknown):
             return self.look_again(repository, branch)
         return None
+
+    def find_published(
+        self, repository: Repository, branch: Branch, commit_ids: Collection[CommitID]
+    ) -> CommitID | None:
+        """Return which of some commits led to a branch, once none of them can any more.
+
+        For who takes over from a process that was about to publish one of them: the branch record
+        is written anew with the same content, so that a swap still on its way there fails.
+
+        Raises:
+            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
+            TooManyTries: Others always changed the branch first.
+        """
+        current = self._touch(repository, branch)
+        oldest = min(
+            (self._commits.get(repository, each).generation for each in commit_ids), default=0
+        )
+        for commit in self.first_parents(repository, current.commit_id):
+            if commit.id in commit_ids:
+                return commit.id
+            if commit.generation <= oldest:
+                break
+        return None
+
+    def _touch(self, repository: Repository, branch: Branch) -> Branch:
+        current = self.look_again(repository, branch)
+        for _ in range(self._tries):
+            try:
+                return self._branches.change(repository, current)
+            except StoreUnavailable:
+                raise
+            except (PredicateFailed, OutcomeUnknown):
+                current = self.look_again(repository, branch)
+        raise TooManyTries(f"the look at branch {branch.id}", self._tries)
 
     def look_again(self, repository: Repository, branch: Branch) -> Branch:
         """Read a branch again that someone else changed.

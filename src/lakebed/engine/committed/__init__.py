@@ -4,8 +4,10 @@ from lakebed.engine.committed.apply import Applied
 from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import CONFLICT_SCHEMA, DIFF_SCHEMA, ChangeType, Summary
 from lakebed.engine.committed.files import Counters
+from lakebed.engine.committed.ingest import Ingest
 from lakebed.engine.committed.listing import CommonPrefix, DiffEntry, Folded, Page, Query
 from lakebed.engine.committed.merge import Strategy
+from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.store import Committed, CommittedFor, committed_for
 from lakebed.formats.boundaries import Breaks
 
@@ -22,6 +24,8 @@ __all__ = [
     "Counters",
     "DiffEntry",
     "Folded",
+    "Ingest",
+    "Interval",
     "Page",
     "Query",
     "Strategy",

@@ -17,14 +17,16 @@ WINDOW_ROWS: Final = 128 << 10
 WINDOW_BYTES: Final = 32 << 20
 
 
-def entry_windows(batches: Iterable[Batch]) -> Iterator[pa.Table]:
+def entry_windows(batches: Iterable[Batch], *, after: bytes = b"") -> Iterator[pa.Table]:
     """Yield entries in larger tables, checked and in the stored form; no table is empty.
+
+    The first key must be above `after`.
 
     Raises:
         InvalidEntries: A batch does not have the columns and values of entries.
         UnsortedEntries: The keys do not rise from row to row.
     """
-    before = b""
+    before = after
     for table in _regroup(batches):
         entries = conform_entries(table)
         keys = one_array(entries, "key")

@@ -10,6 +10,7 @@ the next key on that ends a range.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -28,7 +29,13 @@ class Builder:
     """Collects rows and ranges in order of their keys, and stores the metarange they make."""
 
     def __init__(
-        self, files: Files, breaks: Breaks, runtime: Runtime, *, inputs: Iterable[MetaRange] = ()
+        self,
+        files: Files,
+        breaks: Breaks,
+        runtime: Runtime,
+        *,
+        inputs: Iterable[MetaRange] = (),
+        keeps: bool = True,
     ) -> None:
         """Start an empty metarange.
 
@@ -37,10 +44,13 @@ class Builder:
             breaks: Where ranges end.
             runtime: For writing in parallel.
             inputs: The metaranges whose ranges will be added.
+            keeps: Whether ranges that are written stay in the cache: not if there are so many that
+                they would push out what others use.
         """
         self._files = files
         self._breaks = breaks
         self._runtime = runtime
+        self._keeps = keeps
         # Only the last range of a metarange can have ended because there were no more rows.
         lasts = [metarange.refs[-1] for metarange in inputs if metarange.refs]
         self._unclosed = {ref.range_id for ref in lasts if not breaks.is_closed(ref)}
@@ -64,6 +74,25 @@ class Builder:
         if table.num_rows:
             self._reopen()
             self._push(table.combine_chunks())
+
+    @property
+    def closed_ranges(self) -> int:
+        """How many ranges are closed so far."""
+        return len(self._refs)
+
+    @property
+    def last_closed_key(self) -> bytes:
+        """The last key of the last range that is closed and stored; empty: there is none."""
+        return next((ref.max_key for ref in reversed(self._refs) if ref is not None), b"")
+
+    def save_closed(self) -> MetaRangeID:
+        """Store a metarange of the ranges that are closed, and go on building.
+
+        Rows that wait for the end of their range are not in it. Where it ends, the state of cutting
+        is empty: who begins with these ranges and adds what follows gets the same metarange.
+        """
+        self._flush()
+        return self._files.save_metarange([ref for ref in self._refs if ref is not None])
 
     def finish(self) -> MetaRangeID:
         """Store what is not stored yet: the last ranges and the metarange, side by side."""
@@ -103,7 +132,8 @@ class Builder:
 
     def _flush(self) -> None:
         named = self._name_pending()
-        self._runtime.map_parallel(self._files.save_range, named, limit=_PENDING_RANGES)
+        save = partial(self._files.save_range, keep=self._keeps)
+        self._runtime.map_parallel(save, named, limit=_PENDING_RANGES)
 
     def _name_pending(self) -> list[NewRange]:
         """Return the ranges that wait to be stored, and put their lines into the metarange."""

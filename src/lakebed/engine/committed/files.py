@@ -114,8 +114,8 @@ class Files:
         name = self._cached_as(metarange_path(metarange_id))
         return self._cache.metaranges.get(name, lambda: self._load_metarange(metarange_id))
 
-    def save_range(self, new: NewRange) -> None:
-        """Store a range, unless it is there already."""
+    def save_range(self, new: NewRange, *, keep: bool = True) -> None:
+        """Store a range, unless it is there already; with `keep`, also in the cache."""
         saved = new.ref.range_id
         if saved in self._known:
             self._count("ranges_reused")
@@ -124,7 +124,8 @@ class Files:
             self._count("ranges_written" if is_new else "ranges_reused")
             with self._lock:
                 self._missing.discard(saved)
-        new.keep_in(self._cache.ranges, self._cached_as(range_path(saved)))
+        if keep:
+            new.keep_in(self._cache.ranges, self._cached_as(range_path(saved)))
 
     def save_metarange(
         self, refs: Sequence[RangeRef], unsaved: Sequence[NewRange] = ()

@@ -15,6 +15,7 @@ from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import NO_EDITS, differ_at, prefix_end
 from lakebed.engine.committed.diff import diff
 from lakebed.engine.committed.files import Counters, Files
+from lakebed.engine.committed.ingest import Ingest
 from lakebed.engine.committed.listing import (
     DiffBlocks,
     DiffEntry,
@@ -26,6 +27,8 @@ from lakebed.engine.committed.listing import (
     entry_page,
 )
 from lakebed.engine.committed.merge import Strategy, merge
+from lakebed.engine.committed.replace import Interval
+from lakebed.engine.committed.replace import replace as replace_intervals
 from lakebed.engine.committed.walk import map_ahead, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Home
@@ -95,6 +98,35 @@ class Committed:
         for entries in entry_windows(batches):
             builder.add_rows(entries)
         return builder.finish()
+
+    def ingest(self, so_far: MetaRangeID | None = None) -> Ingest:
+        """Begin to store many entries step by step, or go on where `Ingest.save` was called."""
+        metarange = (
+            MetaRange(MetaRangeID(""), ()) if so_far is None else self._files.metarange(so_far)
+        )
+        builder = Builder(self._files, self._breaks, self._runtime, inputs=[metarange], keeps=False)
+        return Ingest(builder, metarange)
+
+    def replace(
+        self, base: MetaRangeID, replacement: MetaRangeID, intervals: Sequence[Interval]
+    ) -> MetaRangeID:
+        """Store what a metarange becomes if another one takes its place in some intervals of keys.
+
+        Only ranges that lie across an end of an interval are read.
+
+        Args:
+            base: Outside of the intervals, the result has the entries of this one,
+            replacement: and inside of them those of this one.
+            intervals: In order, and not overlapping.
+
+        Raises:
+            Invalid: The intervals are not in order, or overlap.
+        """
+        before, new = self._files.metarange(base), self._files.metarange(replacement)
+        builder = self._builder(before, new)
+        return replace_intervals(
+            self._files, builder, base=before, replacement=new, intervals=intervals
+        )
 
     def apply(self, base: MetaRangeID, changes: Iterable[Batch]) -> Applied:
         """Store what changes make of a metarange, and return it with a summary.

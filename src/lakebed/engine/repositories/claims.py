@@ -112,6 +112,14 @@ class Claims:
         claimed, closed = claimants[: len(names)], claimants[len(names) :]
         return [each for each in claimed if each], next((each for each in closed if each), None)
 
+    def near(self, namespace: Namespace) -> Iterator[Claimant]:
+        """Iterate over the claims, dead or alive, on a namespace, above it and below it."""
+        yield from _near(self._records, namespace)
+
+    def closed_near(self, namespace: Namespace) -> Claimant | None:
+        """Return a deleted repository that left objects near a namespace; see `close`."""
+        return next(_near(self._closed, namespace), None)
+
     def close(self, namespace: Namespace, claimant: Claimant) -> None:
         """Note that the objects of a repository stay when it is deleted.
 
@@ -152,6 +160,15 @@ class Claims:
         for record in self._records.scan(prefix=_name(namespace)):
             if record.name != _name(namespace):
                 yield record
+
+
+def _near(records: Records[pb.NamespaceClaim], namespace: Namespace) -> Iterator[Claimant]:
+    """Iterate over whom records name for a namespace, those that hold it and those in it."""
+    for above in _ancestors(namespace):
+        record = records.find(_name(above))
+        if record is not None:
+            yield _claimant(record)
+    yield from map(_claimant, records.scan(prefix=_name(namespace)))
 
 
 def _refuse_if_alive(namespace: Namespace, record: Record[pb.NamespaceClaim], lives: Lives) -> None:

@@ -188,6 +188,18 @@ class Repositories:
         keeper = next((each.repository for each in claimants if self._removal.lives(each)), None)
         return keeper, None if closed is None else closed.repository
 
+    def keeper_near(self, namespace: Namespace) -> RepositoryID | None:
+        """Return a repository whose namespace is a given one, or holds it, or lies in it."""
+        for claimant in self._claims.near(namespace):
+            if self._removal.lives(claimant):
+                return claimant.repository
+        return None
+
+    def left_near(self, namespace: Namespace) -> RepositoryID | None:
+        """Return a deleted repository that left its objects in a namespace or around it."""
+        claimant = self._claims.closed_near(namespace)
+        return None if claimant is None else claimant.repository
+
     # Creating
 
     def create(

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import islice
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct, field
 
+from lakebed.catalog.imports.sources import ImportSource
 from lakebed.catalog.nouns import Query
 from lakebed.catalog.places import parse_address, parse_namespace, spelling_of
 
@@ -407,6 +408,55 @@ class CompletePresignMultipartUpload(Wire):
 
 class AbortPresignMultipartUpload(Wire):
     physical_address: str
+
+
+# Imports
+
+
+class ImportLocation(Wire):
+    type: Literal["common_prefix", "object"]
+    path: str
+    destination: str
+
+    @property
+    def source(self) -> ImportSource:
+        """What is imported from there, and where it goes."""
+        destination = self.destination.encode()
+        if self.type == "object":
+            return ImportSource(parse_address(self.path), destination)
+        return ImportSource.of_prefix(parse_namespace(self.path), destination)
+
+
+class ImportCreation(Wire):
+    paths: list[ImportLocation]
+    commit: CommitCreation
+    force: Force = False
+    strict: bool = False
+
+    @property
+    def places(self) -> list[str]:
+        """The one spelling of each place, which permissions are asked for."""
+        return [str(path.source.place) for path in self.paths]
+
+    @property
+    def destinations(self) -> list[str]:
+        """Which objects are written, or what their paths begin with."""
+        return [path.source.destination.decode() for path in self.paths]
+
+
+class ImportInfo(Struct, kw_only=True):
+    id: str
+
+
+class ImportStatus(Struct, kw_only=True, omit_defaults=True):
+    completed: bool
+    update_time: datetime
+    ingested_objects: int
+    skipped_objects: int
+    skipped: list[str]
+    metarange_id: str | None = None
+    commit: Commit | None = None
+    error: dict[str, str] | None = None
 
 
 # Users and permissions

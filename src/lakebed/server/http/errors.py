@@ -104,6 +104,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     # objects
     (catalog.TaskNotFound, 404),
     (catalog.UploadNotUnfinished, 404),
+    (catalog.ImportOver, 409),
     (catalog.MultipartNotFound, 404),
     (catalog.MissingBytes, 410),
     (catalog.ChangedBytes, 410),

@@ -1,7 +1,8 @@
-"""The process beside the workers that removes what nothing names any more.
+"""The process beside the workers that removes what nothing names any more, and runs imports.
 
 One process and not a thread of each worker: the work is the same whoever does it, and a long pass
 must not slow requests down. It keeps what it has seen in memory and runs for as long as the server.
+Imports have threads of their own here, so that they begin at once.
 
 - ``lakebed_background_runs_total``: passes by task and outcome (``success``, ``failure``).
 - ``lakebed_background_last_success_timestamp_seconds``: when a pass last ended well, by task.
@@ -24,9 +25,14 @@ from lakebed.server.app import begin_tracing, open_services
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
 from lakebed.server.processes.children import end_with_parent, hide_settings
+from lakebed.server.services import Services
 from lakebed.server.settings import ServerSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
+_IMPORTS_AT_ONCE: Final = 2
+_IMPORTS_SECONDS: Final = 1.0
+"""Between two looks whether there is something to import; each is one small scan."""
+_IMPORTS_SECONDS_AFTER_FAILURE: Final = 15.0
 _RUNS: Final = Counter(
     "lakebed_background_runs", "Passes of background tasks, by outcome", ["task", "outcome"]
 )
@@ -47,10 +53,9 @@ class Job:
     """Makes one pass; what it returns is logged."""
 
 
-def jobs_of(settings: ServerSettings) -> list[Job]:
-    """Open what the jobs need, and return them."""
-    services = open_services(settings)
-    runtime, grace_seconds = services.runtime, settings.engine.grace_seconds
+def jobs_of(services: Services) -> list[Job]:
+    """Return what is done once every interval."""
+    runtime, grace_seconds = services.runtime, services.settings.engine.grace_seconds
     cleaner = Cleaner(services.foundation.store, runtime, grace_seconds=grace_seconds)
     return [
         Job("cleaner", cleaner.run_once),
@@ -69,17 +74,42 @@ def main(settings: ServerSettings, link: Connection) -> None:
     # As an exception, so that a lease is given back on the way out.
     signal.signal(signal.SIGTERM, _leave)
     pause = threading.Event()
-    jobs: list[Job] | None = None
+    services: Services | None = None
+    while services is None:
+        services = _open(settings)
+        if services is None:
+            pause.wait(settings.cleaner.interval_seconds)
+    for _ in range(_IMPORTS_AT_ONCE):
+        threading.Thread(target=_run_imports, args=(services,), daemon=True, name="imports").start()
+    jobs = jobs_of(services)
     while True:
-        jobs = jobs or _open_jobs(settings)
-        for job in jobs or ():
+        for job in jobs:
             run(job)
         pause.wait(settings.cleaner.interval_seconds)
 
 
-def _open_jobs(settings: ServerSettings) -> list[Job] | None:
+def _run_imports(services: Services) -> None:
+    """Run imports as they come. Should the process end, the next one takes them up.
+
+    This is not a job: one import may take longer than any pass of a job should.
+    """
+    pause = threading.Event()
+    while True:
+        seconds = _IMPORTS_SECONDS_AFTER_FAILURE
+        try:
+            services.catalog.import_runner.run_waiting()
+        except LakebedError as error:
+            _LOGGER.warning("cannot run imports: %s: %s", error.kind, logs.cause_of(error))
+        except Exception:
+            _LOGGER.exception("cannot run imports")
+        else:
+            seconds = _IMPORTS_SECONDS
+        pause.wait(seconds)
+
+
+def _open(settings: ServerSettings) -> Services | None:
     try:
-        return jobs_of(settings)
+        return open_services(settings)
     except LakebedError as error:
         # The database may be away for a while; the workers wait for it too.
         _LOGGER.warning("cannot clean up: %s: %s", error.kind, logs.cause_of(error))

@@ -44,14 +44,19 @@ class ListingConformance:
             rest = store.list_objects(namespace, start_after=namespace.address(path))
             assert addresses_of(rest) == expected[number + 1 :]
 
-    def test_listings_tell_size_and_time(self, store: BlockStore, namespace: Namespace) -> None:
+    def test_listings_tell_size_time_and_etag(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
         store.put(namespace.address("a"), [b"12345"])
         store.put(namespace.address("b"), [])
         table = pa.Table.from_batches(store.list_objects(namespace))
         assert table["size"].to_pylist() == [5, 0]
-        for address, mtime in zip(table["address"], table["mtime"], strict=True):
+        for address, mtime, etag in zip(
+            table["address"], table["mtime"], table["etag"], strict=True
+        ):
             info = store.head(Address.parse(address.as_py()))
             assert abs(info.mtime - mtime.as_py()) <= timedelta(seconds=1)
+            assert info.etag == etag.as_py() != ""
 
     def test_listings_keep_to_the_namespace(self, store: BlockStore, namespace: Namespace) -> None:
         for path in ("dev/1", "dev-2/1", "dev.txt", "de/1", "dev/x/1", "Dev/1", "dev0/1"):

@@ -19,16 +19,46 @@ from lakebed.engine.committed import (
     ChangeType,
     Committed,
     Folded,
+    Ingest,
+    Interval,
     Page,
     Query,
     Strategy,
     Summary,
 )
+from lakebed.engine.committed.ingest import Saved
 from lakebed.engine.errors import EntryNotFound, MergeConflict
 from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table, metarange_path
 
 Contents = dict[bytes, Entry]
+
+
+class ModelIngest(Ingest):
+    """Keeps every entry that was added: each counts as a range that is closed."""
+
+    def __init__(self, committed: "ModelCommitted", so_far: Contents) -> None:
+        self._committed = committed
+        self._contents = dict(so_far)
+        self.last_key = max(so_far, default=b"")
+        self.count = len(so_far)
+
+    def add(self, batch: pa.Table | pa.RecordBatch) -> None:
+        for entry in entries_of(batch):
+            assert entry.key > self.last_key
+            self._contents[entry.key] = entry
+            self.last_key = entry.key
+            self.count += 1
+
+    @property
+    def closed_ranges(self) -> int:
+        return len(self._contents)
+
+    def save(self) -> Saved:
+        return Saved(self.finish(), self.last_key)
+
+    def finish(self) -> MetaRangeID:
+        return self._committed.save(self._contents)
 
 
 class ModelCommitted(Committed):
@@ -42,7 +72,7 @@ class ModelCommitted(Committed):
         self._namespace = home.namespace
 
     def write(self, batches: Iterable[pa.Table | pa.RecordBatch]) -> MetaRangeID:
-        return self._save({entry.key: entry for batch in batches for entry in entries_of(batch)})
+        return self.save({entry.key: entry for batch in batches for entry in entries_of(batch)})
 
     def apply(self, base: MetaRangeID, changes: Iterable[pa.Table | pa.RecordBatch]) -> Applied:
         contents = dict(self.contents(base))
@@ -56,7 +86,20 @@ class ModelCommitted(Committed):
                 changed += there is not None
                 contents[key] = entry
         summary = Summary(added, changed, removed)
-        return Applied(self._save(contents) if summary else base, summary)
+        return Applied(self.save(contents) if summary else base, summary)
+
+    def ingest(self, so_far: MetaRangeID | None = None) -> ModelIngest:
+        return ModelIngest(self, {} if so_far is None else self.contents(so_far))
+
+    def replace(
+        self, base: MetaRangeID, replacement: MetaRangeID, intervals: Sequence[Interval]
+    ) -> MetaRangeID:
+        def is_inside(key: bytes) -> bool:
+            return any(key in interval for interval in intervals)
+
+        outside = {key: entry for key, entry in self.contents(base).items() if not is_inside(key)}
+        inside = {key: e for key, e in self.contents(replacement).items() if is_inside(key)}
+        return self.save({**outside, **inside})
 
     def merge(
         self,
@@ -88,7 +131,7 @@ class ModelCommitted(Committed):
                 for column, field in zip(columns, CONFLICT_SCHEMA, strict=True)
             ]
             raise MergeConflict(pa.table(arrays, schema=CONFLICT_SCHEMA))
-        return self._save(merged)
+        return self.save(merged)
 
     def check_stored(self, metarange_id: MetaRangeID) -> None:
         self.contents(metarange_id)
@@ -143,7 +186,8 @@ class ModelCommitted(Committed):
         path = metarange_path(metarange_id)
         return _decode(self._block.read(self._namespace.address(path)))
 
-    def _save(self, contents: Contents) -> MetaRangeID:
+    def save(self, contents: Contents) -> MetaRangeID:
+        """Store a metarange of these entries."""
         rows = sorted(contents.items())
         # Not over the pickled bytes: those of equal rows may differ.
         metarange_id = MetaRangeID(hashlib.sha256(repr(rows).encode()).hexdigest())

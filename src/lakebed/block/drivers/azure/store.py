@@ -403,4 +403,8 @@ def _check_key(key: str | None) -> None:
 
 def _listed(namespace: Namespace, blob: BlobProperties) -> ListedObject:
     mtime_us = int(blob.last_modified.timestamp()) * 1_000_000
-    return ListedObject(f"{namespace.store}/{blob.name}", blob.size, mtime_us)
+    return ListedObject(f"{namespace.store}/{blob.name}", blob.size, mtime_us, _bare(blob.etag))
+
+
+def _bare(etag: str | None) -> str:
+    return (etag or "").strip('"')

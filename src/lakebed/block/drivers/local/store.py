@@ -251,7 +251,8 @@ class LocalBlockStore(BlockStore):
                     address = f"{namespace.store}/{path.decode()}"
                 except UnicodeDecodeError:
                     continue  # no address spells it; it was not written here
-                rows.append(ListedObject(address, status.st_size, status.st_mtime_ns // 1000))
+                mtime_us = status.st_mtime_ns // 1000
+                rows.append(ListedObject(address, status.st_size, mtime_us, etag_of(status)))
                 if len(rows) == LIST_BATCH_ROWS:
                     yield list_batch(rows)
                     rows = []

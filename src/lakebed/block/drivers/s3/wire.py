@@ -172,10 +172,13 @@ def _page(root: ET.Element, namespace: Namespace) -> ListingPage:
     paths = [unquote_plus(key, errors="strict") for key in keys] if encoded else keys
     sizes = [int(_text(entry, f"{schema}Size")) for entry in entries]
     times = [_text(entry, f"{schema}LastModified") for entry in entries]
+    # Nobody deletes by them, so a storage may leave them out.
+    etags = [(entry.findtext(f"{schema}ETag") or "").strip('"') for entry in entries]
     columns = [
         pa.array([f"{namespace.store}/{path}" for path in paths], pa.string()),
         pa.array(sizes, pa.int64()),
         pc.cast(pa.array(times, pa.string()), LIST_SCHEMA.field("mtime").type),
+        pa.array(etags, pa.string()),
     ]
     rows = pa.record_batch(columns, schema=LIST_SCHEMA)
     match _text(root, f"{schema}IsTruncated"):

@@ -49,7 +49,7 @@ def _storage(services: Services) -> StorageConfig:
         default_namespace_prefix=services.settings.blockstore.default_namespace_prefix or "",
         pre_sign_support=services.catalog.presigning.supported,
         pre_sign_support_ui=False,
-        import_support=False,
+        import_support=True,
         import_validity_regex=pattern,
         pre_sign_multipart_upload=services.catalog.presigning.parts_supported,
     )

@@ -183,7 +183,10 @@ def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: 
     except RangeNotSatisfiable:
         return Reply(status=416, headers=no_bytes_headers(found.size))
     headers = _headers(found, ref) | selection.headers
-    headers |= {"Content-Length": str(selection.length), "Content-Type": found.content_type}
+    headers |= {
+        "Content-Length": str(selection.length),
+        "Content-Type": found.content_type or DEFAULT_CONTENT_TYPE,
+    }
     return Reply(status=selection.status, headers=headers)
 
 

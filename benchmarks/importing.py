@@ -1,0 +1,208 @@
+"""How fast a server imports, how much memory it takes, and what replacing a tenth costs.
+
+The objects are not there: a storage makes up their listing. Ranges are written to the disk. The
+floor is PyArrow writing the same entries as Parquet with our options, measured in the same run.
+Each measurement is made in a process of its own, so that the peak of memory is its own.
+"""
+
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.committed import OUR_OPTIONS
+from benchmarks.report import Row, report
+from lakebed.block import LIST_SCHEMA, Address, Namespace
+from lakebed.block.drivers.local.store import LocalBlockStore
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.imports.entries import imported_page
+from lakebed.catalog.imports.sources import ImportSource
+from lakebed.engine.committed import Interval
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.kv import open_store
+from lakebed.runtime import ThreadRuntime
+
+OBJECTS: Final = 10_000_000
+MEMORY_BYTES: Final = 600_000_000
+_PLACE: Final = Namespace.parse("local://generated/lake")
+_BATCH: Final = 10_000
+_FLOOR_ROWS: Final = 50_000
+REPOSITORY: Final = RepositoryID("lake")
+MAIN: Final = BranchID("main")
+
+
+class GeneratedStore(LocalBlockStore):
+    """Local storage, and a namespace whose objects are made up while they are listed."""
+
+    objects = 0
+
+    def list_objects(
+        self, namespace: Namespace, *, start_after: Address | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        if namespace != _PLACE:
+            return super().list_objects(namespace, start_after=start_after)
+        assert start_after is None
+        return listing(self.objects)
+
+    def list_folders(self, namespace: Namespace) -> Iterator[str]:
+        return iter(()) if namespace == _PLACE else super().list_folders(namespace)
+
+
+def listing(objects: int) -> Iterator[pa.RecordBatch]:
+    """Yield a listing of so many objects, in order of their paths."""
+    for begin in range(0, objects, _BATCH):
+        numbers = pa.array(np.arange(begin, min(begin + _BATCH, objects), dtype=np.int64))
+        digits = pc.utf8_lpad(numbers.cast(pa.string()), 10, "0")
+        days = pc.utf8_lpad(pc.divide(numbers, 50_000).cast(pa.string()), 6, "0")
+        addresses = pc.binary_join_element_wise(
+            f"{_PLACE}events/day=", days, "/part-", digits, ".parquet", ""
+        )
+        mixed = (numbers.to_numpy().astype(np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15)
+        hexes = [f"{number:016x}" for number in mixed.tolist()]
+        etags = pa.array([each + each[::-1] for each in hexes])
+        mtimes = pa.array(mixed.astype(np.int64) % 10**15, pa.int64()).cast(
+            LIST_SCHEMA.field("mtime").type
+        )
+        sizes = pa.array((mixed % np.uint64(10**9)).astype(np.int64))
+        yield pa.record_batch([addresses, sizes, mtimes, etags], schema=LIST_SCHEMA)
+
+
+def import_and_print(objects: int) -> None:
+    """Import, and print seconds, CPU seconds, and how far the memory rose above idle."""
+    runtime = ThreadRuntime()
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store(f"sqlite:///{folder}/lake.db", runtime=runtime)
+        block = GeneratedStore(Path(folder) / "objects", runtime)
+        block.objects = objects
+        engine = Engine(store, block, runtime=runtime)
+        catalog = Catalog(engine, store, block, runtime, runs_imports=False)
+        place = Namespace.parse("local://lakes/lake")
+        engine.repositories.create(REPOSITORY, place, committer="me")
+        source = ImportSource.of_prefix(_PLACE, b"lake/")
+        import_id = catalog.imports.start(
+            REPOSITORY, MAIN, [source], committer="me", message="import"
+        )
+        idle_bytes = _peak_bytes()
+        begun, begun_cpu = perf_counter(), process_time()
+        assert catalog.import_runner.run_waiting() == 1
+        seconds, cpu = perf_counter() - begun, process_time() - begun_cpu
+        status = catalog.imports.status(REPOSITORY, MAIN, import_id)
+        assert (status.completed, status.objects) == (True, objects), status.error
+    print(seconds, cpu, _peak_bytes() - idle_bytes)
+
+
+def generate_and_print(objects: int) -> None:
+    """Make up the listing, and write the same entries by PyArrow alone; print what each takes."""
+    making = making_cpu = writing = writing_cpu = 0.0
+    waiting: list[pa.Table] = []
+    batches = listing(objects)
+    with tempfile.TemporaryDirectory() as folder:
+        while True:
+            begun, begun_cpu = perf_counter(), process_time()
+            batch = next(batches, None)
+            making += perf_counter() - begun
+            making_cpu += process_time() - begun_cpu
+            if batch is not None:
+                table = pa.Table.from_batches([batch])
+                waiting.append(imported_page(table, str(_PLACE), b"lake/").entries)
+                if sum(each.num_rows for each in waiting) < _FLOOR_ROWS:
+                    continue
+            if waiting:
+                entries = pa.concat_tables(waiting).combine_chunks()
+                begun, begun_cpu = perf_counter(), process_time()
+                pq.write_table(entries, Path(folder) / "floor.parquet", **OUR_OPTIONS)
+                writing += perf_counter() - begun
+                writing_cpu += process_time() - begun_cpu
+                waiting = []
+            if batch is None:
+                break
+    print(making, making_cpu, writing, writing_cpu)
+
+
+def replace_and_print(objects: int) -> None:
+    """Replace a tenth of so many entries; print ranges read and written, and how many may be."""
+    runtime = ThreadRuntime()
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store(f"sqlite:///{folder}/lake.db", runtime=runtime)
+        block = LocalBlockStore(Path(folder) / "objects", runtime)
+        engine = Engine(store, block, runtime=runtime)
+        place = Namespace.parse("local://lakes/lake")
+        repository = engine.repositories.create(REPOSITORY, place, committer="me")
+        tables = [pa.Table.from_batches([batch]) for batch in listing(objects)]
+        pages = [imported_page(table, str(_PLACE), b"lake/").entries for table in tables]
+        whole = pa.concat_tables(pages).combine_chunks()
+        ingest = engine.ingest(repository)
+        ingest.add(whole)
+        base = ingest.finish()
+        part = whole.slice(4 * objects // 10, objects // 10)
+        interval = Interval(part["key"][0].as_py(), part["key"][-1].as_py() + b"\x00")
+        fresh = Engine(store, block, runtime=runtime)
+        ingest = fresh.ingest(repository)
+        ingest.add(part)
+        committed = fresh._committed_in(repository.home)  # noqa: SLF001 - for its counters
+        committed.replace(base, ingest.finish(), [interval])
+        known = committed.known_keys(base, interval.start, interval.end)
+        counters = committed.counters
+        written = counters.ranges_written + counters.ranges_reused
+        print(counters.ranges_read, written, len(known) + 1 + 2)
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _in_child(what: str, objects: int) -> list[float]:
+    command = [sys.executable, "-m", "benchmarks.importing", what, str(objects)]
+    child = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [float(number) for number in child.stdout.split()]
+
+
+def measure(objects: int = OBJECTS) -> list[Row]:
+    """Return all measurements, of an import of so many objects."""
+    before = _in_child("floor", objects)
+    seconds, cpu, peak_bytes = _in_child("import", objects)
+    after = _in_child("floor", objects)
+    making, making_cpu, writing, writing_cpu = (
+        (one + other) / 2 for one, other in zip(before, after, strict=True)
+    )
+    # Making the listing up is not the work of the server.
+    own, own_cpu = max(seconds - making, 1e-9), max(cpu - making_cpu, 1e-9)
+    read, written, allowed = _in_child("replace", max(objects // 10, 10))
+    megabytes = peak_bytes / 1e6
+    return [
+        Row(f"import {objects:,} objects", "local", objects / own, writing / own, 0.4),
+        Row("the same, by CPU time", "local", objects / own_cpu, writing_cpu / own_cpu, None),
+        Row("the same, listing included", "local", objects / seconds, writing / seconds, None),
+        Row(
+            f"memory above idle: {megabytes:,.0f} MB",
+            "local",
+            objects / own,
+            MEMORY_BYTES / max(peak_bytes, 1),
+            1.0,
+        ),
+        Row(f"replace a tenth: {read:.0f} ranges read", "local", 0, allowed / max(read, 1), 1.0),
+        Row(f"and {written:.0f} written", "local", 0, allowed / max(written, 1), 1.0),
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Run the benchmark, or one measurement of it."""
+    parts = {"import": import_and_print, "floor": generate_and_print, "replace": replace_and_print}
+    if arguments and arguments[0] in parts:
+        parts[arguments[0]](int(arguments[1]))
+        return 0
+    return report(measure(20_000 if "--tiny" in arguments else OBJECTS))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Imports: objects that exist become entries of a branch, without being copied."""

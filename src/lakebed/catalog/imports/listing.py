@@ -1,0 +1,115 @@
+"""Listing the objects in a namespace in order, with several requests at the same time.
+
+A storage lists one page after the other, and each takes a round trip. So the paths are split behind
+folders of the namespace, and some of these stretches are listed in parallel, each up to a bound.
+They are then gone through in order; one that did not end within the bound goes on from there.
+
+A stretch ends *with* the path of a folder, slash included: an object of that name, as some tools
+make it to mark a folder, comes exactly once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.block import Address, BlockStore, Namespace
+from lakebed.runtime import Runtime
+
+_AT_ONCE: Final = 8
+_ROWS_MAX: Final = 20_000
+"""How far one stretch is listed before its turn; together they bound the memory."""
+_ROWS_MIN: Final = 1_000
+"""About a page of a listing: if stretches hold fewer objects, more folders make up one."""
+_FOLDERS_MAX: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """The objects whose addresses lie behind `after`, up to and including `upto`."""
+
+    after: Address | None
+    upto: str | None
+    """The text of an address; None: to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    batches: list[pa.RecordBatch]
+    rest: _Stretch | None
+    """What was not listed yet."""
+
+    @property
+    def rows(self) -> int:
+        return sum(batch.num_rows for batch in self.batches)
+
+
+def list_in_order(
+    block: BlockStore, runtime: Runtime, namespace: Namespace, after: Address | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the objects behind an address; columns and order as of `BlockStore.list_objects`."""
+
+    def list_some(stretch: _Stretch) -> _Listed:
+        return _list_some(block, namespace, stretch)
+
+    folders = block.list_folders(namespace)
+    together = 1
+    start: Address | None = after
+    while True:
+        stretches: list[_Stretch] = []
+        while len(stretches) < _AT_ONCE and (end := _end_of(namespace, folders, together, start)):
+            stretches.append(_Stretch(start, str(end)))
+            start = end
+        if not stretches:
+            yield from _list_all(block, namespace, _Stretch(start, None))
+            return
+        listed = runtime.map_parallel(list_some, stretches, limit=_AT_ONCE)
+        if sum(each.rows for each in listed) < _ROWS_MIN * len(listed):
+            together = min(4 * together, _FOLDERS_MAX)
+        for each in listed:
+            yield from each.batches
+            if each.rest is not None:
+                yield from _list_all(block, namespace, each.rest)
+
+
+def _end_of(
+    namespace: Namespace, folders: Iterator[str], together: int, start: Address | None
+) -> Address | None:
+    """Return where a stretch of some folders ends; None: there are no more folders."""
+    while some := list(islice(folders, together)):
+        end = namespace.address(f"{some[-1]}/")
+        if start is None or end > start:
+            return end
+    return None
+
+
+def _list_some(block: BlockStore, namespace: Namespace, stretch: _Stretch) -> _Listed:
+    batches: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in _list_all(block, namespace, stretch):
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROWS_MAX:
+            last = Address.parse(batch.column("address")[-1].as_py())
+            return _Listed(batches, replace(stretch, after=last))
+    return _Listed(batches, None)
+
+
+def _list_all(
+    block: BlockStore, namespace: Namespace, stretch: _Stretch
+) -> Iterator[pa.RecordBatch]:
+    for batch in block.list_objects(namespace, start_after=stretch.after):
+        if stretch.upto is None:
+            yield batch
+            continue
+        addresses = batch.column("address")
+        if addresses[-1].as_py() <= stretch.upto:
+            yield batch
+            continue
+        inside = batch.filter(pc.less_equal(addresses, stretch.upto))
+        if inside.num_rows:
+            yield inside
+        return

@@ -1,0 +1,277 @@
+"""Running one import: list, write ranges, publish.
+
+Listings come in order of their paths, and every destination is a prefix before these paths. So
+entries come in order of their keys, and go straight into ranges; nothing is sorted, and no more is
+in memory than some pages and the ranges being written.
+
+Now and then the metarange of the closed ranges is stored and noted in the record. A process that
+takes the import up after a death goes on behind the last key in it.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.block import Address, BlockStore, Namespace, ObjectInfo, ObjectNotFound
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.errors import InvalidImport, NothingToImport
+from lakebed.catalog.imports.entries import ImportedPage, imported_object, imported_page
+from lakebed.catalog.imports.listing import list_in_order
+from lakebed.catalog.imports.places import check_places
+from lakebed.catalog.imports.record import HeldImport
+from lakebed.catalog.imports.sources import ImportSource
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.merges import Replacement
+from lakebed.engine.committed import Ingest
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
+from lakebed.errors import LakebedError
+from lakebed.formats import MetaRangeID
+from lakebed.ids import UniqueID
+from lakebed.runtime import Runtime
+
+PAGE_ROWS: Final = 1 << 16
+PAGE_SECONDS: Final = 1.0
+"""A page ends when it has so many rows, or took so long: then progress is noted."""
+
+SKIPPED_SHOWN_MAX: Final = 100
+"""Of so many skipped objects the addresses are kept; the others are counted."""
+
+# How far an import came is stored when it has this many ranges more, and a sixteenth more: a death
+# costs little, and storing it all the time would cost more than the ranges themselves.
+_SAVE_RANGES_MIN: Final = 4
+_SAVE_PART: Final = 16
+
+LAST_IMPORT_KEY: Final = ".lakefs.last.import.timestamp"
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class ImportRun:
+    """One import, run by this process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        block: BlockStore,
+        runtime: Runtime,
+        repository: Repository,
+        held: HeldImport,
+    ) -> None:
+        self._engine = engine
+        self._block = block
+        self._runtime = runtime
+        self._repository = repository
+        self._held = held
+        self._sources = [_source(each) for each in held.message.sources]
+
+    def run(self) -> None:
+        """Bring the import to its end.
+
+        Raises:
+            NotOurs: It was canceled, or another process runs it by now.
+            LakebedError: It failed.
+        """
+        record = self._held.message
+        branch = self._engine.branches.get(self._repository, BranchID(record.branch))
+        if branch.unique_id != record.branch_unique_id:
+            raise BranchNotFound(branch.id)
+        published = self._find_published(branch)
+        if published is None:
+            check_places(self._engine, self._sources)
+            metarange_id = MetaRangeID(record.metarange_id) or self._ingest()
+            check_places(self._engine, self._sources)
+            published = self._publish(metarange_id)
+        commit_id = published
+        self._note_time(commit_id)
+
+        def end(message: pb.Import) -> None:
+            message.state = pb.IMPORT_STATE_DONE
+            message.commit_id = commit_id
+
+        self._held.change(end)
+
+    def _note_time(self, commit_id: CommitID) -> None:
+        """Note in the repository's metadata when it was last imported into: clients look there."""
+        created_us = self._engine.commits.get(self._repository, commit_id).created_us
+        # The import is published: that this note is missing is no reason to say otherwise.
+        with suppress(LakebedError):
+            self._engine.repositories.set_metadata(
+                self._repository.id, put={LAST_IMPORT_KEY: str(created_us // 1_000_000)}
+            )
+
+    def _find_published(self, branch: Branch) -> CommitID | None:
+        """Return the commit that a process before this one published, if it did."""
+        offered = [CommitID(each) for each in self._held.message.offered_commit_ids]
+        return self._engine.find_published(self._repository, branch, offered) if offered else None
+
+    def _ingest(self) -> MetaRangeID:
+        """Write the ranges of all that is imported, and note their metarange."""
+        record = self._held.message
+        saved = record.saved_metarange_id
+        ingest = self._engine.ingest(self._repository, MetaRangeID(saved) if saved else None)
+        skipped = _Skipped(record)
+        next_save = _next_save(ingest)
+        for page in self._pages(ingest.last_key):
+            self._skip(skipped, page)
+            ingest.add(page.entries)
+
+            def note(message: pb.Import) -> None:
+                message.objects = ingest.count
+                skipped.note(message)
+
+            self._held.change(note)
+            if ingest.closed_ranges >= next_save:
+                self._save(ingest, skipped)
+                next_save = _next_save(ingest)
+        metarange_id = ingest.finish()
+
+        def complete(message: pb.Import) -> None:
+            message.metarange_id = metarange_id
+
+        self._held.change(complete)
+        return metarange_id
+
+    def _save(self, ingest: Ingest, skipped: "_Skipped") -> None:
+        saved = ingest.save()
+        skipped.fold(saved.last_key)
+
+        def note(message: pb.Import) -> None:
+            message.saved_metarange_id = saved.metarange_id
+            message.saved_skipped = skipped.saved
+
+        self._held.change(note)
+
+    def _skip(self, skipped: "_Skipped", page: ImportedPage) -> None:
+        if not len(page.skipped_keys):
+            return
+        if self._held.message.strict:
+            first = page.skipped_addresses[0].as_py()
+            raise InvalidImport(
+                f"the object {first!r} cannot be imported: its path is too long, ends in a"
+                " slash, or has an empty part, '.', '..' or control characters in it. Nothing was"
+                " imported; without --strict such objects are skipped"
+            )
+        skipped.add(page)
+
+    def _pages(self, after: bytes) -> Iterator[ImportedPage]:
+        """Yield all that is imported behind a key, in order of the keys."""
+        for source in self._sources:
+            interval = source.interval
+            if interval.end is not None and interval.end <= after:
+                continue
+            found = after in interval if after else False
+            for page in self._pages_of(source, after if found else b""):
+                found = found or page.entries.num_rows > 0
+                yield page
+            if not found:
+                raise NothingToImport(source.place)
+
+    def _pages_of(self, source: ImportSource, after: bytes) -> Iterator[ImportedPage]:
+        """Yield what a source holds behind a key."""
+        place, destination = source.place, source.destination
+        if isinstance(place, Address):
+            if not after:
+                yield imported_object(self._head(place), destination)
+            return
+        start = place.address(after[len(destination) :].decode()) if after else None
+        for listed in self._listed(place, start):
+            yield imported_page(listed, str(place), destination)
+
+    def _head(self, address: Address) -> ObjectInfo:
+        try:
+            return self._block.head(address)
+        except ObjectNotFound as error:
+            raise NothingToImport(address) from error
+
+    def _listed(self, namespace: Namespace, after: Address | None) -> Iterator[pa.Table]:
+        """Yield the objects in a namespace behind an address, in pages."""
+        waiting: list[pa.RecordBatch] = []
+        begun, rows = self._runtime.monotonic(), 0
+        for batch in list_in_order(self._block, self._runtime, namespace, after):
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= PAGE_ROWS or self._runtime.monotonic() - begun > PAGE_SECONDS:
+                yield pa.Table.from_batches(waiting)
+                waiting, rows, begun = [], 0, self._runtime.monotonic()
+        if waiting:
+            yield pa.Table.from_batches(waiting)
+
+    def _publish(self, metarange_id: MetaRangeID) -> CommitID:
+        record = self._held.message
+        replacement = Replacement(metarange_id, [source.interval for source in self._sources])
+        request = CommitRequest(
+            committer=record.committer, message=record.message, metadata=dict(record.metadata)
+        )
+
+        def note(commit: Commit) -> None:
+            def offer(message: pb.Import) -> None:
+                if commit.id not in message.offered_commit_ids:
+                    message.offered_commit_ids.append(commit.id)
+
+            self._held.change(offer)
+
+        branch = BranchID(record.branch)
+        commit = self._engine.replace(
+            self._repository,
+            branch,
+            replacement,
+            request,
+            branch_unique_id=UniqueID(record.branch_unique_id),
+            note=note,
+        )
+        _LOGGER.info(
+            "imported %d objects into branch %s of repository %s, by commit %s",
+            record.objects,
+            branch,
+            self._repository.id,
+            commit.id,
+        )
+        return commit.id
+
+
+class _Skipped:
+    """Objects that are not imported: counted, and the first ones named."""
+
+    def __init__(self, record: pb.Import) -> None:
+        self.saved = record.saved_skipped
+        """How many of them lie before what was saved last."""
+        self._since: list[pa.ChunkedArray] = []
+        self._count = self.saved
+        self._addresses = list(record.skipped_addresses)[: self.saved]
+
+    def add(self, page: ImportedPage) -> None:
+        self._since.append(page.skipped_keys)
+        self._count += len(page.skipped_keys)
+        room = SKIPPED_SHOWN_MAX - len(self._addresses)
+        self._addresses += page.skipped_addresses.slice(0, max(0, room)).to_pylist()
+
+    def fold(self, last_key: bytes) -> None:
+        """Count those up to a key as saved: whoever goes on behind it does not meet them again."""
+        rest: list[pa.ChunkedArray] = []
+        for keys in self._since:
+            behind = keys.filter(pc.greater(keys, pa.scalar(last_key, pa.binary())))
+            self.saved += len(keys) - len(behind)
+            if len(behind):
+                rest.append(behind)
+        self._since = rest
+
+    def note(self, message: pb.Import) -> None:
+        message.skipped = self._count
+        del message.skipped_addresses[:]
+        message.skipped_addresses.extend(self._addresses)
+
+
+def _next_save(ingest: Ingest) -> int:
+    closed = ingest.closed_ranges
+    return closed + max(_SAVE_RANGES_MIN, closed // _SAVE_PART)
+
+
+def _source(message: pb.ImportSource) -> ImportSource:
+    place = (Namespace if message.is_prefix else Address).parse(message.place)
+    return ImportSource(place, message.destination)

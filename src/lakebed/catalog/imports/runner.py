@@ -1,0 +1,176 @@
+"""Running the imports that wait: taking them up, with signs of life, and writing down their end.
+
+Any number of processes may do this at once. An import is taken up if nobody runs it yet, or if its
+record did not change for `task_heartbeat_seconds` by the clock of the process that looks: then the
+process that ran it has died, and this one goes on where that one was. (If it is alive after all, it
+notices with its next sign of life, and stops.)
+"""
+
+import logging
+from contextlib import suppress
+from typing import Final
+
+from lakebed.block import BlockStore, StorageUnavailable
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.imports.imports import Imports
+from lakebed.catalog.imports.record import HeldImport, NotOurs
+from lakebed.catalog.imports.run import ImportRun
+from lakebed.catalog.keys import WAITING, WAITING_PARTITION
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import Deleting, RepositoryNotFound
+from lakebed.engine.model import Repository, RepositoryID
+from lakebed.engine.read_only import read_only_lifted
+from lakebed.errors import LakebedError
+from lakebed.kv import OutcomeUnknown, Store, Version
+from lakebed.kv.records import Record, Records
+from lakebed.runtime import Runtime
+
+BEAT_SECONDS: Final = 1.0
+"""Between two signs of life. Clients give up on an import whose status stays the same."""
+
+ATTEMPTS_MAX: Final = 20
+"""An import that so many processes died of is not taken up again."""
+
+_INTERNAL: Final = "internal error: the log of the server has the details under this import's id"
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class ImportRunner:
+    """Runs imports; one for a process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings,
+        imports: Imports,
+    ) -> None:
+        self._engine = engine
+        self._block = block
+        self._runtime = runtime
+        self._settings = settings
+        self._imports = imports
+        self._waiting = Records(store, WAITING, WAITING_PARTITION)
+        # Of records that others run: since when they have been as they are.
+        self._seen: dict[bytes, tuple[Version, float]] = {}
+
+    def run_waiting(self) -> int:
+        """Run the imports that wait, one after the other; return how many were taken up.
+
+        Raises:
+            OutcomeUnknown: The store does not answer; the next call goes on.
+        """
+        taken = 0
+        for note in list(self._waiting.scan()):
+            repository = self._repository(note.message)
+            records = None if repository is None else self._imports.records(repository)
+            record = None if records is None else records.find(note.name)
+            if record is None or record.message.state != pb.IMPORT_STATE_RUNNING:
+                self._forget(note)
+                continue
+            if not self._is_due(record):
+                continue
+            assert repository is not None
+            assert records is not None
+            held = HeldImport(records, record, self._runtime)
+            if held.take():
+                taken += 1
+                self._run(repository, held, note)
+        return taken
+
+    def _repository(self, waiting: pb.WaitingImport) -> Repository | None:
+        try:
+            repository = self._engine.repositories.get(RepositoryID(waiting.repository))
+        except (RepositoryNotFound, Deleting):
+            return None
+        return repository if repository.unique_id == waiting.unique_id else None
+
+    def _is_due(self, record: Record[pb.Import]) -> bool:
+        if not record.message.owner:
+            return True
+        now = self._runtime.monotonic()
+        version, since = self._seen.get(record.name, (None, now))
+        if version != record.predicate:
+            self._seen[record.name] = (record.predicate, now)
+            return False
+        return now - since > self._settings.task_heartbeat_seconds
+
+    def _forget(self, note: Record[pb.WaitingImport]) -> None:
+        self._seen.pop(note.name, None)
+        # If this is lost, the next look removes it.
+        with suppress(OutcomeUnknown):
+            self._waiting.delete(note.name)
+
+    def _run(
+        self, repository: Repository, held: HeldImport, note: Record[pb.WaitingImport]
+    ) -> None:
+        """Run an import with signs of life, and write down how it ended."""
+        over = self._runtime.event()
+
+        def work() -> None:
+            try:
+                self._work(repository, held, note.name.decode())
+            finally:
+                over.set()
+
+        def beat() -> None:
+            # If the import is not ours any more, its next step finds that out.
+            with suppress(NotOurs):
+                while not over.wait(BEAT_SECONDS):
+                    with suppress(OutcomeUnknown):
+                        held.beat()
+
+        self._runtime.map_parallel(lambda each: each(), [work, beat], limit=2)
+        self._forget_ended(held, note)
+
+    def _work(self, repository: Repository, held: HeldImport, import_id: str) -> None:
+        try:
+            self._bring_to_end(repository, held)
+        except NotOurs:
+            _LOGGER.info("import %s was canceled, or is run by another process", import_id)
+        except OutcomeUnknown as error:
+            # Perhaps its commit was published: whoever takes it up finds out.
+            _LOGGER.warning("import %s was cut off, and will be taken up: %s", import_id, error)
+        except StorageUnavailable as error:
+            if _may_go_on(held.message):
+                _LOGGER.warning("import %s was cut off, and will be taken up: %s", import_id, error)
+            else:
+                _LOGGER.warning("import %s failed: %s: %s", import_id, error.kind, error)
+                _note_failure(held, error.kind, error.public_message or str(error))
+        except LakebedError as error:
+            _LOGGER.warning("import %s failed: %s: %s", import_id, error.kind, error)
+            _note_failure(held, error.kind, error.public_message or str(error))
+        except Exception:
+            _LOGGER.exception("import %s failed", import_id)
+            _note_failure(held, LakebedError.kind, _INTERNAL)
+
+    def _bring_to_end(self, repository: Repository, held: HeldImport) -> None:
+        if held.message.attempts > ATTEMPTS_MAX:
+            died = f"{ATTEMPTS_MAX} processes died while they ran this import: it is given up"
+            _note_failure(held, "task_died", died)
+            return
+        with read_only_lifted(lifted=held.message.force):
+            ImportRun(self._engine, self._block, self._runtime, repository, held).run()
+
+    def _forget_ended(self, held: HeldImport, note: Record[pb.WaitingImport]) -> None:
+        if held.message.state != pb.IMPORT_STATE_RUNNING:
+            self._forget(note)
+
+
+def _may_go_on(message: pb.Import) -> bool:
+    """Whether it is worth a wait for the storage: hours of work may be saved already."""
+    has_saved = bool(message.saved_metarange_id or message.metarange_id)
+    return has_saved and message.attempts < ATTEMPTS_MAX
+
+
+def _note_failure(held: HeldImport, kind: str, text: str) -> None:
+    def fail(message: pb.Import) -> None:
+        message.state = pb.IMPORT_STATE_FAILED
+        message.error_kind, message.error = kind, text
+
+    with suppress(NotOurs, OutcomeUnknown):
+        held.change(fail)

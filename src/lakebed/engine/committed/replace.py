@@ -1,0 +1,90 @@
+"""Replacing intervals of keys in one metarange by what another one holds there.
+
+The keys are cut into stretches, in turn outside and inside of the intervals. Outside, the ranges of
+the base are taken by their ids; inside, those of the replacement. Only a range that lies across the
+end of a stretch is read, and then only its rows inside the stretch go on. So the cost depends on
+the number of intervals, not on what is in them or around them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+from lakebed.engine.committed.builder import Builder
+from lakebed.engine.committed.columns import prefix_end, successor
+from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.walk import window
+from lakebed.engine.errors import Invalid
+from lakebed.formats import MetaRange, MetaRangeID
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The keys from `start` (included) up to, not including, `end`."""
+
+    start: bytes
+    end: bytes | None
+    """None: there is no end."""
+
+    @classmethod
+    def of_prefix(cls, prefix: bytes) -> Self:
+        """Return the interval of all keys that begin with a prefix."""
+        return cls(prefix, prefix_end(prefix))
+
+    @classmethod
+    def of_key(cls, key: bytes) -> Self:
+        """Return the interval of one key."""
+        return cls(key, successor(key))
+
+    def overlaps(self, other: "Interval") -> bool:
+        """Whether some keys are in both."""
+        return (self.end is None or other.start < self.end) and (
+            other.end is None or self.start < other.end
+        )
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.start <= key and (self.end is None or key < self.end)
+
+
+def replace(
+    files: Files,
+    builder: Builder,
+    *,
+    base: MetaRange,
+    replacement: MetaRange,
+    intervals: Sequence[Interval],
+) -> MetaRangeID:
+    """Build and store the base with the intervals replaced.
+
+    Keys of the replacement outside of all intervals are left out.
+
+    Raises:
+        Invalid: The intervals are not in order, or overlap.
+    """
+    for left, right in pairwise(intervals):
+        if left.overlaps(right) or right.start < left.start:
+            raise Invalid(f"the intervals {left} and {right} overlap, or are not in order")
+    for metarange, stretch in _stretches(base, replacement, intervals):
+        for ref in window(metarange, stretch.start, stretch.end):
+            if ref.min_key in stretch and ref.max_key in stretch:
+                builder.add_range(ref)
+            elif stretch.end is None or ref.min_key < stretch.end:
+                rows = files.range(ref.range_id).between(stretch.start, stretch.end)
+                builder.add_rows(rows)
+    return builder.finish()
+
+
+def _stretches(
+    base: MetaRange, replacement: MetaRange, intervals: Sequence[Interval]
+) -> Iterator[tuple[MetaRange, Interval]]:
+    """Yield all keys in order, in stretches, each with the metarange that it is taken from."""
+    start: bytes | None = b""
+    for interval in intervals:
+        assert start is not None, "an interval without an end is the last one"
+        if start < interval.start:
+            yield base, Interval(start, interval.start)
+        yield replacement, interval
+        start = interval.end
+    if start is not None:
+        yield base, Interval(start, None)
