@@ -251,4 +251,4 @@ class Files:
 
 def _size_bytes(metarange: MetaRange) -> int:
     """About the size of a metarange in memory: references as Python objects, and their keys."""
-    return sum(500 + len(ref.min_key) + len(ref.max_key) for ref in metarange.refs)
+    return 500 + sum(500 + len(ref.min_key) + len(ref.max_key) for ref in metarange.refs)
