@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lakebed.engine.committed import Breaks
 from lakebed.engine.errors import CommitNotFound
 from lakebed.engine.model import Commit, CommitID
-from lakebed.engine.refs.log import History, LogQuery
+from lakebed.engine.refs.log import History, LogPage, LogQuery
 from lakebed.formats import AddressType, Entry, entries_table
 from tests.engine.histories import NO_METARANGE, RUNTIME, HistoryKit, Shape, ancestry, shapes
 
@@ -220,3 +220,35 @@ def test_a_log_of_one_object_reads_few_ranges() -> None:
     assert list(world.history.log(world.repository, fresh, head.id, keys)) == expected
     assert fresh.counters.metaranges_read == 201
     assert fresh.counters.ranges_read <= 12
+
+
+def test_memory_holds_many_small_commits_and_few_large_ones() -> None:
+    world = Log()
+
+    def add(message: str) -> Commit:
+        return world.commits.add(
+            world.repository,
+            committer="",
+            message=message,
+            metarange_id=NO_METARANGE,
+            parents=[],
+            metadata={},
+        )
+
+    def is_held(commit: Commit) -> bool:
+        return world.commits.get(world.repository, commit.id) is commit
+
+    def page(commit: Commit) -> LogPage:
+        committed = world.committed()
+        return world.history.page(world.repository, committed, commit.id, LogQuery(), amount=1)
+
+    first, *rest = [add("small") for _ in range(50)]
+    shown = page(first)
+    assert is_held(first)
+    assert page(first) is shown
+    large = [add("large" * 200_000) for _ in range(25)]
+    assert is_held(large[-1])
+    assert not any(map(is_held, [*rest, large[0]]))
+    for commit in large:
+        page(commit)
+    assert page(first) is not shown

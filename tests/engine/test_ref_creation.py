@@ -9,8 +9,9 @@ from lakebed.block import MemorySettings, Namespace, open_block
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import NotUnique
+from lakebed.engine.hooks import Hooks
 from lakebed.engine.keys import BRANCHES, TAGS
-from lakebed.engine.model import BranchID, RepositoryID, TagID
+from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
 from lakebed.engine.refs.resolve import View
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Records
@@ -22,8 +23,8 @@ MAIN = BranchID("main")
 DEV = BranchID("dev")
 
 
-def new_engine(store: Store) -> Engine:
-    engine = Engine(store, open_block(MemorySettings()))
+def new_engine(store: Store, hooks: Hooks | None = None) -> Engine:
+    engine = Engine(store, open_block(MemorySettings()), hooks=hooks)
     engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
     return engine
 
@@ -52,6 +53,29 @@ def test_a_name_is_that_of_a_branch_or_of_a_tag(engine: Engine) -> None:
     repository = engine.repositories.get(LAKE)
     assert [branch.id for branch in engine.branches.list(repository)] == [DEV, MAIN]
     assert [tag.id for tag in engine.tags.list(repository)] == ["v1"]
+
+
+class Asked(Hooks):
+    """Counts how often it was asked whether a branch may be made."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def before_create_branch(
+        self, repository: Repository, branch: BranchID, commit_id: CommitID
+    ) -> None:
+        self.names.append(branch)
+
+
+def test_hooks_are_asked_once_for_each_branch_that_is_wanted(store: Store) -> None:
+    hooks = Asked()
+    engine = new_engine(store, hooks)
+    engine.create_tag(LAKE, "v1", MAIN)
+    engine.create_branch(LAKE, DEV, MAIN)
+    for taken in ("v1", DEV):
+        with pytest.raises(NotUnique):
+            engine.create_branch(LAKE, taken, MAIN)
+    assert hooks.names == [DEV, "v1", DEV]
 
 
 def test_a_name_is_free_for_the_other_kind_after_a_deletion(engine: Engine) -> None:

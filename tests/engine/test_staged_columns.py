@@ -1,5 +1,6 @@
 """Staged values as columns: the same as the general parser makes of them, or left to it."""
 
+import tracemalloc
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -95,3 +96,28 @@ def test_a_value_that_cannot_be_read_is_named() -> None:
     no_text = encode(entry).replace(b"QQ", b"\xff\xff")
     with pytest.raises(CorruptRecord, match="0100"):
         changes_table(page_of([TOMBSTONE] * 100 + [no_text]))
+
+
+def test_many_short_texts_beside_a_long_one_take_no_more_memory_than_they_need() -> None:
+    pairs = {f"name{number}": "v" for number in range(63)}
+    entry = Entry(
+        key=b"",
+        identity=b"1",
+        address="a",
+        address_type=AddressType.RELATIVE,
+        size=1,
+        checksum="",
+        mtime=datetime(2026, 1, 1, tzinfo=UTC),
+        content_type="",
+        metadata={**pairs, "long": "x" * 500},
+    )
+    values = [encode(entry)] * 2000
+    tracemalloc.start()
+    try:
+        found = columns_of(values)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    assert dict(found["metadata"][1999].as_py()) == entry.metadata
+    assert most < 15 * sum(map(len, values))

@@ -119,6 +119,12 @@ class Commit:
     """The staging tokens whose contents it holds, newest first."""
 
     @property
+    def weight(self) -> int:
+        """How much it counts in a cache: the kilobytes that its texts begin."""
+        texts = len(self.message) + sum(len(key) + len(self.metadata[key]) for key in self.metadata)
+        return 1 + (texts >> 10)
+
+    @property
     def is_first(self) -> bool:
         """Whether it is the commit that a repository is created with, before there is any tree."""
         return not self.parents and self.metarange_id == EMPTY_METARANGE

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed
 from lakebed.engine.committed.cache import DiskCache, MemoryCache
+from lakebed.engine.committed.columns import Range
+from lakebed.engine.committed.files import NewRange
 from lakebed.engine.errors import MissingFile
 from lakebed.engine.model import Home
 from lakebed.engine.settings import CacheSettings
-from lakebed.formats import range_path
+from lakebed.formats import entries_table, range_path
 from lakebed.ids import UniqueID
 from tests.engine.committed.kit import RUNTIME, SMALL, committed, content, entry, rows, with_disk
 
@@ -50,6 +53,23 @@ def test_memory_keeps_nothing_larger_than_its_bound() -> None:
     assert cache.get("large", lambda: ("l", 101)) == "l"
     assert cache.get("small", lambda: ("loaded again", 1)) == "s"
     assert cache.size_bytes == 100
+
+
+def test_small_ranges_count_with_what_they_take_besides_their_rows() -> None:
+    cache = MemoryCache[Range](RUNTIME, max_bytes=1 << 20)
+    for number in range(200):
+        new = NewRange.of(entries_table([entry(b"%03d" % number, 1)]))
+        new.keep_in(cache, str(number))
+    loads: list[int] = []
+
+    def load(number: int) -> tuple[Range, int]:
+        loads.append(number)
+        return Range(entries_table([])), 2 << 20  # too large to be kept
+
+    for number in range(200):
+        cache.get(str(number), partial(load, number))
+    # A range of one row takes about 18 KB, of which 200 bytes are the row's.
+    assert len(loads) > 140
 
 
 def test_callers_at_the_same_time_share_one_load() -> None:

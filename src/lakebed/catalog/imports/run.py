@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,6 +33,7 @@ from lakebed.engine.errors import BranchNotFound
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
+from lakebed.formats.entries import one_array
 from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
 
@@ -148,9 +150,7 @@ class ImportRun:
         self._held.change(note)
 
     def _skip(self, skipped: "_Skipped", page: ImportedPage) -> None:
-        if not len(page.skipped_keys):
-            return
-        if self._held.message.strict:
+        if len(page.skipped_keys) and self._held.message.strict:
             first = page.skipped_addresses[0].as_py()
             raise InvalidImport(
                 f"the object {first!r} cannot be imported: its path is too long, ends in a"
@@ -236,30 +236,47 @@ class ImportRun:
 
 
 class _Skipped:
-    """Objects that are not imported: counted, and the first ones named."""
+    """Objects that are not imported: counted, and the first ones named.
+
+    What is saved ends with an entry. So of those skipped between two entries, only the first key
+    and the number are kept: there may be any number of them.
+    """
 
     def __init__(self, record: pb.Import) -> None:
         self.saved = record.saved_skipped
         """How many of them lie before what was saved last."""
-        self._since: list[pa.ChunkedArray] = []
+        self._since: list[tuple[bytes, int]] = []
+        self._is_open = False
+        """Whether no entry has come behind the last ones."""
         self._count = self.saved
         self._addresses = list(record.skipped_addresses)[: self.saved]
 
     def add(self, page: ImportedPage) -> None:
-        self._since.append(page.skipped_keys)
-        self._count += len(page.skipped_keys)
+        if not len(page.skipped_keys):
+            self._is_open = self._is_open and not page.entries.num_rows
+            return
+        entries, skipped = one_array(page.entries, "key"), page.skipped_keys.combine_chunks()
+        self._count += len(skipped)
         room = SKIPPED_SHOWN_MAX - len(self._addresses)
         self._addresses += page.skipped_addresses.slice(0, max(0, room)).to_pylist()
+        keys = pa.concat_arrays([entries, skipped])
+        order = pc.sort_indices(keys).to_numpy()
+        is_skipped = order >= len(entries)
+        begins = np.flatnonzero(is_skipped & ~np.concatenate([[False], is_skipped[:-1]]))
+        before = np.cumsum(is_skipped)[begins] - 1
+        counts = np.diff(np.append(before, len(skipped))).tolist()
+        runs = list(zip(keys.take(pa.array(order[begins])).to_pylist(), counts, strict=True))
+        if self._is_open and begins[0] == 0:
+            key, count = self._since.pop()
+            runs[0] = key, count + runs[0][1]
+        self._since += runs
+        self._is_open = bool(is_skipped[-1])
 
     def fold(self, last_key: bytes) -> None:
         """Count those up to a key as saved: whoever goes on behind it does not meet them again."""
-        rest: list[pa.ChunkedArray] = []
-        for keys in self._since:
-            behind = keys.filter(pc.greater(keys, pa.scalar(last_key, pa.binary())))
-            self.saved += len(keys) - len(behind)
-            if len(behind):
-                rest.append(behind)
-        self._since = rest
+        self.saved += sum(count for key, count in self._since if key <= last_key)
+        self._since = [(key, count) for key, count in self._since if key > last_key]
+        self._is_open = self._is_open and bool(self._since)
 
     def note(self, message: pb.Import) -> None:
         message.skipped = self._count

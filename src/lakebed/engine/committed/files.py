@@ -39,6 +39,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 DecodedT = TypeVar("DecodedT")
 
 _SMALL_BYTES: Final = 64 << 10
+_RANGE_BYTES: Final = 20 << 10
+"""What a range takes in memory besides its rows: the objects of Arrow for table and columns."""
 
 
 @dataclass(slots=True)
@@ -74,8 +76,9 @@ class NewRange:
 
         Unless they are a small part of larger buffers, which would be kept alive with them.
         """
-        if self.entries.get_total_buffer_size() <= 2 * self.entries.nbytes + _SMALL_BYTES:
-            cache.put(name, Range(self.entries), size_bytes=self.entries.nbytes)
+        size_bytes = self.entries.get_total_buffer_size()
+        if size_bytes <= 2 * self.entries.nbytes + _SMALL_BYTES:
+            cache.put(name, Range(self.entries), size_bytes=_RANGE_BYTES + size_bytes)
 
 
 class Files:
@@ -179,7 +182,7 @@ class Files:
             self._forget(range_id)
             raise
         self._count("ranges_read")
-        return Range(table), table.nbytes
+        return Range(table), _RANGE_BYTES + table.nbytes
 
     def _load_metarange(self, metarange_id: MetaRangeID) -> tuple[MetaRange, int]:
         metarange, is_in_storage = self._load(
@@ -248,4 +251,4 @@ class Files:
 
 def _size_bytes(metarange: MetaRange) -> int:
     """About the size of a metarange in memory: references as Python objects, and their keys."""
-    return sum(500 + len(ref.min_key) + len(ref.max_key) for ref in metarange.refs)
+    return 500 + sum(500 + len(ref.min_key) + len(ref.max_key) for ref in metarange.refs)

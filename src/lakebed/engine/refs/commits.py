@@ -21,7 +21,8 @@ COMMIT_VERSION: Final = 1
 FIRST_GENERATION: Final = 1
 _NONCE_BYTES: Final = 16
 
-CACHE_ENTRIES: Final = 10_000
+CACHE_KILOBYTES: Final = 10_000
+"""Most commits take less than one; see `Commit.weight`."""
 
 
 class Commits:
@@ -31,7 +32,7 @@ class Commits:
         self._store = store
         self._runtime = runtime
         # Nearly every read of a branch asks for its head, which never changes.
-        self._cache: LRU[tuple[bytes, CommitID], Commit] = LRU(runtime, cost_max=CACHE_ENTRIES)
+        self._cache: LRU[tuple[bytes, CommitID], Commit] = LRU(runtime, cost_max=CACHE_KILOBYTES)
 
     def get(self, repository: Repository, commit_id: CommitID) -> Commit:
         """Return a commit.
@@ -46,7 +47,7 @@ class Commits:
         if record is None:
             raise CommitNotFound(commit_id)
         found = _commit(record)
-        self._cache.put((repository.partition, commit_id), found)
+        self._cache.put((repository.partition, commit_id), found, cost=found.weight)
         return found
 
     def get_all(self, repository: Repository, ids: Sequence[CommitID]) -> list[Commit]:
@@ -64,7 +65,7 @@ class Commits:
                 if item is None:
                     raise CommitNotFound(commit_id)
                 known[commit_id] = found = _commit(records.decode(item))
-                self._cache.put((repository.partition, commit_id), found)
+                self._cache.put((repository.partition, commit_id), found, cost=found.weight)
         return [commit for each in ids if (commit := known[each]) is not None]
 
     def add(
@@ -103,7 +104,7 @@ class Commits:
         name = compute_id(record).encode()
         version = self._records(repository).set(name, record)
         added = _commit(Record(name, record, version))
-        self._cache.put((repository.partition, added.id), added)
+        self._cache.put((repository.partition, added.id), added, cost=added.weight)
         return added
 
     def list(self, repository: Repository, *, after: str = "") -> Iterator[Commit]:

@@ -132,7 +132,7 @@ class _Creation(Generic[RefT, OtherT]):
         for _ in range(_TRIES):
             try:
                 pending = self._announce(message, predicate)
-                self._settle_other(self._look_around(pending, look), pending)
+                self._look_around(pending, look)
                 return self._finish(message, pending)
             except _Raced:
                 predicate = self._look_again()
@@ -157,18 +157,18 @@ class _Creation(Generic[RefT, OtherT]):
                 raise _Raced from None
         return version
 
-    def _look_around(self, pending: Version, look: Look | None) -> Record[OtherT] | None:
-        """Step 2, the read: return the record of the other kind, if any."""
+    def _look_around(self, pending: Version, look: Look | None) -> None:
+        """Step 2. Whether the name is free comes first: only then is anybody asked for leave."""
         keys: Sequence[tuple[bytes, bytes]] = () if look is None else look.keys
         items = self._store.get_many([self._other.place(self._name), *keys])
+        found = None if items[0] is None else self._other.decode(items[0])
+        self._settle_other(self._let_settle(self._other, found), pending)
         if look is not None:
             try:
                 look.judge(items[1:])
             except LakebedError:
                 self._take_back(pending)
                 raise
-        found = None if items[0] is None else self._other.decode(items[0])
-        return self._let_settle(self._other, found)
 
     def _settle_other(self, found: Record[OtherT] | None, pending: Version) -> None:
         """Step 2: return if the other kind does not have the name, nor will get it."""

@@ -15,8 +15,8 @@ from lakebed.runtime import Runtime
 
 _HIDDEN: Final = 1
 
-PAGES_COMMITS: Final = 20_000
-"""Pages are kept in memory up to so many commits."""
+PAGES_KILOBYTES: Final = 20_000
+"""Pages are kept in memory up to so much; see `Commit.weight`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class History:
         self._commits = commits
         self._runtime = runtime
         # What led to a commit never changes.
-        self._pages: LRU[_PageKey, LogPage] = LRU(runtime, cost_max=PAGES_COMMITS)
+        self._pages: LRU[_PageKey, LogPage] = LRU(runtime, cost_max=PAGES_KILOBYTES)
 
     def log(
         self, repository: Repository, committed: Committed, head: CommitID, query: LogQuery
@@ -122,7 +122,7 @@ class History:
         if page is None:
             found = self.log(repository, committed, head, query)
             page = _first_page(found, amount, look_ahead=look_ahead)
-            self._pages.put(key, page, cost=1 + len(page.commits))
+            self._pages.put(key, page, cost=1 + sum(each.weight for each in page.commits))
         return page
 
     def _walk(self, repository: Repository, head: CommitID, query: LogQuery) -> Iterator["_Step"]:

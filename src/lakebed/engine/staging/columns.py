@@ -24,6 +24,7 @@ ROWS_MIN: Final = 64
 """For fewer values, the general parser is faster."""
 
 _PADDING: Final = bytes(512)
+_PIECES_BYTES_MAX: Final = 16 << 20
 _TEXT_MAX: Final = 2**31 - 1
 _ZERO: Final = np.zeros(1, np.int64)
 _NO_BYTES: Final = np.zeros(0, np.uint8)
@@ -61,12 +62,13 @@ class _Texts:
     def _joined(self, data: _Bytes) -> _Bytes:
         """Return all texts, one behind the other."""
         longest = int(self.lengths.max(initial=0))
-        if longest > len(_PADDING):
-            pairs = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
-            whole = data.data
-            joined = b"".join([whole[start : start + length] for start, length in pairs])
+        if longest > len(_PADDING) or longest * len(self.lengths) > _PIECES_BYTES_MAX:
+            whole, joined = data.data, bytearray()
+            for start, length in zip(self.starts, self.lengths, strict=True):
+                joined += whole[start : start + length]
             return np.frombuffer(joined, np.uint8)
-        # Pieces of one length are copied much faster; what is too much of them is left out.
+        # Pieces of one length are copied much faster; what is too much of them is left out. Beside
+        # one long text, many short ones would take many times their memory: see the way above.
         pieces = sliding_window_view(data, max(1, longest))[self.starts]
         if (self.lengths == longest).all():
             return pieces.reshape(-1) if longest else _NO_BYTES
