@@ -242,7 +242,32 @@ def _restored(sample: Sample) -> Good:
     return Good(path=there.path, query={"task_id": task["id"]})
 
 
+def _import(sample: Sample) -> Good:
+    """What an import into a branch begins with; there is nothing, which it finds out later."""
+    sources = [{"type": "common_prefix", "path": "local://elsewhere/x/", "destination": "in"}]
+    body = {"paths": sources, "commit": {"message": "an import"}}
+    return Good(path={"branch": "main"}, body=body)
+
+
+def _begun_import(sample: Sample) -> Good:
+    begun = sample.post("branches/main/import", _import(sample).body)
+    return Good(path={"branch": "main"}, query={"id": begun["id"]})
+
+
+def _canceled_import(sample: Sample) -> Good:
+    """An import that was canceled before it found out that there is nothing; to repeat is fine."""
+    for _ in range(50):
+        begun = _begun_import(sample)
+        at = f"/repositories/{sample.repository}/branches/main/import"
+        if sample.api.delete(at, params=begun.query).is_success:
+            return begun
+    raise AssertionError("an import always fails before it can be canceled")
+
+
 _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
+    "importStart": _import,
+    "importStatus": _begun_import,
+    "importCancel": _canceled_import,
     "linkPhysicalAddress": _link,
     "endUnfinishedUpload": _unfinished,
     "uploadPart": _in_parts,

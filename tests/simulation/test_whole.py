@@ -54,7 +54,7 @@ def test_a_broken_rule_is_found_out(
     plant: Plant, scenario: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    failure = first_failure(f"tests.simulation.whole:{scenario}", range(400))
+    failure = first_failure(f"tests.simulation.whole:{scenario}", range(2000))
     assert failure is not None
     # A dump that cannot be restored is one that lacks something, and says so by itself.
     checks = ("AssertionError", "DamagedFile") if scenario == "dumps" else ("AssertionError",)

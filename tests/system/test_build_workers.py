@@ -68,9 +68,9 @@ class BuildLake:
             LAKE, namespace, committer="tester"
         )
 
-    def stage(self, count: int, branch: BranchID = MAIN) -> None:
+    def stage(self, count: int, branch: BranchID = MAIN, *, first: int = 0) -> None:
         token = self.engine.branches.get(self.repository, branch).staging_token.encode()
-        keys = [b"%06d" % number for number in range(count)]
+        keys = [b"%06d" % number for number in range(first, first + count)]
         values = ((STAGED_PREFIX + key, encode(entry(key, key.decode()))) for key in keys)
         self.store.set_many(token, values)
 
@@ -112,7 +112,7 @@ def test_small_tokens_together_are_a_large_commit(lake: BuildLake) -> None:
     lake.stage(LARGE // 2)
     branch = lake.engine.branches.get(lake.repository, MAIN)
     lake.engine._parts.committer._publisher.seal(lake.repository, branch)
-    lake.stage(LARGE // 2)
+    lake.stage(LARGE // 2, first=LARGE // 2)
     lake.commit()
     assert len(multiprocessing.active_children()) == 1
 
