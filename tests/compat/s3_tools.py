@@ -61,7 +61,8 @@ class Tool(ABC):
         command = [str(Path(sys.executable).parent / program), *arguments]
         result = subprocess.run(
             command,
-            env={**os.environ, **self.gateway.environment, **environment},
+            # A request that has to be repeated is one that we failed.
+            env={**os.environ, **self.gateway.environment, "AWS_MAX_ATTEMPTS": "1", **environment},
             capture_output=True,
             text=True,
             timeout=100,

@@ -116,6 +116,12 @@ def test_a_client_is_told_to_send_its_body_when_that_is_read_and_not_before() ->
     assert has_begun.sent == []
 
 
+def test_a_client_that_asks_whether_to_send_nothing_gets_a_word_too() -> None:
+    wire = Wire([])
+    assert BodyOfLength(wire, b"", 0, expects_continue=True).is_at_end
+    assert wire.sent == [b"HTTP/1.1 100 Continue\r\n\r\n"]
+
+
 @pytest.mark.parametrize(
     "wire",
     [
