@@ -24,11 +24,11 @@ from benchmarks.report import Row, report
 from lakebed.block import LIST_SCHEMA, Address, Namespace
 from lakebed.block.drivers.local.store import LocalBlockStore
 from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.imports.entries import imported_page
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.engine.committed import Interval
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.formats.imported import imported_page
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime
 

@@ -20,6 +20,7 @@ LakebedError
     ├── InvalidImport       an import that cannot be done so            (also a ValueError)
     │   └── NothingToImport     a source holds no objects
     ├── ImportOver          an import that has ended, or is just being published
+    ├── JobSilent           the Spark job of an import has died
     ├── InvalidRun          a run of garbage collection that is not there, or not so far
     │                                                                   (also a ValueError)
     └── InvalidSettings     settings that contradict each other         (also a ValueError)
@@ -62,6 +63,7 @@ __all__ = [
     "InvalidRef",
     "InvalidRun",
     "InvalidSettings",
+    "JobSilent",
     "LinkExpired",
     "MergeConflict",
     "MissingBytes",
@@ -275,6 +277,18 @@ class ImportOver(CatalogError):
 
     def __init__(self, import_id: str, how: str) -> None:
         super().__init__(f"import {import_id} cannot be canceled: it {how}")
+
+
+class JobSilent(CatalogError):
+    """The program that makes the metarange of an import was not heard of for too long."""
+
+    kind = "job_silent"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the Spark job of this import was not heard of for {seconds:g} seconds: nothing was"
+            " imported. Start it again"
+        )
 
 
 class InvalidRun(CatalogError, ValueError):

@@ -25,19 +25,18 @@ TASK_LOGGERS: Final = (
 _OWN_ERROR: Final = re.compile(r"^(lakebed\.[\w.]+): (.*)$", re.MULTILINE)
 
 
-def new_session(master: str | None = None) -> SparkSession:
+def new_session(master: str | None = None, *, name: str = "lakebed gc") -> SparkSession:
     """Start Spark, or return the session that exists.
 
     A session on this machine alone listens on loopback only and has no web page.
 
     Args:
         master: The Spark to run on; None: as ``spark-submit`` says, else this machine.
+        name: What Spark calls the program.
     """
     # Executors would take whatever Python comes first in PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("lakebed gc").config(
-        "spark.ui.showConsoleProgress", "false"
-    )
+    builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
     if master is None and _SUBMITTED in os.environ:
         return builder.getOrCreate()
     master = master or "local[*]"

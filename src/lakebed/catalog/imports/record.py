@@ -21,6 +21,9 @@ from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
+SKIPPED_SHOWN_MAX: Final = 100
+"""Of so many skipped objects the addresses are kept; the others are counted."""
+
 _TRIES: Final = 10
 _MARK_BYTES: Final = 16
 
