@@ -43,8 +43,8 @@ def new_session(master: str | None = None, *, name: str = "lakebed gc") -> Spark
     is_local = master.startswith("local")
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        for name in ("spark.driver.host", "spark.driver.bindAddress"):
-            builder = builder.config(name, "127.0.0.1")
+        for option in ("spark.driver.host", "spark.driver.bindAddress"):
+            builder = builder.config(option, "127.0.0.1")
         builder = builder.config("spark.ui.enabled", "false")
     session = builder.master(master).getOrCreate()
     if is_local:

@@ -87,7 +87,8 @@ def _refuse_any(is_wrong: pa.ChunkedArray, rows: pa.Table, why: str) -> None:
 
 
 def _refuse(rows: pa.Table, place: int, why: str) -> NoReturn:
-    key, address = (quoted(rows[name][place].as_py()) for name in ("key", "address"))
+    key, address = (rows[name][place].as_py() for name in ("key", "address"))
     raise InvalidImport(
-        f"the metarange that was handed in is refused: the entry of {key} ({address}) {why}"
+        f"the metarange that was handed in is refused: the entry of {quoted(key)} ({address!r})"
+        f" {why}"
     )
