@@ -8,6 +8,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -107,9 +108,14 @@ class Terminal:
 
     def see(self, text: str) -> None:
         """Wait until something is shown, behind what was seen before; a test has a time-out."""
+        self.seen_up_to(text)
+
+    def seen_up_to(self, text: str) -> str:
+        """Return what is shown before a text."""
         while text not in self.shown:
             self.shown += os.read(self._master, 65536).decode(errors="replace")
-        self.shown = self.shown.partition(text)[2]
+        before, _, self.shown = self.shown.partition(text)
+        return before
 
     def end(self) -> int:
         """What the program ends with."""
@@ -153,7 +159,9 @@ def test_progress_and_a_cancel(terminal: Terminal, server: ImportServer) -> None
     terminal.see("s3://b/lake/day=07/: 12,345 objects, ")
     terminal.press(b"\x03")
     terminal.see("Cancel the import? [y/N]")
+    time.sleep(0.5)  # a line that goes on changing would be drawn over the question by now
     terminal.press(b"y\n")
+    assert "objects" not in terminal.seen_up_to("y\r\n")
     assert terminal.end() == 1
     assert "import the-import failed: Canceled" in terminal.shown
     assert server.error == "Canceled"
@@ -177,7 +185,7 @@ def test_leaving_it_to_the_server(terminal: Terminal, server: ImportServer) -> N
     terminal.see("12,345 objects")
     terminal.press(b"\x03")
     terminal.see("Cancel the import? [y/N]")
-    terminal.press(b"\x03")
+    terminal.press(b"\x04")  # the end of the input
     assert terminal.end() == 130
     assert "import the-import goes on in the server" in terminal.shown
     assert server.error is None

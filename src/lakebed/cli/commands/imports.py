@@ -3,12 +3,12 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -19,6 +19,9 @@ from lakebed.cli.output import printable, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import PathUri, parse_path
 from lakebed.client.http import Client
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 app = new_app()
 
@@ -159,17 +162,18 @@ def _start_job(
 
 def _finish(session: Session, running: _Import, source: str) -> None:
     """Wait for the end of an import, and say what came of it."""
-    with _progress(session, source) as show:
+    with _progress(session, source) as progress:
         while True:
             try:
                 status = running.status()
-                show(status["ingested_objects"], status.get("current_prefix"))
+                progress.show(status["ingested_objects"], status.get("current_prefix"))
                 if status["completed"] or status.get("error"):
                     break
                 running.check()
                 time.sleep(_POLL_SECONDS)
             except KeyboardInterrupt:
-                _ask(running)
+                with progress.hidden():
+                    _ask(running)
     if status.get("error"):
         raise CommandError(f"import {running.id} failed: {status['error']['message']}")
     skipped = status.get("skipped_objects", 0)
@@ -209,11 +213,44 @@ def _ask(running: _Import) -> None:
         running.cancel()
 
 
+class _Progress:
+    """Shows nothing: nobody could see it."""
+
+    def show(self, count: int, current: str | None) -> None:
+        """Show how many objects were found, and where the last ones are."""
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Leave the terminal to somebody else."""
+        yield
+
+
+class _TerminalProgress(_Progress):
+    """One line that changes."""
+
+    def __init__(self, bar: "Progress", source: str) -> None:
+        self._bar = bar
+        self._source = source
+        self._task = bar.add_task(printable(source), total=None)
+        self._begun = time.monotonic()
+
+    def show(self, count: int, current: str | None) -> None:
+        rate = count / max(time.monotonic() - self._begun, 0.001)
+        text = f"{current or self._source}: {count:,} objects, {rate:,.0f}/s"
+        self._bar.update(self._task, description=printable(text))
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        self._bar.stop()
+        yield
+        self._bar.start()
+
+
 @contextmanager
-def _progress(session: Session, source: str) -> Iterator[Callable[[int, str | None], None]]:
+def _progress(session: Session, source: str) -> Iterator[_Progress]:
     """Show how many objects were found, how fast and where, if somebody can see it."""
     if session.output.as_json or not sys.stderr.isatty():
-        yield lambda _count, _current: None
+        yield _Progress()
         return
     from rich.console import Console  # noqa: PLC0415 (slow to load, and for terminals only)
     from rich.progress import (  # noqa: PLC0415
@@ -229,13 +266,5 @@ def _progress(session: Session, source: str) -> Iterator[Callable[[int, str | No
         TimeElapsedColumn(),
         console=Console(stderr=True),
     )
-    begun = time.monotonic()
     with bar:
-        task = bar.add_task(printable(source), total=None)
-
-        def show(count: int, current: str | None) -> None:
-            rate = count / max(time.monotonic() - begun, 0.001)
-            text = f"{current or source}: {count:,} objects, {rate:,.0f}/s"
-            bar.update(task, description=printable(text))
-
-        yield show
+        yield _TerminalProgress(bar, source)
