@@ -146,12 +146,12 @@ class _FoundWriter:
             yield self._write(pa.Table.from_batches(waiting))
 
     def _write(self, listed: pa.Table) -> Found:
-        keys, skipped = pa.chunked_array([[self._source.destination]], pa.binary()), 0
+        keys, skipped = pa.array([self._source.destination], pa.binary()), 0
         addresses: list[str] = []
         if self._source.is_prefix:
             keys, strange = imported_keys(listed, self._source.place, self._source.destination)
-            skipped = pc.sum(strange).as_py() or 0
-            if skipped:
+            if strange is not None:
+                skipped = strange.true_count
                 addresses = listed["address"].filter(strange)[:SKIPPED_SHOWN_MAX].to_pylist()
                 if self._strict:
                     raise StrangePath(addresses[0])
@@ -159,17 +159,16 @@ class _FoundWriter:
                 keys, listed = keys.filter(good), listed.filter(good)
         self._files += 1
         found = self._store(listed) if listed.num_rows else ("", "")
-        joined = keys.combine_chunks()
-        first, last = self._bounds(joined)
+        first, last = self._bounds(keys)
         return Found(
             stretch=self._stretch,
             number=self._files,
             name=found[0],
             content_id=found[1],
-            rows=len(joined),
+            rows=len(keys),
             first_key=first,
             last_key=last,
-            ends=joined.filter(pa.array(self._breaks.ending(joined))).to_pylist(),
+            ends=keys.filter(pa.array(self._breaks.ending(keys))).to_pylist(),
             skipped=skipped,
             skipped_addresses=addresses,
         )
