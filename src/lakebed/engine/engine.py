@@ -405,6 +405,28 @@ class Engine:
         commit = self.resolver.commit(repository, source)
         return self._parts.merger.merge(repository, branch, commit, request)
 
+    @traced("engine.merge_noted")
+    def merge_noted(
+        self,
+        repository_id: RepositoryID,
+        source: str,
+        destination: Branch,
+        request: MergeRequest,
+        *,
+        note: Callable[[Commit], None],
+    ) -> Commit:
+        """Merge a ref, as it is now, into a branch that was just read; see `Merger.merge`."""
+        repository = self._writable(repository_id)
+        commit = self.resolver.commit(repository, source)
+        return self._parts.merger.merge(
+            repository, destination.id, commit, request, known=destination, note=note
+        )
+
+    def count_conflicts(self, repository: Repository, base: Commit, ends: Sequence[Commit]) -> int:
+        """Return how many keys two commits changed differently since a third one."""
+        ids = [commit.metarange_id for commit in (base, *ends)]
+        return self._committed_in(repository.home).count_conflicts(*ids)
+
     def _read_ends(
         self, repository: Repository, source: str, branch: BranchID
     ) -> tuple[Commit, Branch] | None:
@@ -589,10 +611,13 @@ class Engine:
         return made
 
     @traced("engine.delete_branch")
-    def delete_branch(self, repository_id: RepositoryID, branch: BranchID) -> None:
-        """Delete a branch and what is staged on it.
+    def delete_branch(
+        self, repository_id: RepositoryID, branch: BranchID, *, known: Branch | None = None
+    ) -> None:
+        """Delete a branch and what is staged on it; with `known`, only as it was read then.
 
         Raises:
+            PreconditionFailed: It was changed since it was read.
             RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
             DefaultBranch: It is the default branch, which cannot be deleted.
             Protected: A rule protects it.
@@ -604,7 +629,7 @@ class Engine:
         # Else it could be made again, with any content.
         self.protection.check(repository, branch)
         self._hooks.before_delete_branch(repository, branch)
-        self.branches.delete(repository, branch)
+        self.branches.delete(repository, branch, known=known)
         self._hooks.after_delete_branch(repository, branch)
 
     @traced("engine.create_tag")

@@ -102,8 +102,12 @@ class Merger:
         request: MergeRequest,
         *,
         known: Branch | None = None,
+        note: Callable[[Commit], None] | None = None,
     ) -> Commit:
         """Merge a commit into a branch, which the caller may have read already.
+
+        If it has, another branch of that name, made meanwhile, is not meant. `note` is called with
+        every commit that is about to be published, as in `replace`.
 
         Raises:
             BranchNotFound: There is no such branch, or it was deleted meanwhile.
@@ -129,7 +133,7 @@ class Merger:
         wanted = CommitRequest(
             committer=request.committer, message=request.message, metadata=request.metadata
         )
-        return self._move(repository, branch, "merge", wanted, plan, known=known)
+        return self._move(repository, branch, "merge", wanted, plan, known=known, note=note)
 
     def revert(
         self,
@@ -238,10 +242,11 @@ class Merger:
         make_plan: Callable[[Commit], _Plan],
         *,
         known: Branch | None = None,
+        note: Callable[[Commit], None] | None = None,
     ) -> Commit:
         with measure_outcome(MERGE_SECONDS, self._runtime, operation):
             first = known or self._branches.get(repository, branch)
-            return self._try_to_move(repository, first, operation, request, make_plan)
+            return self._try_to_move(repository, first, operation, request, make_plan, note)
 
     def _try_to_move(
         self,

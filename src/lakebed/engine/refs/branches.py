@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.errors import BranchNotFound, PreconditionFailed
 from lakebed.engine.keys import BRANCHES, DROPPED_PARTITION, EMPTIED
 from lakebed.engine.model import (
     Branch,
@@ -224,17 +224,22 @@ class Branches:
         record = Record(name, message, version)
         return self._remember((repository.partition, branch.id), record, read_at)
 
-    def delete(self, repository: Repository, branch: BranchID) -> None:
-        """Delete a branch and what is staged on it.
+    def delete(
+        self, repository: Repository, branch: BranchID, *, known: Branch | None = None
+    ) -> None:
+        """Delete a branch and what is staged on it; with `known`, only as it was read then.
 
         Raises:
             BranchNotFound: There is none.
+            PreconditionFailed: It was changed since it was read.
             OutcomeUnknown: It may have been deleted.
         """
         records = self._records(repository.partition)
-        first = self.get(repository, branch)
+        first = known or self.get(repository, branch)
         current = first
         while current.unique_id == first.unique_id:
+            if known is not None and current.version != known.version:
+                raise PreconditionFailed(branch.encode(), "the branch was changed meanwhile")
             self.announce_drop(repository, branch, current.tokens)
             try:
                 return records.delete_if(branch.encode(), current.version)
