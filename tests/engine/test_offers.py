@@ -215,7 +215,7 @@ def test_a_commit_that_nobody_prepares_is_built_once(lake: CommitKit) -> None:
     put(plain, b"a", "w2")
     scans.clear()
     commit(plain)
-    assert with_hooks == scans
+    assert sorted(with_hooks) == sorted(scans)  # two of the writes are made side by side
 
 
 # Proof that these tests bite
