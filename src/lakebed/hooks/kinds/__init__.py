@@ -1,13 +1,16 @@
 """The kinds of hooks, and how one hook is run."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from lakebed.hooks.events import Event
 from lakebed.hooks.files import HookSpec
 from lakebed.hooks.outputs import Output
 from lakebed.hooks.settings import HooksSettings
 from lakebed.runtime import Runtime
+
+OBJECT_BYTES_MAX: Final = 32 << 20
+"""The largest object that a hook may read by `Caller`."""
 
 
 class Caller(Protocol):
@@ -24,9 +27,10 @@ class Caller(Protocol):
 
         - ``create_tag``: repository, reference, tag
         - ``diff_refs``: repository, left, right, after?, prefix?, delimiter?, amount?
-        - ``list_objects``: repository, reference, after?, prefix?, delimiter?, amount?
-        - ``get_object``: repository, reference, path
-        - ``stat_object``: repository, reference, path
+        - ``list_objects``: repository, reference, after?, prefix?, delimiter?, amount?,
+          user_metadata?
+        - ``get_object``: repository, reference, path; more than `OBJECT_BYTES_MAX` is a 413
+        - ``stat_object``: repository, reference, path, user_metadata?
         - ``diff_branch``: repository, branch, after?, amount?, prefix?, delimiter?
         - ``update_object_user_metadata``: repository, branch, path, metadata
 
