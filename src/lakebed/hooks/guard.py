@@ -16,6 +16,7 @@ confirmed after it. See `post` for what becomes of those that nobody confirms.
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +28,7 @@ from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.hooks import records_pb2 as pb
 from lakebed.hooks.acting import acting_user
-from lakebed.hooks.errors import HookRefused, InvalidAction
+from lakebed.hooks.errors import InvalidAction
 from lakebed.hooks.events import EventType
 from lakebed.hooks.files import Action
 from lakebed.hooks.keys import RunID
@@ -74,6 +75,8 @@ class GuardParts:
     reader: ActionReader
     runs: Runs
     runner: Runner
+    while_waiting: Callable[[], AbstractContextManager[None]]
+    """Entered while an operation waits for hooks."""
     on_waiting: Callable[[], object]
     """Called whenever a run waits."""
 
@@ -234,12 +237,13 @@ class Guard(Hooks):
         parts = self._with
         held = parts.runs.begin(repository, run)
         try:
-            failures = parts.runner.run(repository, held, actions)
+            with parts.while_waiting():
+                failures = parts.runner.run(repository, held, actions)
         except NotOurs:
             raise Refused(f"run {held.id} of {run.event_type} hooks was ended by others") from None
         HOOK_RUNS.labels(run.event_type, "failure" if failures else "success").inc()
         if failures:
-            raise HookRefused(refusal(run.event_type, held.id, failures))
+            raise Refused(refusal(run.event_type, held.id, failures))
         return held.id
 
     def _prepare(self, repository: Repository, run: pb.Run) -> RunID | None:
@@ -253,7 +257,7 @@ class Guard(Hooks):
         try:
             actions = self._with.reader.read(repository, MetaRangeID(run.metarange_id))
         except InvalidAction as error:
-            raise HookRefused(f"{run.event_type}: {error}") from error
+            raise Refused(f"{run.event_type}: {error}") from error
         return select(actions, EventType(run.event_type), run.branch)
 
     def _confirm(self, repository: Repository, key: str) -> None:

@@ -139,26 +139,26 @@ class PostRunner:
     def _took_effect(self, repository: Repository, run: pb.Run) -> bool | None:
         """Whether an operation took effect; None: that is not certain yet."""
         event_type = EventType(run.event_type)
-        if event_type is EventType.POST_CREATE_BRANCH:
-            return self._find_branch(repository, run) is not None
-        if event_type is EventType.POST_CREATE_TAG:
-            return self._find_tag(repository, run) is not None
-        if event_type is EventType.POST_DELETE_BRANCH:
-            found = self._find_branch(repository, run)
-            is_there = found is not None and found.unique_id == run.branch_unique_id
-            return self._is_deleted(run, is_there=is_there)
-        if event_type is EventType.POST_DELETE_TAG:
-            return self._is_deleted(
-                run, is_there=self._find_tag(repository, run) == run.tag_version
-            )
+        if event_type.is_about_tag:
+            found = self._find_tag(repository, run)
+            if event_type is EventType.POST_CREATE_TAG:
+                return found is not None
+            return self._is_deleted(run, is_there=found == run.tag_version)
         branch = self._find_branch(repository, run)
-        if branch is None or branch.unique_id != run.branch_unique_id:
-            return False
+        if event_type is EventType.POST_CREATE_BRANCH:
+            return branch is not None
+        if branch is not None and branch.unique_id != run.branch_unique_id:
+            branch = None  # another one of that name
+        if event_type is EventType.POST_DELETE_BRANCH:
+            return self._is_deleted(run, is_there=branch is not None)
+        return branch is not None and self._was_published(repository, branch, run)
+
+    def _was_published(self, repository: Repository, branch: Branch, run: pb.Run) -> bool:
         try:
-            found_id = self._engine.find_published(repository, branch, [CommitID(run.commit_id)])
+            found = self._engine.find_published(repository, branch, [CommitID(run.commit_id)])
         except BranchNotFound:
             return False
-        return found_id is not None
+        return found is not None
 
     def _is_deleted(self, run: pb.Run, *, is_there: bool) -> bool | None:
         if not is_there:

@@ -54,7 +54,7 @@ class ActionReader:
         page = self._engine.list_committed(repository, metarange_id, query)
         found = [item for item in page.items if isinstance(item, Entry)]
         if not found and not page.has_more:
-            self._without.put((repository.home, ranges), True)  # noqa: FBT003 - a set
+            self._without.put((repository.home, ranges), True)
         if len(found) > FILES_MAX:
             raise InvalidAction(FOLDER, f"there are more than {FILES_MAX} action files")
         return [entry for entry in found if entry.key != FOLDER.encode()]
