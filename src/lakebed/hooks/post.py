@@ -19,6 +19,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from lakebed.block import StorageUnavailable
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
     BranchNotFound,
@@ -41,7 +42,7 @@ from lakebed.kv.records import Record
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_us
 
-ATTEMPTS_MAX: Final = 5
+ATTEMPTS_MAX: Final = 20
 """A run that so many processes died of is not taken up again."""
 
 DELETION_SECONDS_MAX: Final = 3600.0
@@ -188,7 +189,7 @@ class PostRunner:
             self._run_held(repository, held)
         except NotOurs:
             _LOGGER.info("run %s is run by another process", held.id)
-        except OutcomeUnknown as error:
+        except (OutcomeUnknown, StorageUnavailable) as error:
             _LOGGER.warning("run %s was cut off, and will be taken up: %s", held.id, error)
         else:
             self._forget(record.name)
@@ -204,8 +205,8 @@ class PostRunner:
             actions = self._reader.read(repository, MetaRangeID(run.metarange_id))
             selected = select(actions, EventType(run.event_type), run.branch)
             failures = self._runner.run(repository, held, selected)
-        except OutcomeUnknown:
-            raise
+        except (OutcomeUnknown, StorageUnavailable):
+            raise  # whoever takes it up tries again
         except LakebedError as error:
             _LOGGER.warning("run %s failed: %s: %s", held.id, error.kind, error)
             held.change(self._fail)
