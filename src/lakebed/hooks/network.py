@@ -91,7 +91,7 @@ class Network:
         try:
             with (
                 httpcore.ConnectionPool(
-                    ssl_context=_ssl_context() if parts.scheme == "https" else None,
+                    ssl_context=new_ssl_context() if parts.scheme == "https" else None,
                     network_backend=backend,
                 ) as pool,
                 pool.stream(method, target, headers=sent, content=body) as answer,
@@ -300,5 +300,6 @@ def _describe(error: Exception) -> str:
 
 
 @cache
-def _ssl_context() -> ssl.SSLContext:
+def new_ssl_context() -> ssl.SSLContext:
+    """Return how certificates are checked: by the usual authorities, or by ``SSL_CERT_FILE``."""
     return httpx.create_ssl_context()
