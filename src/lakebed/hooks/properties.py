@@ -86,8 +86,10 @@ def _url(name: str, value: Any) -> str:
         is_url = is_url and (parts.port is None or 0 < parts.port <= _PORT_MAX)
     except ValueError:
         is_url = False
-    if not is_url or not url.isprintable() or " " in url:
+    if not is_url or not url.isascii() or not url.isprintable() or " " in url:
         raise InvalidProperties(f"{name} must be a URL like https://host/path, not {url!r}")
+    if "@" in parts.netloc:
+        raise InvalidProperties(f"{name} must not hold a password: send it in a header")
     return url
 
 

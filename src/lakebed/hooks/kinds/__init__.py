@@ -1,43 +1,28 @@
 """The kinds of hooks, and how one hook is run."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
+from lakebed.hooks.deadline import Deadline
+from lakebed.hooks.errors import HookFailed
 from lakebed.hooks.events import Event
 from lakebed.hooks.files import HookSpec
+from lakebed.hooks.kinds import airflow, command, lua, webhook
+from lakebed.hooks.kinds.context import OBJECT_BYTES_MAX, Caller, HookContext
 from lakebed.hooks.outputs import Output
+from lakebed.hooks.properties import HookType
+from lakebed.hooks.secrets import Environment
 from lakebed.hooks.settings import HooksSettings
 from lakebed.runtime import Runtime
 
-OBJECT_BYTES_MAX: Final = 32 << 20
-"""The largest object that a hook may read by `Caller`."""
+__all__ = ["OBJECT_BYTES_MAX", "Caller", "run_hook"]
 
-
-class Caller(Protocol):
-    """What a hook may ask of the server, as the user who triggered the event.
-
-    Every call checks the permissions of that user, and that the repository is still the one of
-    the event.
-    """
-
-    def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
-        """Do one call of Lua's ``lakefs`` package.
-
-        Names and arguments (those marked ? may be missing):
-
-        - ``create_tag``: repository, reference, tag
-        - ``diff_refs``: repository, left, right, after?, prefix?, delimiter?, amount?
-        - ``list_objects``: repository, reference, after?, prefix?, delimiter?, amount?,
-          user_metadata?
-        - ``get_object``: repository, reference, path; more than `OBJECT_BYTES_MAX` is a 413
-        - ``stat_object``: repository, reference, path, user_metadata?
-        - ``diff_branch``: repository, branch, after?, amount?, prefix?, delimiter?
-        - ``update_object_user_metadata``: repository, branch, path, metadata
-
-        Returns:
-            The status of the REST API, and its body: ``bytes`` for ``get_object`` that succeeded,
-            else what JSON can hold. It raises nothing: an error is a status and a message.
-        """
+_KINDS: Final[dict[HookType, Callable[[HookContext], None]]] = {
+    "webhook": webhook.run,
+    "airflow": airflow.run,
+    "lua": lua.run,
+    "command": command.run,
+}
 
 
 def run_hook(
@@ -65,6 +50,24 @@ def run_hook(
         is_cancelled: Asked often; the hook is ended once it says so.
 
     Raises:
-        HookFailed: The hook failed, could not run, or took too long. Nothing else is raised.
+        HookFailed: The hook failed, could not run, or took too long. Nothing else is raised on
+            purpose. The message holds no secret.
     """
-    raise NotImplementedError
+    context = HookContext(
+        spec=spec,
+        event=event,
+        caller=caller,
+        output=output,
+        settings=settings,
+        deadline=Deadline(runtime, until, is_cancelled).sooner(spec.timeout_seconds),
+        environment=Environment(settings.env, output.hide),
+    )
+    try:
+        context.deadline.check()
+        _KINDS[spec.type](context)
+    except HookFailed as error:
+        message = output.masked(str(error))
+        output.print(f"Failed: {message}")
+        raise HookFailed(message) from None
+    finally:
+        output.flush()
