@@ -195,7 +195,6 @@ class Runner:
             )
         except HookFailed as failed:
             error = str(failed)
-            output.print(f"Error: {error}")
         outcome = "failure" if error else "success"
         seconds = self._runtime.monotonic() - begun
         HOOK_SECONDS.labels(hook.type, outcome).observe(seconds)
