@@ -21,7 +21,7 @@ WORDS: Final = [
     b"    properties:\n", b"      url: http://h/\n", b"      timeout: 1m\n", b"      script: x\n",
     b"      args: {a: [1, b]}\n", b"      headers: {a: b}\n", b"&a ", b"*a", b"<<: *a\n", b"!!str ",
     b"!!python/name:os.system ", b"|\n", b">-\n", b"'", b'"', b"[", b"]", b"{", b"}", b": ", b"- ",
-    b"---\n", b"...\n", b"%YAML 1.1\n", b"#", b"\t", b"\0", b"\xff", b"\xef\xbb\xbf", b"? ", b"1e99",
+    b"---\n", b"...\n", b"%YAML 1.1\n", b"#", b"\t", b"\0", b"\xff", b"\xef", b"? ", b"1e99",
     b"0o9", b"0x", b"." * 20, b"[" * 50, b"\\[", b"\n",
 ]  # fmt: skip
 SOUND: Final = (
