@@ -5,7 +5,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -169,10 +169,8 @@ class BadServer:
                 return
             self.received.append(received)
             path = received.line.split()[1].partition("?")[0]
-            try:
+            with suppress(OSError):  # the client may be gone
                 self._behaviours[path](Connection(client, received, self._stop))
-            except OSError:
-                pass  # the client is gone
 
 
 def _read_request(client: socket.socket) -> Received | None:

@@ -23,7 +23,8 @@ def test_it_gets_the_event_and_the_arguments(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("LAKEFSACTION_KEY", "hush-hush")
     monkeypatch.setenv("LAKEBED_AUTH__SECRET_KEY", "of the server")
     ran = command(
-        "import json, os, sys; print(json.dumps([json.load(sys.stdin), sys.argv, dict(os.environ)]))",
+        "import json, os, sys\n"
+        "print(json.dumps([json.load(sys.stdin), sys.argv, dict(os.environ)]))",
         args=["--deep", "{{ ENV.LAKEFSACTION_KEY }}", "; rm -rf $HOME"],
     )
     assert ran.error is None

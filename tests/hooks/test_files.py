@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 import pytest
 
 from lakebed.hooks.errors import InvalidAction
@@ -208,7 +206,7 @@ def test_aliases_are_read_but_cannot_grow_without_bound() -> None:
 
 
 def test_a_large_file_is_refused_unread() -> None:
-    with pytest.raises(InvalidAction, match=r"it has \d+ bytes, more than"):
+    with pytest.raises(InvalidAction, match="it has more than 524288 bytes"):
         parse("# " + "x" * (512 << 10) + "\n" + MINIMAL)
 
 
@@ -227,9 +225,10 @@ def test_actions_are_selected_by_event_and_branch() -> None:
     everywhere = named("everywhere", "{pre-commit: }")
     releases = named("releases", "{pre-commit: {branches: ['release-*', main]}, post-merge: }")
     tags = named("tags", "{pre-create-tag: }")
-    chosen: Callable[[EventType, str], list[str]] = lambda event, branch: [
-        action.name for action in select([everywhere, releases, tags], event, branch)
-    ]
+
+    def chosen(event: EventType, branch: str) -> list[str]:
+        return [action.name for action in select([everywhere, releases, tags], event, branch)]
+
     assert chosen(EventType.PRE_COMMIT, "main") == ["everywhere", "releases"]
     assert chosen(EventType.PRE_COMMIT, "release-1/a") == ["everywhere"]
     assert chosen(EventType.POST_MERGE, "any") == ["releases"]

@@ -1,5 +1,7 @@
 """Conditions, durations, secrets: the small texts inside action files."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,8 +40,11 @@ def test_conditions(text: str, after_success: bool, after_failure: bool) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["success", "success(1)", "1", "'a'", "success() &&", "&& success()", "(success()", "os", "a.b"]
-    + ["success() failure()", "success() & failure()", "(" * 300, "success())", "always()"],
+    [
+        *("success", "success(1)", "1", "'a'", "success() &&", "&& success()", "(success()", "os"),
+        *("success() failure()", "success() & failure()", "(" * 300, "success())", "always()"),
+        "a.b",
+    ],
 )
 def test_what_is_not_a_condition(text: str) -> None:
     with pytest.raises(InvalidCondition):
@@ -48,22 +53,23 @@ def test_what_is_not_a_condition(text: str) -> None:
 
 @given(st.text("success()failure!&|=ntor ", max_size=40))
 def test_a_condition_is_answered_or_refused(text: str) -> None:
-    try:
+    with suppress(InvalidCondition):
         assert evaluate(text, has_failed=True) in {True, False}
-    except InvalidCondition:
-        pass
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("1m", 60), ("30s", 30), ("1m30s", 90), ("1.5h", 5400), ("100ms", 0.1), ("0", 0), ("-2s", -2)]
-    + [("1h2m3s4ms", 3723.004), (".5s", 0.5), ("1us", 1e-6), ("1µs", 1e-6), ("+5s", 5)],
+    [
+        *(("1m", 60), ("30s", 30), ("1m30s", 90), ("1.5h", 5400), ("100ms", 0.1), ("0", 0)),
+        *(("1h2m3s4ms", 3723.004), (".5s", 0.5), ("1us", 1e-6), ("1µs", 1e-6), ("+5s", 5)),
+        ("-2s", -2),
+    ],
 )
 def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "30", "s", "1 m", "1d", "1m 30s", "--1s", "1e3s", "١s"])
+@pytest.mark.parametrize("text", ["", "30", "s", "1 m", "1d", "1m 30s", "--1s", "1e3s", "\u0661s"])
 def test_what_is_not_a_duration(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)

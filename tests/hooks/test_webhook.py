@@ -113,9 +113,7 @@ def test_the_event_is_sent(server: BadServer, monkeypatch: pytest.MonkeyPatch) -
     )
     assert ran.error is None
     (received,) = server.received
-    assert received.line == (
-        "POST /echo?a=b&key=t0k3n-%C3%B6f-mine&key=two&x=y+z HTTP/1.1"
-    )
+    assert received.line == ("POST /echo?a=b&key=t0k3n-%C3%B6f-mine&key=two&x=y+z HTTP/1.1")
     assert received.headers["content-type"] == "application/json"
     assert received.headers["authorization"] == "Bearer t0k3n-öf-mine"
     assert received.headers["x-lakebed-run-id"] == "run-1"
@@ -167,9 +165,7 @@ def test_of_an_answer_without_end_only_the_beginning_is_read(server: BadServer) 
 
 def test_a_hook_that_is_cancelled_ends(server: BadServer) -> None:
     asked = iter([False, False, False])
-    ran = run(
-        "webhook", {"url": server.url + "/silent"}, is_cancelled=lambda: next(asked, True)
-    )
+    ran = run("webhook", {"url": server.url + "/silent"}, is_cancelled=lambda: next(asked, True))
     assert ran.error == "the hook was cancelled"
 
 
@@ -211,12 +207,10 @@ def test_a_name_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
 
-    monkeypatch.setattr(network.socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
     only_one = HooksSettings(allowed_networks=("127.0.0.2/32",))
     with bad_server(BEHAVIOURS, "127.0.0.2") as other:
-        ran = run(
-            "webhook", {"url": f"http://changes.example:{other.port}/ok"}, settings=only_one
-        )
+        ran = run("webhook", {"url": f"http://changes.example:{other.port}/ok"}, settings=only_one)
         assert ran.error is None
         assert asked == ["changes.example"]
         assert other.received[0].headers["host"] == f"changes.example:{other.port}"
@@ -231,7 +225,7 @@ def test_the_name_in_a_certificate_is_checked(
     names: list[str | None] = []
     context.sni_callback = lambda _socket, name, _context: names.append(name)
     monkeypatch.setattr(
-        network.socket,
+        socket,
         "getaddrinfo",
         lambda _host, port, **_: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))],
     )
@@ -282,7 +276,7 @@ PUBLIC = ["8.8.8.8", "2001:4860:4860::8888", "64:ff9b::808:808", "::ffff:8.8.8.8
 PRIVATE = ["10.0.0.1", "172.16.0.1", "192.168.1.1", "127.0.0.1", "::1", "fd12::1", "100.64.0.1"]
 PRIVATE += ["::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::"]
 NEVER = ["169.254.169.254", "fe80::1", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"]
-NEVER += ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255", "240.0.0.1"]  # noqa: S104
+NEVER += ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255", "240.0.0.1"]
 NEVER += ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"]
 
 

@@ -13,9 +13,7 @@ _POLL_SECONDS: Final = 0.25
 class Deadline:
     """When a hook must have ended: at a time, or when it is cancelled."""
 
-    def __init__(
-        self, runtime: Runtime, until: float, is_cancelled: Callable[[], bool]
-    ) -> None:
+    def __init__(self, runtime: Runtime, until: float, is_cancelled: Callable[[], bool]) -> None:
         self._runtime = runtime
         self._until = until
         self._is_cancelled = is_cancelled

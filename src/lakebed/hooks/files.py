@@ -72,9 +72,9 @@ def parse_action(path: str, content: bytes) -> Action:
     Raises:
         InvalidAction: It cannot be used.
     """
+    if len(content) > FILE_BYTES_MAX:
+        raise InvalidAction(path, f"it has more than {FILE_BYTES_MAX} bytes")
     try:
-        if len(content) > FILE_BYTES_MAX:
-            raise _Wrong(f"it has {len(content)} bytes, more than {FILE_BYTES_MAX}")
         return _read_action(path, read_yaml(content))
     except (_Wrong, InvalidYaml) as error:
         raise InvalidAction(path, str(error)) from None
@@ -94,7 +94,7 @@ def check_names(actions: Iterable[Action]) -> None:
             raise InvalidAction(action.path, reason)
 
 
-class _Wrong(ValueError):
+class _Wrong(ValueError):  # noqa: N818 - it never leaves this file
     """Something in the file is wrong; the message says where and why."""
 
 
@@ -160,7 +160,9 @@ def _read_hooks(action_name: str, node: Node | None) -> tuple[HookSpec, ...]:
         raise _Wrong("hooks must be a list")
     if len(node) > HOOKS_MAX:
         raise _Wrong(f"there are {len(node)} hooks, more than {HOOKS_MAX}")
-    hooks = tuple(_read_hook(action_name, f"hooks[{index}]", each) for index, each in enumerate(node))
+    hooks = tuple(
+        _read_hook(action_name, f"hooks[{index}]", each) for index, each in enumerate(node)
+    )
     for index, hook in enumerate(hooks):
         if hook.id in {before.id for before in hooks[:index]}:
             raise _Wrong(f"hooks[{index}]: another hook has the id {hook.id!r} too")

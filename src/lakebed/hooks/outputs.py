@@ -112,4 +112,6 @@ class Output:
         self._shown += text[:room]
         if len(text) > room:
             self._is_cut = True
-            self._shown += f"\n[cut here: the output has more than {self._bytes_max} bytes]\n".encode()
+            self._shown += (
+                f"\n[cut here: the output has more than {self._bytes_max} bytes]\n".encode()
+            )

@@ -1,7 +1,7 @@
-"""Patterns that name branches.
+r"""Patterns that name branches.
 
 They are those of Go's ``path.Match``: ``*`` stands for any characters but ``/``, ``?`` for
-one of them, ``[a-z]`` and ``[^a-z]`` for one of a set (``/`` too), and ``\\`` takes the next
+one of them, ``[a-z]`` and ``[^a-z]`` for one of a set (``/`` too), and ``\`` takes the next
 character as it is. The whole branch must match.
 """
 

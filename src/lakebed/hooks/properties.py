@@ -38,7 +38,9 @@ def check_properties(hook_type: HookType, given: Mapping[str, Any]) -> dict[str,
         if name not in checks and name != "timeout":
             known = ", ".join([*checks, "timeout"])
             raise InvalidProperties(f"there is no property {name!r}: {hook_type} has {known}")
-    found = {name: checks[name](name, given[name]) for name in checks if given.get(name) is not None}
+    found = {
+        name: checks[name](name, given[name]) for name in checks if given.get(name) is not None
+    }
     _REQUIRED[hook_type](found)
     return found
 

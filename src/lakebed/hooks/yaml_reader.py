@@ -161,4 +161,5 @@ class _Composer:
 
 
 def _at(event: yaml.Event, problem: str) -> InvalidYaml:
+    assert event.start_mark is not None
     return InvalidYaml(f"line {event.start_mark.line + 1}: {problem}")

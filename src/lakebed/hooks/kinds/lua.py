@@ -71,8 +71,8 @@ def _serve(context: HookContext, child: Child) -> str | None:
             match message:
                 case Print(text):
                     context.output.write(text)
-                case End(error):
-                    return error
+                case End(reason):
+                    return reason
                 case Call():
                     child.send(frame(_call(context, message)))
                 case Request():
@@ -156,7 +156,9 @@ def _request(context: HookContext, request: Request) -> Reply:
 def _joined(response: Response) -> dict[str, str]:
     joined: dict[str, str] = {}
     for name, value in response.headers:
-        joined[name.title()] = f"{joined[name.title()]}, {value}" if name.title() in joined else value
+        joined[name.title()] = (
+            f"{joined[name.title()]}, {value}" if name.title() in joined else value
+        )
     return joined
 
 

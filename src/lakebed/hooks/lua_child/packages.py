@@ -10,6 +10,7 @@ from lakebed.hooks.lua_child.values import Refused, text
 
 Functions = dict[str, Callable[..., Any]]
 
+_SERVER: Final = "lakebed.hooks.lua_child.library.server"
 _LIBRARIES: Final = {
     "crypto/hmac": "lakebed.hooks.lua_child.library.encoding:HMAC",
     "crypto/sha256": "lakebed.hooks.lua_child.library.encoding:SHA256",
@@ -34,26 +35,29 @@ def open_package(name: str, start: Start, pipe: Pipe) -> Functions:
     Raises:
         Refused: There is no such package, or the operator does not allow it.
     """
+    functions: Functions
     if name == "hook":
-        return {"fail": _fail}
-    if name == "lakefs":
-        return _load("lakebed.hooks.lua_child.library.server:new_lakefs")(pipe)
-    if name == "net/http":
+        functions = {"fail": _fail}
+    elif name == "lakefs":
+        functions = _load(f"{_SERVER}:new_lakefs")(pipe)
+    elif name == "net/http":
         if not start.net_http_enabled:
             raise Refused(
                 "the package net/http is off: the server's operator can turn it on by"
                 " hooks.lua.net_http_enabled"
             )
-        return _load("lakebed.hooks.lua_child.library.server:new_http")(pipe)
-    if name in _LIBRARIES:
-        return _load(_LIBRARIES[name])
-    if name.startswith(_NOT_HERE):
+        functions = _load(f"{_SERVER}:new_http")(pipe)
+    elif name in _LIBRARIES:
+        functions = _load(_LIBRARIES[name])
+    elif name.startswith(_NOT_HERE):
         raise Refused(
             f"the package {name} is not here: Lakebed's Lua has no clients of clouds and no"
             " exporters. Use a webhook or a command for that"
         )
-    known = ", ".join(sorted([*_LIBRARIES, "hook", "lakefs", "net/http"]))
-    raise Refused(f"there is no package {name}: there are {known}")
+    else:
+        known = ", ".join(sorted([*_LIBRARIES, "hook", "lakefs", "net/http"]))
+        raise Refused(f"there is no package {name}: there are {known}")
+    return functions
 
 
 def _load(place: str) -> Any:

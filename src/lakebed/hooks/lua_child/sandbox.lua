@@ -1,7 +1,7 @@
 -- What a script may use. Python calls this with the functions that it gives:
 --   write(text)            prints
 --   open_package(name)     returns the functions of a package by their names, or nil and why not
--- and gets back: run(script, names), wrap(function), array(), is_array(table).
+-- and gets back: run(script, names), wrap(function), array(), is_array(table), collect().
 --
 -- Scripts see a table of their own instead of the real globals. It holds no function of Python's:
 -- each is behind a function of Lua's, so that a script gets no object of Python's into its hands,
@@ -96,4 +96,4 @@ end
 
 local globals = _G
 for name in next, copy(globals) do globals[name] = nil end
-return run, wrap, array, is_array
+return run, wrap, array, is_array, collectgarbage

@@ -22,10 +22,10 @@ def run_script(start: Start, pipe: Pipe) -> str | None:
         register_eval=False,
         register_builtins=False,
         attribute_filter=_refuse_attribute,
-        max_memory=start.memory_mib << 20,
+        max_memory=start.memory_mib << 20,  # see `Values` for what Python puts in
     )
     prepare = lua.compile(files(__package__).joinpath("sandbox.lua").read_bytes())
-    values = Values(lua)
+    values = Values(lua, start.memory_mib << 20)
 
     def open_by_name(name: bytes) -> Any:
         try:
@@ -37,7 +37,7 @@ def run_script(start: Start, pipe: Pipe) -> str | None:
             table[each.encode()] = values.guard(function)
         return table
 
-    run, values.wrap, values.new_array, values.is_array = prepare(
+    run, values.wrap, values.new_array, values.is_array, values.collect = prepare(
         lambda text: pipe.send(Print(text)), open_by_name
     )
     names = {"action": start.action, "args": start.args, "username": start.username}

@@ -6,6 +6,10 @@ from typing import Any, Final
 import lupa.lua52
 
 _DEPTH_MAX: Final = 50
+_VALUE_BYTES: Final = 128
+"""What a value takes beside its text, at most."""
+_SPARE_BYTES: Final = 1 << 20
+"""Kept free, for the small values of calls and errors."""
 
 
 class Refused(Exception):  # noqa: N818 - it becomes an error of Lua
@@ -13,10 +17,16 @@ class Refused(Exception):  # noqa: N818 - it becomes an error of Lua
 
 
 class Values:
-    """Converts values. Texts of Lua are bytes; numbers that are whole are integers."""
+    """Converts values. Texts of Lua are bytes; numbers that are whole are integers.
 
-    def __init__(self, lua: Any) -> None:
+    Where a script itself takes too much memory, Lua raises an error. Where Python puts values in,
+    Lua would stop the process without a word, so there the limit is looked at before.
+    """
+
+    def __init__(self, lua: Any, bytes_max: int) -> None:
         self._lua = lua
+        self._bytes_max = bytes_max
+        self.collect: Callable[[], Any]
         self.wrap: Callable[[Any], Any]
         self.new_array: Callable[[], Any]
         self.is_array: Callable[[Any], bool]
@@ -46,9 +56,14 @@ class Values:
         return {_key_text(key): each for key, each in items.items()}
 
     def to_lua(self, value: Any) -> Any:
-        """Return a value of Python as Lua's."""
+        """Return a value of Python as Lua's.
+
+        Raises:
+            MemoryError: There is no room for it.
+        """
         if isinstance(value, str):
-            return value.encode(errors="surrogateescape")
+            value = value.encode(errors="surrogateescape")
+        self._check_room(len(value) if isinstance(value, bytes) else 0)
         if isinstance(value, dict):
             table = self._lua.table()
             for key, each in value.items():
@@ -63,6 +78,13 @@ class Values:
         if callable(value):
             return self.wrap(self.guard(value))
         return value
+
+    def _check_room(self, size: int) -> None:
+        limit = self._bytes_max - size - _VALUE_BYTES - _SPARE_BYTES
+        if self._lua.get_memory_used() > limit:
+            self.collect()
+            if self._lua.get_memory_used() > limit:
+                raise MemoryError
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
         """Make a function that Lua can call: it takes and gives values of Lua, and never raises.

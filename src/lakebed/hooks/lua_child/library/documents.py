@@ -9,13 +9,17 @@ from lakebed.hooks.lua_child.values import Refused, readable, text
 from lakebed.hooks.yaml_reader import plain, read_yaml
 
 
+def _dump(value: Any, **layout: Any) -> str:
+    return json.dumps(readable(value), ensure_ascii=False, sort_keys=True, **layout)
+
+
 def _marshal_json(value: Any, options: Any = None) -> str:
     given = options if isinstance(options, dict) else {}
     indent = readable(given.get("indent", b""))
     prefix = readable(given.get("prefix", b""))
     if not indent and not prefix:
-        return json.dumps(readable(value), ensure_ascii=False, separators=(",", ":")) + "\n"
-    shown = json.dumps(readable(value), ensure_ascii=False, indent=indent)
+        return _dump(value, separators=(",", ":")) + "\n"
+    shown = _dump(value, indent=indent)
     return shown.replace("\n", f"\n{prefix}") + "\n"
 
 
@@ -35,12 +39,12 @@ def _unmarshal_yaml(data: Any) -> Any:
 
 
 def _read_parquet_schema(data: Any) -> list[dict[str, str]]:
-    import pyarrow  # noqa: PLC0415 - it takes a while, and few scripts need it
-    import pyarrow.parquet  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415 - it takes a while, and few scripts need it
+    import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
-        schema = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(text(data))).schema
-    except (pyarrow.ArrowException, OSError) as error:
+        schema = pq.ParquetFile(pa.BufferReader(text(data))).schema
+    except (pa.ArrowException, OSError) as error:
         raise Refused(f"this is not Parquet: {error}") from error
     rows: list[dict[str, str]] = []
     groups: set[tuple[str, ...]] = set()
