@@ -12,7 +12,7 @@ SEEDS ?= 10000
 SECONDS ?= 300
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The tests of single packages, and of the drivers and simulated histories that start no server.
-FAST := $(addprefix tests/,auth block catalog cli client engine formats gc kv server) \
+FAST := $(addprefix tests/,auth block catalog cli client engine formats gc hooks kv server) \
 	$(wildcard tests/test_*.py) \
 	$(patsubst %,tests/conformance/test_%.py,block_memory kv_memory kv_sqlite) \
 	$(patsubst %,tests/simulation/test_%.py,engine kv simulated_block simulator)

@@ -52,6 +52,10 @@ COMMANDS: Final = {
         "lakebed.cli.commands.imports:app",
         "Bring objects that exist into a branch, without copying them.",
     ),
+    "actions": (
+        "lakebed.cli.commands.actions:app",
+        "Check files that ask for hooks, and show the runs of hooks.",
+    ),
     "tag": ("lakebed.cli.commands.refs:tag_app", "Create, list and delete tags."),
     "fs": ("lakebed.cli.commands.fs:app", "List, read, upload, download and remove objects."),
     "auth": ("lakebed.cli.commands.auth:app", "Manage users, groups, policies and credentials."),
