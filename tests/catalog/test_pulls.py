@@ -1,9 +1,12 @@
 """Pull requests through the catalog: their life, what a merge finds, who comes in between."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
+from lakebed.block import Namespace
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.commits import PULL_REQUEST_KEY
 from lakebed.catalog.errors import (
@@ -17,15 +20,23 @@ from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.catalog.keys import PULLS_MERGING
 from lakebed.catalog.pulls.model import PullID, PullRequest, PullStatus, check_pull_id
+from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import BranchNotFound, DirtyBranch, MergeConflict, NoChanges
-from lakebed.engine.model import BranchID, Commit
+from lakebed.engine.errors import (
+    BranchNotFound,
+    DirtyBranch,
+    MergeConflict,
+    NoChanges,
+    ReadOnly,
+)
+from lakebed.engine.model import BranchID, Commit, RepositoryID
+from lakebed.engine.read_only import read_only_lifted
 from lakebed.kv.records import Records
-from lakebed.runtime import ResultT
+from lakebed.runtime import ItemT, ResultT
 from lakebed.testing.faults import FaultyStore, StoreCall
-from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, TurnableClock
 
 REQUEST = MergeRequest(committer="bob", message="merge it", metadata={"why": "because"})
 
@@ -350,6 +361,55 @@ def test_a_merge_of_whom_nothing_was_heard_again(lake: Lake, pull_id: PullID) ->
     take_over(lake)
     assert get(lake, pull_id).merged_commit_id == merges(lake)[0].id
     assert not list(Records(lake.store, PULLS_MERGING, lake.repository.partition).scan())
+
+
+def test_a_long_merge_gives_signs_of_life(lake: Lake, pull_id: PullID) -> None:
+    settings = CatalogSettings(task_heartbeat_seconds=0.1)
+    record, seen, waits = b"pulls/" + pull_id.encode(), Event(), Event()
+
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        if call.operation == "set_if" and call.key == b"branches/main":
+            waits.set()
+            assert seen.wait(timeout=60)
+        applied = apply()
+        if waits.is_set() and call.operation == "set_if" and call.key == record:
+            seen.set()
+        return applied
+
+    store = FaultyStore(lake.store, intercept)
+    engine = Engine(store, lake.block, runtime=lake.clock)
+    catalog = Catalog(engine, store, lake.block, lake.clock, settings)
+    catalog.pulls.merge(REPOSITORY, pull_id, REQUEST)
+    assert get(lake, pull_id).status is PullStatus.MERGED
+
+
+class OneThreadEach(TurnableClock):
+    """Does none of the parallel work in the thread that asks for it."""
+
+    def map_parallel(
+        self, function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, limit: int = 16
+    ) -> list[ResultT]:
+        with ThreadPoolExecutor(limit) as pool:
+            return list(pool.map(function, items))
+
+
+def test_a_merge_knows_what_its_request_may_do(lake: Lake) -> None:
+    """That it may write to a read-only repository, for example, and for whom hooks run."""
+    name = RepositoryID("archive")
+    runtime = OneThreadEach()
+    engine = Engine(lake.store, lake.block, runtime=runtime)
+    catalog = Catalog(engine, lake.store, lake.block, runtime)
+    place = Namespace.parse(f"{lake.block.scheme}://lake/{name}")
+    engine.repositories.create(name, place, committer="", read_only=True)
+    with read_only_lifted():
+        engine.create_branch(name, DEV, MAIN)
+        catalog.uploads.upload(name, DEV, b"new", [b"x"])
+        catalog.commits.commit(name, DEV, CommitRequest(committer="", message=""))
+        made = catalog.pulls.create(name, source=DEV, destination=MAIN, title="t", author="")
+    with pytest.raises(ReadOnly):
+        catalog.pulls.merge(name, made, REQUEST)
+    with read_only_lifted():
+        catalog.pulls.merge(name, made, REQUEST)
 
 
 def test_a_cleaner_between_the_announcement_and_the_merge(lake: Lake, pull_id: PullID) -> None:

@@ -134,7 +134,7 @@ def test_mistakes(world: Server) -> None:
     missing = world.call("GET", f"{PULLS}/{'0' * 20}")
     assert (missing.status_code, missing.json["message"]) == (404, "pull request not found")
     for method, path in (("GET", "x"), ("PATCH", "x"), ("PUT", "x/merge")):
-        kwargs = {"json": {}} if method == "PATCH" else {}
+        kwargs: dict[str, Any] = {"json": {}} if method == "PATCH" else {}
         assert world.call(method, f"{PULLS}/{path}", **kwargs).status_code == 400
 
 

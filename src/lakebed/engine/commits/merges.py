@@ -98,8 +98,8 @@ class Merger:
     ) -> Commit:
         """Merge a commit into a branch, which the caller may have read already.
 
-        If it has, another branch of that name, made meanwhile, is not meant. `source_ref` is what the
-        caller asked to merge, for hooks. `note` is called as in `replace`.
+        If it has, another branch of that name, made meanwhile, is not meant. `source_ref` is what
+        the caller asked to merge, for hooks. `note` is called as in `replace`.
 
         Raises:
             BranchNotFound: There is no such branch, or it was deleted meanwhile.
