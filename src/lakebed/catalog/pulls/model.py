@@ -114,7 +114,7 @@ def check_pull_id(text: str) -> PullID:
     if not _ID.fullmatch(text):
         raise InvalidPull(
             f"'{text}' is not the id of a pull request: these have 20 characters, such as"
-            " 'dt31qmfvqg2h80btt0k0'"
+            " '4pi3sa85p80htbg1mll0'"
         )
     return PullID(text)
 

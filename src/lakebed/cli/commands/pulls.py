@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from lakebed.cli.groups import new_group
-from lakebed.cli.output import warn
+from lakebed.cli.output import printable, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import BranchArgument, RepositoryArgument, RepositoryUri, same_repository
+from lakebed.client.errors import Refused
 from lakebed.client.paging import list_items
 
 app = new_group()
@@ -90,14 +91,18 @@ def merge(
 ) -> None:
     """Merge a pull request.
 
-    lakebed pr merge lakefs://my-repo dt31qmfvqg2h80btt0k0 --delete-source
+    lakebed pr merge lakefs://my-repo 4pi3sa85p80htbg1mll0 --delete-source
     """
-    merged: dict[str, Any] = session.client.call(
-        "PUT",
-        *_path(repository, pull_request),
-        "merge",
-        query={"delete_source": "true"} if delete_source else {},
-    )
+    try:
+        merged: dict[str, Any] = session.client.call(
+            "PUT",
+            *_path(repository, pull_request),
+            "merge",
+            query={"delete_source": "true"} if delete_source else {},
+        )
+    except Refused as error:
+        _name_conflicts(error)
+        raise
     if delete_source and not merged["source_deleted"]:
         warn(f"the source branch was kept: {merged['source_kept_because']}")
     session.output.done(f"Merged pull request {pull_request}: {merged['reference']}", merged)
@@ -108,6 +113,13 @@ def close(session: Session, repository: RepositoryArgument, pull_request: IdArgu
     """Close a pull request without merging it."""
     session.client.call("PATCH", *_path(repository, pull_request), body={"status": "closed"})
     session.output.done(f"Closed pull request {pull_request}")
+
+
+def _name_conflicts(error: Refused) -> None:
+    """Name the objects that both sides changed, if that is why a merge was refused."""
+    conflicts = error.body.get("conflicts", []) if isinstance(error.body, dict) else []
+    for path in conflicts:
+        warn(f"conflict: {printable(path)}")
 
 
 def _path(repository: RepositoryUri, pull_request: str) -> tuple[str, ...]:
