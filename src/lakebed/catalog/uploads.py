@@ -3,7 +3,8 @@
 1. Find out whether the write would be refused, before any byte is taken.
 2. Stream the bytes to an address that nobody else has. The object that was under the path stays as
    it is, so no reader ever sees half of an object, and no commit changes after it was made.
-3. Stage the entry, after one more check. Only now is the object visible.
+3. Stage the entry, after one more check if the bytes took their time. Only now is the object
+   visible.
 
 A process that dies after 2 leaves an object that nothing names: garbage, which is collected when it
 is old enough. So does an error after 2, unless it is certain that the entry was never visible: then
@@ -71,10 +72,8 @@ class Uploads:
         """
         check_path(path)
         check_metadata(metadata or {})
-        if condition is None:
-            repository = self._engine.check_writable(repository_id, branch)
-        else:
-            repository = self._engine.check_writable_if(repository_id, branch, path, condition)
+        opened = self._engine.open_for_put(repository_id, branch, path, condition)
+        repository = opened.repository
         issued = self._addresses.issue(repository, branch)
         address = repository.namespace.address(str(issued))
         stored = self._store(address, chunks)
@@ -88,6 +87,7 @@ class Uploads:
             content_type=content_type,
             metadata={**(metadata or {}), **for_checksum(proof.proved() if proof else None)},
             condition=condition,
+            opened=opened,
         )
 
     def _store(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
