@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from lakebed.block import Address, BlockError, BlockStore, PutResult
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.checksums import Proof
+from lakebed.catalog.checksums import Proof, hashed_by
 from lakebed.catalog.entry_metadata import for_checksum
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_metadata, check_path
 from lakebed.catalog.stager import Stager
@@ -76,7 +76,7 @@ class Uploads:
         repository = opened.repository
         issued = self._addresses.issue(repository, branch)
         address = repository.namespace.address(str(issued))
-        stored = self._store(address, chunks)
+        stored = self._store(address, hashed_by(proof, chunks))
         return self._stager.stage(
             repository,
             branch,
