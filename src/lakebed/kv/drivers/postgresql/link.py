@@ -18,7 +18,7 @@ from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from lakebed.kv.drivers.postgresql import statements
-from lakebed.runtime import Runtime
+from lakebed.runtime import Runtime, about_to_wait
 
 ReturnT = TypeVar("ReturnT")
 Row = tuple[Any, ...]
@@ -126,6 +126,7 @@ class Link:
         Raises:
             psycopg.Error: See `rolled_back` for what it means.
         """
+        about_to_wait()
         cursor = self._cursor.execute(statement, parameters, prepare=True, binary=True)
         if self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
             raise psycopg.OperationalError("the connection ended before the reply was complete")
