@@ -1,6 +1,6 @@
 // The parts that pages are made of.
 
-import { html, useEffect, useRef, useState } from "./vendor/preact-htm.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { explain } from "./api.js";
 import { ago, exact, short } from "./format.js";
 import { Icon } from "./icons.js";
@@ -147,7 +147,7 @@ export const asRecord = (pairs) => Object.fromEntries(pairs.filter(([name]) => n
  */
 export function Dialog({ title, onClose, children, wide }) {
   const dialog = useRef(/** @type {any} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     dialog.current.showModal();
     dialog.current.querySelector("[data-focus], input, textarea, select")?.focus();
   }, []);
@@ -210,9 +210,9 @@ export function Filter({ value, onInput, label, search = true }) {
       onInput=${(/** @type {any} */ event) => onInput(event.target.value)} /></label>`;
 }
 
-/** @param {{of: Record<string, any>}} props A list of names and values. */
-export function Facts({ of }) {
-  return html`<dl class="facts">${Object.entries(of)
+/** A list of names and values. @param {{of: Record<string, any>, across?: boolean}} props */
+export function Facts({ of, across }) {
+  return html`<dl class=${across ? "facts across" : "facts"}>${Object.entries(of)
     .filter(([, value]) => value !== undefined && value !== null && value !== "")
     .map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }

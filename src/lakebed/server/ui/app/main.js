@@ -89,6 +89,12 @@ function redirect(address) {
   return null;
 }
 
+/** On narrow windows the links are a row, of which only a part is seen. @param {any} rail */
+function showCurrent(rail) {
+  const current = rail?.querySelector("[aria-current]");
+  if (current && rail.scrollWidth > rail.clientWidth) rail.scrollLeft = current.offsetLeft - 60;
+}
+
 /** @param {any} page */
 function alone(page) {
   return (/** @type {any} */ props) => html`<div class="frame alone"><main id="main"><${Guarded} page=${page} ...${props} /></main></div>`;
@@ -97,7 +103,7 @@ function alone(page) {
 /** @param {any} page */
 function administered(page) {
   return (/** @type {any} */ props) => html`<div class="frame">
-    <nav class="rail" aria-label="Administration">${ADMIN_PAGES.map(
+    <nav class="rail" aria-label="Administration" ref=${showCurrent}>${ADMIN_PAGES.map(
       ([address, name, icon]) => html`<${Link} key=${address} href=${address} aria-current=${here().path.startsWith(address) ? "page" : undefined}><${Icon} name=${icon} />${name}<//>`,
     )}</nav>
     <main id="main"><${Guarded} page=${page} ...${props} /></main></div>`;
@@ -111,7 +117,7 @@ function inFrame(page) {
     const repository = useLoad((signal) => get(path`/repositories/${name}`, {}, signal), name);
     const ref = query.get("ref") ?? undefined;
     return html`<div class="frame">
-      <nav class="rail" aria-label="Repository">${REPOSITORY_PAGES.map(([address, , label, icon, feature]) => {
+      <nav class="rail" aria-label="Repository" ref=${showCurrent}>${REPOSITORY_PAGES.map(([address, , label, icon, feature]) => {
         if (!label || (feature && !hasFeature(feature))) return null;
         const isHere = here().path.replace(`/repositories/${encodeURIComponent(name)}/`, "").split("/");
         const isCurrent = address === "settings" ? isHere[0] === "settings" && isHere[1] !== "retention" : address === "settings/retention" ? isHere.join("/") === address : isHere[0] === address || (address === "objects" && isHere[0] === "object");

@@ -17,12 +17,12 @@ export function About() {
   const ready = useLoad(readiness, "");
   const origin = window.location.origin;
   return html`<${Heading} title="About this server" />
-    <div class="columns"><section class="card"><header><h2>Server</h2></header><div class="pad"><${Facts} of=${{
+    <div class="columns"><section class="card"><header><h2>Server</h2></header><div class="pad"><${Facts} across of=${{
         Version: VERSION,
         Endpoint: html`<code>${origin}</code>`,
         Health: ready.data ? html`<${Badge} tone=${ready.data.isReady ? "good" : "bad"}>${ready.data.isReady ? "ready" : "not ready"}<//>` : ready.error ? html`<${Badge} tone="bad">cannot be asked<//>` : "…",
       }} /></div></section>
-      <section class="card"><header><h2>Storage</h2></header><div class="pad"><${Shown} of=${config} rows=${3}>${(/** @type {any} */ found) => html`<${Facts} of=${{
+      <section class="card"><header><h2>Storage</h2></header><div class="pad"><${Shown} of=${config} rows=${3}>${(/** @type {any} */ found) => html`<${Facts} across of=${{
         Kind: found.storage_config.blockstore_type,
         "Example of a namespace": html`<code>${found.storage_config.blockstore_namespace_example}</code>`,
         "Presigned URLs": found.storage_config.pre_sign_support ? "yes" : "no",

@@ -63,7 +63,7 @@ function Creation({ name, source, onClose, onDone }) {
   };
   return html`<${Form} title="Create a branch" label="Create" action=${action} onClose=${onClose} onSubmit=${submit} why=${text ? "" : "Give it a name"}>
     <${Field} label="Name" value=${text} onInput=${setText} placeholder="experiment" data-focus />
-    <div class="field"><span class="small">From</span><${RefPicker} name=${name} value=${from} label="From" onPick=${setFrom} /></div>
+    <div class="field"><span class="label">From</span><${RefPicker} name=${name} value=${from} label="From" onPick=${setFrom} /></div>
     <p class="hint">It begins with what is committed there. No object is copied.</p><//>`;
 }
 

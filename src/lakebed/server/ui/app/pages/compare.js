@@ -38,7 +38,7 @@ function Both({ name, base, head, readOnly }) {
   return html`<${Heading} title="Compare" note=${`What ${head} changed since it parted from ${base}.`}>
       ${hasFeature("pulls") && html`<${Link} class="button" href=${inRepository(name, "pulls", { ref: base, compare: head, new: "1" })}><${Icon} name="pull" />Open a pull request<//>`}
       <${Button} kind="primary" icon="merge" why=${why} onClick=${() => setMerging(true)}>Merge<//><//>
-    <div class="versus"><${RefPicker} name=${name} value=${base} label="Into" onPick=${(/** @type {string} */ ref) => pick(ref, head)} /><span class="soft" aria-label="receives from">←</span>
+    <div class="versus"><${RefPicker} name=${name} value=${base} label="Into" onPick=${(/** @type {string} */ ref) => pick(ref, head)} /><span class="soft"><${Icon} name="left" /><span class="unseen">receives from</span></span>
       <${RefPicker} name=${name} value=${head} label="From" onPick=${(/** @type {string} */ ref) => pick(base, ref)} />
       <button class="quiet" onClick=${() => pick(head, base)}>Switch sides</button></div>
     ${why && base !== head && html`<p class="soft small">${why}.</p>`}

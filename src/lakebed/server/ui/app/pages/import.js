@@ -37,8 +37,8 @@ function Start({ name, branch, readOnly }) {
       go(inRepository(name, "import", { ref: branch, id: started.id }));
     });
   };
-  return html`<form class="card pad stack" onSubmit=${submit}>
-    <div class="field"><span class="small">Into branch</span><${RefPicker} name=${name} value=${branch} label="Into branch" branchesOnly onPick=${(/** @type {string} */ ref) => go(inRepository(name, "import", { ref }))} /></div>
+  return html`<form class="card pad stack narrow" onSubmit=${submit}>
+    <div class="field"><span class="label">Into branch</span><${RefPicker} name=${name} value=${branch} label="Into branch" branchesOnly onPick=${(/** @type {string} */ ref) => go(inRepository(name, "import", { ref }))} /></div>
     <${Field} label="What" value=${kind} onInput=${setKind} options=${[["common_prefix", "all objects below a folder"], ["object", "one object"]]} />
     <${Field} label="Where it is" value=${source} onInput=${setSource} error=${wrong} class="mono" placeholder=${storage?.blockstore_namespace_example ?? ""} hint="An address in the storage." />
     <${Field} label="Destination" value=${destination} onInput=${setDestination} class="mono" placeholder=${kind === "object" ? "path/of/the/object" : "folder/"} hint="A path on the branch; what is there now is replaced." />

@@ -44,7 +44,7 @@ function Details({ of }) {
     Type: of.content_type,
     Changed: html`<${Time} at=${of.mtime} /><div class="soft small">${exact(of.mtime)}</div>`,
     Checksum: html`<${Id} id=${of.checksum} what="checksum" />`,
-    "In the storage": html`<span class="row"><code class="small">${of.physical_address}</code><${Copy} text=${of.physical_address} what="address" /></span>`,
+    "In the storage": html`<code class="small">${of.physical_address}</code> <${Copy} text=${of.physical_address} what="address" />`,
     ...Object.fromEntries(Object.entries(of.metadata ?? {}).map(([key, value]) => [`metadata: ${key}`, value])),
   }} />`;
 }

@@ -45,7 +45,7 @@ function Creation({ name, into, from, onClose }) {
     go(inRepository(name, `pulls/${made.id}`));
   });
   return html`<${Form} title="Open a pull request" label="Open" action=${action} onClose=${onClose} onSubmit=${submit} why=${why} wide>
-    <div class="versus"><${RefPicker} name=${name} value=${destination} branchesOnly label="Into" onPick=${setDestination} /><span class="soft">←</span><${RefPicker} name=${name} value=${source} branchesOnly label="From" onPick=${setSource} /></div>
+    <div class="versus"><${RefPicker} name=${name} value=${destination} branchesOnly label="Into" onPick=${setDestination} /><span class="soft"><${Icon} name="left" /></span><${RefPicker} name=${name} value=${source} branchesOnly label="From" onPick=${setSource} /></div>
     <${Field} label="Title" value=${title} onInput=${setTitle} data-focus />
     <${Field} label="Description" value=${text} onInput=${setText} multiline /><//>`;
 }

@@ -45,7 +45,7 @@ function Creation({ onClose }) {
   const prefix = storage?.default_namespace_prefix || storage?.blockstore_namespace_example?.replace(/[^/]*$/, "") || "";
   const namespace = place ?? (prefix && name ? `${prefix.replace(/\/$/, "")}/${name}` : prefix);
   const wrongName = name && !NAME.test(name) ? "3 to 63 of a-z, 0-9 and -, beginning with a letter or a digit" : "";
-  const wrongPlace = storage && namespace && !new RegExp(storage.blockstore_namespace_ValidityRegex).test(namespace)
+  const wrongPlace = storage && namespace && (name || place !== null) && !new RegExp(storage.blockstore_namespace_ValidityRegex).test(namespace)
     ? `This server keeps objects in ${storage.blockstore_type}: begin with ${storage.blockstore_namespace_example.replace(/:.*/, "://")}` : "";
   const submit = async () => {
     const body = { name, storage_namespace: namespace, default_branch: branch, sample_data: sample, read_only: readOnly };

@@ -11,7 +11,7 @@ import { notify, useAction, useLoad } from "../state.js";
 export function Settings({ name, repository }) {
   const [deleting, setDeleting] = useState(false);
   return html`<${Heading} title="Settings" />
-    <section class="card"><header><h2>General</h2></header><div class="pad"><${Shown} of=${repository} rows=${3}>${(/** @type {any} */ found) => html`<${Facts} of=${{
+    <section class="card"><header><h2>General</h2></header><div class="pad"><${Shown} of=${repository} rows=${3}>${(/** @type {any} */ found) => html`<${Facts} across of=${{
       Name: found.id,
       "Storage namespace": html`<span class="row"><code>${found.storage_namespace}</code><${Copy} text=${found.storage_namespace} what="storage namespace" /></span>`,
       "Default branch": html`<code>${found.default_branch}</code>`,

@@ -43,7 +43,7 @@ function Creation({ name, source, onClose, onDone }) {
   };
   return html`<${Form} title="Create a tag" label="Create" action=${action} onClose=${onClose} onSubmit=${submit} why=${text ? "" : "Give it a name"}>
     <${Field} label="Name" value=${text} onInput=${setText} placeholder="v1" data-focus />
-    <div class="field"><span class="small">At</span><${RefPicker} name=${name} value=${from} label="At" onPick=${setFrom} /></div><//>`;
+    <div class="field"><span class="label">At</span><${RefPicker} name=${name} value=${from} label="At" onPick=${setFrom} /></div><//>`;
 }
 
 /** @param {{name: string, tag: string, onClose: () => void, onDone: () => void}} props */
