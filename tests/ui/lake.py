@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import httpx
 import pyarrow as pa
-import pyarrow.feather as feather
 import pyarrow.parquet as pq
+from pyarrow import feather
 
 REPOSITORY: Final = "lakes"
 BRANCH: Final = "measurements"
@@ -92,7 +92,9 @@ def _events(count: int) -> bytes:
 
 def _arrow() -> bytes:
     sink = io.BytesIO()
-    table = pa.table({"hour": list(range(48)), "level": [370 + (at * 7 % 13) / 10 for at in range(48)]})
+    table = pa.table(
+        {"hour": list(range(48)), "level": [370 + (at * 7 % 13) / 10 for at in range(48)]}
+    )
     feather.write_feather(table, sink)
     return sink.getvalue()
 

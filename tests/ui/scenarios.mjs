@@ -349,34 +349,32 @@ export async function firstPaint({ page, at }) {
   return { asked };
 }
 
-/** No page has a serious fault for people who hear it or see it badly, in both colour schemes. */
-export async function accessibility({ page, lake, axe }) {
-  const found = [];
-  for (const scheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme: scheme });
-    for (const [name, address, act] of PAGES(lake)) {
-      await page.goto(lake.endpoint + address);
-      await settled(page);
-      if (act) await act(page);
-      await page.evaluate(axe);
-      const result = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-      for (const each of result.violations)
-        if (["serious", "critical"].includes(each.impact)) found.push(`${name} (${scheme}): ${each.id}: ${each.nodes.map((node) => `${node.target} ${node.any[0]?.message ?? ""}`).slice(0, 3).join("; ")}`);
-    }
-  }
-  return { found };
-}
-
-/** On a phone nothing is wider than the window. */
-export async function narrow({ page, lake }) {
-  await page.setViewportSize({ width: 390, height: 800 });
-  const found = [];
+/**
+ * Every page: no serious fault for people who hear it or see it badly, in both colour schemes, and
+ * on a phone nothing that is wider than the window.
+ */
+export async function everyPage({ page, lake, axe }) {
+  const faults = [];
+  const wide = [];
+  const look = async (name, options) => {
+    await page.evaluate(axe);
+    const result = await page.evaluate((given) => window.axe.run(document, given), options);
+    for (const each of result.violations)
+      if (["serious", "critical"].includes(each.impact))
+        faults.push(`${name}: ${each.id}: ${each.nodes.map((node) => `${node.target} ${node.any[0]?.message ?? ""}`).slice(0, 3).join("; ")}`);
+  };
   for (const [name, address, act] of PAGES(lake)) {
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 1280, height: 800 });
     await page.goto(lake.endpoint + address);
     await settled(page);
     if (act) await act(page);
+    await look(name, { resultTypes: ["violations"] });
+    await page.emulateMedia({ colorScheme: "dark" });
+    await look(`${name}, dark`, { resultTypes: ["violations"], runOnly: ["color-contrast"] });
+    await page.setViewportSize({ width: 390, height: 800 });
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
-    if (width > 390) found.push(`${name}: ${width} px`);
+    if (width > 390) wide.push(`${name}: ${width} px`);
   }
-  return { found };
+  return { faults, wide };
 }

@@ -5,16 +5,7 @@ from collections.abc import Callable
 
 from lakebed.block import ByteRange, ByteStream
 from lakebed.block.ranges import Between
-from lakebed.catalog.errors import CatalogError
-
-# The name says what happened, not that it is an error.
-# ruff: noqa: N818
-
-
-class PreviewTooLarge(CatalogError):
-    """A preview would have to read more, or work for longer, than it may."""
-
-    kind = "preview_too_large"
+from lakebed.catalog.errors import PreviewTooLarge
 
 
 class BoundedFile(io.RawIOBase):

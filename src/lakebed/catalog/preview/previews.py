@@ -6,12 +6,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from lakebed.catalog.errors import NotComparable, PreviewTooLarge
 from lakebed.catalog.model import ObjectStats
 from lakebed.catalog.objects import Objects
 from lakebed.catalog.preview import tables, texts
-from lakebed.catalog.preview.bounded import BoundedFile, PreviewTooLarge
+from lakebed.catalog.preview.bounded import BoundedFile
 from lakebed.catalog.preview.columns import Column, cells, describe
-from lakebed.catalog.preview.row_diff import NotComparable, RowDiff, diff_rows
+from lakebed.catalog.preview.row_diff import RowDiff, diff_rows
 from lakebed.engine.model import RepositoryID
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced

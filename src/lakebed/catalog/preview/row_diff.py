@@ -7,21 +7,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakebed.catalog.errors import CatalogError
+from lakebed.catalog.errors import NotComparable
 from lakebed.catalog.preview.columns import cells
 
 SHOWN_MAX: Final = 500
 
 Row = tuple[str | None, ...]
-
-# The name says what happened, not that it is an error.
-# ruff: noqa: N818
-
-
-class NotComparable(CatalogError, ValueError):
-    """Two versions of an object whose rows cannot be compared, or not by these columns."""
-
-    kind = "not_comparable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

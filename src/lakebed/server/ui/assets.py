@@ -6,6 +6,8 @@ a digest over all of them, so each may be kept for ever, and modules of two vers
 
 import gzip
 import hashlib
+import posixpath
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +22,8 @@ PREFIX: Final = "/_ui"
 """What the addresses of the files begin with; no repository can have such a name."""
 
 _INDEX: Final = "index.html"
+_FIRST_MODULES: Final = ("main.js", "pages/objects.js")
+_IMPORTED: Final = re.compile(r'from "(\.[^"]+)"')
 _DIGEST_LENGTH: Final = 16
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
@@ -54,15 +58,28 @@ class Assets:
             features: The names of what this server has; the pages of others are not offered.
         """
         folder = f"{PREFIX}/{self.digest}"
-        # All modules are named here, so that no browser has to read one to find the next.
+        # Those that most visits need are named here: no browser has to read one to find the next.
         modules = "\n".join(
             f'<link rel="modulepreload" href="{folder}/{name}">'
-            for name in sorted(self.by_name)
-            if name.endswith(".js")
+            for name in sorted(self.needed_by(_FIRST_MODULES))
         )
         filled = self.template.replace("{{folder}}", folder).replace("{{modules}}", modules)
         filled = filled.replace("{{features}}", escape(" ".join(sorted(features))))
         return filled.replace("{{version}}", escape(__version__)).encode()
+
+    def needed_by(self, names: Iterable[str]) -> set[str]:
+        """Return some modules and all that they import, and so on; pages are loaded by need."""
+        found: set[str] = set()
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in found:
+                continue
+            found.add(name)
+            folder = name.rpartition("/")[0]
+            imported = _IMPORTED.findall(self.by_name[name].plain.decode())
+            waiting += [posixpath.normpath(posixpath.join(folder, each)) for each in imported]
+        return found
 
 
 @cache

@@ -2,32 +2,64 @@
 
 import { html, render, useEffect, useErrorBoundary, useState } from "./vendor/preact-htm.js";
 import { get, path, whenSignedOut } from "./api.js";
-import { Dialog, Empty, ErrorBox, Menu } from "./components.js";
+import { Dialog, Empty, ErrorBox, Loading, Menu } from "./components.js";
 import { Icon } from "./icons.js";
 import { Link, go, here, inRepository, match, to, usePlace } from "./router.js";
 import { dismiss, hasFeature, useLoad, useNotes } from "./state.js";
-import { About } from "./pages/about.js";
-import { Actions, Run } from "./pages/actions.js";
-import { Branches } from "./pages/branches.js";
-import { Changes } from "./pages/changes.js";
-import { CommitPage } from "./pages/commit.js";
-import { Commits } from "./pages/commits.js";
-import { Compare } from "./pages/compare.js";
-import { Credentials } from "./pages/credentials.js";
-import { Garbage } from "./pages/garbage.js";
-import { GroupPage, Groups } from "./pages/groups.js";
-import { ImportPage } from "./pages/import.js";
-import { Login, Setup } from "./pages/login.js";
-import { ObjectPage } from "./pages/object.js";
-import { Objects } from "./pages/objects.js";
-import { Policies, PolicyPage } from "./pages/policies.js";
-import { PullPage, Pulls } from "./pages/pulls.js";
-import { Repositories } from "./pages/repositories.js";
-import { Settings } from "./pages/settings.js";
-import { Tags } from "./pages/tags.js";
-import { UserPage, Users } from "./pages/users.js";
 
-/** @typedef {{repository: any, query: URLSearchParams, parts: Record<string, string>}} PageProps */
+/**
+ * A page whose module is loaded when it is first shown.
+ * @param {() => Promise<any>} load
+ */
+function later(load) {
+  /** @type {any} */
+  let known = null;
+  return (/** @type {any} */ props) => {
+    const [Page, setPage] = useState(() => known);
+    const [failed, setFailed] = useState(false);
+    useEffect(() => {
+      if (Page) return;
+      load().then(
+        (page) => {
+          known = page;
+          setPage(() => page);
+        },
+        () => setFailed(true),
+      );
+    }, []);
+    if (failed)
+      return html`<${Empty} icon="warning" title="This page could not be loaded"><p>The server may have a new version, or cannot be reached.</p>
+        <button onClick=${() => window.location.reload()}>Load it again</button><//>`;
+    return Page ? html`<${Page} ...${props} />` : html`<div class="card"><${Loading} rows=${6} /></div>`;
+  };
+}
+
+const Objects = later(() => import("./pages/objects.js").then((module) => module.Objects));
+const ObjectPage = later(() => import("./pages/object.js").then((module) => module.ObjectPage));
+const Changes = later(() => import("./pages/changes.js").then((module) => module.Changes));
+const Commits = later(() => import("./pages/commits.js").then((module) => module.Commits));
+const CommitPage = later(() => import("./pages/commit.js").then((module) => module.CommitPage));
+const Branches = later(() => import("./pages/branches.js").then((module) => module.Branches));
+const Tags = later(() => import("./pages/tags.js").then((module) => module.Tags));
+const Compare = later(() => import("./pages/compare.js").then((module) => module.Compare));
+const Pulls = later(() => import("./pages/pulls.js").then((module) => module.Pulls));
+const PullPage = later(() => import("./pages/pulls.js").then((module) => module.PullPage));
+const Actions = later(() => import("./pages/actions.js").then((module) => module.Actions));
+const Run = later(() => import("./pages/actions.js").then((module) => module.Run));
+const ImportPage = later(() => import("./pages/import.js").then((module) => module.ImportPage));
+const Garbage = later(() => import("./pages/garbage.js").then((module) => module.Garbage));
+const Settings = later(() => import("./pages/settings.js").then((module) => module.Settings));
+const Repositories = later(() => import("./pages/repositories.js").then((module) => module.Repositories));
+const Credentials = later(() => import("./pages/credentials.js").then((module) => module.Credentials));
+const Users = later(() => import("./pages/users.js").then((module) => module.Users));
+const UserPage = later(() => import("./pages/users.js").then((module) => module.UserPage));
+const Groups = later(() => import("./pages/groups.js").then((module) => module.Groups));
+const GroupPage = later(() => import("./pages/groups.js").then((module) => module.GroupPage));
+const Policies = later(() => import("./pages/policies.js").then((module) => module.Policies));
+const PolicyPage = later(() => import("./pages/policies.js").then((module) => module.PolicyPage));
+const About = later(() => import("./pages/about.js").then((module) => module.About));
+const Login = later(() => import("./pages/login.js").then((module) => module.Login));
+const Setup = later(() => import("./pages/login.js").then((module) => module.Setup));
 
 /** Pages of a repository: address, name, picture, feature. Those without a name have no link. */
 /** @type {[string, any, string?, string?, string?][]} */
@@ -200,7 +232,7 @@ function Bar({ repository, onHelp }) {
       ? html`<${Link} href=${inRepository(repository, "objects")}>${repository}<//>`
       : html`<${Link} href="/repositories">Repositories<//>`}</div>
     <button class="bare wide-only" onClick=${onHelp} aria-label="Keyboard help" title="Keyboard help"><kbd>?</kbd></button>
-    <${Menu} kind="bare" title="You" label=${html`<${Icon} name="user" /><span class="wide-only">${user.data?.user.id ?? ""}</span><${Icon} name="down" />`}>
+    <${Menu} kind="bare" title=${`You: ${user.data?.user.id ?? ""}`} label=${html`<${Icon} name="user" /><span class="wide-only">${user.data?.user.id ?? ""}</span><${Icon} name="down" />`}>
       ${(/** @type {() => void} */ close) => html`
         ${user.data && html`<p>Signed in as <strong>${user.data.user.id}</strong></p>`}
         ${ADMIN_PAGES.map(([address, name, icon]) => html`<${Link} key=${address} href=${address} onClickCapture=${close}><${Icon} name=${icon} />${name}<//>`)}
