@@ -13,21 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import feather
 
-from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.errors import NotComparable, PreviewTooLarge
-from lakebed.catalog.nouns import BranchID, Repository
+from lakebed.catalog.nouns import BranchID
 from lakebed.catalog.preview import previews, tables, texts
-from lakebed.catalog.preview.previews import Preview
+from lakebed.catalog.preview.decoders import Decoders
+from lakebed.catalog.preview.decoding import Decode, Preview, decode_here
+from lakebed.catalog.preview.previews import Previews
 from lakebed.catalog.preview.row_diff import diff_rows
-from tests.kit.lake import open_lake
+from tests.kit.lake import Lake, open_lake
 
 
 class Shelf:
     """A repository to put objects into."""
 
-    def __init__(self, catalog: Catalog, repository: Repository) -> None:
-        self.catalog = catalog
-        self.repository = repository
+    def __init__(self, lake: Lake, decode: Decode | None = decode_here) -> None:
+        self.catalog = lake.catalog
+        self.repository = lake.repository
+        self.previews = Previews(lake.catalog.objects, lake.clock, decode)
 
     def put(self, path: str, data: bytes, content_type: str = "application/octet-stream") -> None:
         self.catalog.uploads.upload(
@@ -35,7 +37,7 @@ class Shelf:
         )
 
     def show(self, path: str, *, offset: int = 0, limit: int = 50) -> Preview:
-        return self.catalog.previews.show(
+        return self.previews.show(
             self.repository.id, "main", path.encode(), offset=offset, limit=limit
         )
 
@@ -43,7 +45,7 @@ class Shelf:
 @pytest.fixture
 def shelf(tmp_path: Path) -> Iterator[Shelf]:
     with open_lake("memory", tmp_path) as lake:
-        yield Shelf(lake.catalog, lake.repository)
+        yield Shelf(lake)
 
 
 def parquet(table: pa.Table, **options: Any) -> bytes:
@@ -276,8 +278,8 @@ def test_versions_of_an_object_are_compared(shelf: Shelf) -> None:
     shelf.catalog.refs.create_branch(shelf.repository.id, "other", "main")
     shelf.put("b.txt", b"text")
     with pytest.raises(NotComparable, match="only rows of"):
-        shelf.catalog.previews.diff(shelf.repository.id, "main", "main", b"b.txt", [])
-    found = shelf.catalog.previews.diff(shelf.repository.id, "main", "main", b"a.csv", [])
+        shelf.previews.diff(shelf.repository.id, "main", "main", b"b.txt", [])
+    found = shelf.previews.diff(shelf.repository.id, "main", "main", b"a.csv", [])
     assert found.rows == []
 
 
@@ -285,4 +287,57 @@ def test_too_much_is_an_error_of_a_diff(shelf: Shelf, monkeypatch: pytest.Monkey
     shelf.put("a.csv", b"id\n" + b"1\n" * 1000)
     monkeypatch.setattr(previews, "_BYTES_MAX", 100)
     with pytest.raises(PreviewTooLarge):
-        shelf.catalog.previews.diff(shelf.repository.id, "main", "main", b"a.csv", [])
+        shelf.previews.diff(shelf.repository.id, "main", "main", b"a.csv", [])
+
+
+@pytest.mark.slow
+class TestProcesses:
+    """Tables are read by processes of their own, which cannot take the server with them."""
+
+    @pytest.fixture
+    def shelf(self, tmp_path: Path) -> Iterator[Shelf]:
+        with open_lake("memory", tmp_path) as lake:
+            yield Shelf(lake, None)
+
+    def test_they_show_and_compare_the_same(self, shelf: Shelf) -> None:
+        shelf.put("a.parquet", parquet(NUMBERS, row_group_size=100))
+        shelf.put("a.csv", b"id,v\n1,a\n")
+        here = Previews(shelf.catalog.objects, shelf.previews._runtime, decode_here)
+        where = shelf.repository.id, "main", b"a.parquet"
+        assert shelf.show("a.parquet", offset=250, limit=20) == here.show(
+            *where, offset=250, limit=20
+        )
+        found = shelf.previews.diff(shelf.repository.id, "main", "main", b"a.csv", [])
+        assert found.keys == ["id"]
+        with pytest.raises(NotComparable, match="not a column of both"):
+            shelf.previews.diff(shelf.repository.id, "main", "main", b"a.csv", ["x"])
+        shelf.put("broken.parquet", b"PAR1 no more")
+        assert "cannot be read as parquet" in shelf.show("broken.parquet").reason
+
+    def test_a_file_that_unpacks_to_gigabytes_ends_its_reader_alone(self, shelf: Shelf) -> None:
+        zeros = pa.array([bytes(400 << 20)], pa.large_binary())
+        sink = io.BytesIO()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file(sink, pa.schema([("b", zeros.type)]), options=options) as writer:
+            writer.write_batch(pa.record_batch([zeros], names=["b"]))
+        del zeros
+        assert sink.tell() < 1_000_000
+        shelf.put("bomb.arrow", sink.getvalue())
+        small = Decoders(shelf.previews._runtime, seconds_max=60.0, memory_bytes=300 << 20)
+        poor = Previews(shelf.catalog.objects, shelf.previews._runtime, small.decode)
+        found = poor.show(shelf.repository.id, "main", b"bomb.arrow", offset=0, limit=1)
+        assert (found.kind, found.reason) == ("none", "to show this would take too much memory.")
+
+    def test_they_read_within_the_bounds_of_the_server(
+        self, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shelf.put("a.csv", b"id\n" + b"1\n" * 1000)
+        monkeypatch.setattr(previews, "_BYTES_MAX", 100)
+        assert "would have to be read" in shelf.show("a.csv").reason
+
+    def test_one_that_takes_too_long_is_ended(self, shelf: Shelf) -> None:
+        shelf.put("a.csv", b"id\n1\n")
+        hasty = Decoders(shelf.previews._runtime, seconds_max=0.0)
+        quick = Previews(shelf.catalog.objects, shelf.previews._runtime, hasty.decode)
+        found = quick.show(shelf.repository.id, "main", b"a.csv", offset=0, limit=1)
+        assert "takes more than 0 seconds" in found.reason

@@ -22,8 +22,8 @@ from lakebed.catalog.multipart.presigned import PresignedUploads
 from lakebed.catalog.multipart.uploads import MultipartUploads
 from lakebed.catalog.objects import Objects
 from lakebed.catalog.pins import Pins
-from lakebed.catalog.preview.previews import Previews
 from lakebed.catalog.presign import Presigning, Signer
+from lakebed.catalog.preview.previews import Previews
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
 from lakebed.catalog.settings import CatalogSettings, LinkSettings

@@ -5,6 +5,7 @@ LakebedError
     ├── InvalidPath         a path that no object can have              (also a ValueError)
     ├── BadDigest           the bytes that came are not those announced (also a ValueError)
     ├── PreviewTooLarge     to show an object would cost too much
+    ├── UnreadableTable     an object is not the table that it claims   (also a ValueError)
     ├── NotComparable       rows of two versions cannot be compared so  (also a ValueError)
     ├── MissingBytes        the entry is there, and its object is gone
     ├── ChangedBytes        the entry is there, and its object is another one by now
@@ -79,6 +80,7 @@ __all__ = [
     "RefNotFound",
     "RepositoryNotFound",
     "TaskNotFound",
+    "UnreadableTable",
     "UploadNotUnfinished",
     "WrongAddress",
 ]
@@ -100,6 +102,12 @@ class PreviewTooLarge(CatalogError):
     """A preview would have to read more, or work for longer, than it may."""
 
     kind = "preview_too_large"
+
+
+class UnreadableTable(CatalogError, ValueError):
+    """An object that is not the table that it claims to be."""
+
+    kind = "unreadable_table"
 
 
 class NotComparable(CatalogError, ValueError):

@@ -1,27 +1,24 @@
 """The entrance: looks at an object and chooses how to show it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-import pyarrow as pa
-
-from lakebed.catalog.errors import NotComparable, PreviewTooLarge
+from lakebed.catalog.errors import NotComparable, PreviewTooLarge, UnreadableTable
 from lakebed.catalog.model import ObjectStats
 from lakebed.catalog.objects import Objects
-from lakebed.catalog.preview import tables, texts
+from lakebed.catalog.preview import texts
 from lakebed.catalog.preview.bounded import BoundedFile
-from lakebed.catalog.preview.columns import Column, cells, describe
-from lakebed.catalog.preview.row_diff import RowDiff, diff_rows
+from lakebed.catalog.preview.decoders import Decoders
+from lakebed.catalog.preview.decoding import Decode, Preview, Task
+from lakebed.catalog.preview.row_diff import RowDiff
 from lakebed.engine.model import RepositoryID
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
 
 ROWS_MAX: Final = 200
 """How many rows a page has at most."""
-COMPARED_ROWS_MAX: Final = 20_000
 _BYTES_MAX: Final = 64 << 20
-_SECONDS_MAX: Final = 10.0
+_SECONDS_MAX: Final = 15.0
 _TEXT_BYTES: Final = 256 << 10
 _NOTEBOOK_BYTES: Final = 4 << 20
 _MAGIC_LENGTH: Final = 6
@@ -41,38 +38,24 @@ _FORMATS: Final = {
     "jsonl": "jsonl",
     "ndjson": "jsonl",
 }
+_BINARY: Final = frozenset({"parquet", "arrow"})
 _MAGICS: Final = {b"PAR1": "parquet", b"ARROW1": "arrow"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
-    """An object as it is shown; which fields say something depends on the kind."""
-
-    kind: str
-    """``table``, ``text``, ``markdown``, ``notebook``, ``image`` or ``none``."""
-    format: str = ""
-    columns: list[Column] = field(default_factory=list)
-    hidden_columns: int = 0
-    rows: list[list[str | None]] = field(default_factory=list)
-    offset: int = 0
-    row_count: int | None = None
-    has_more: bool = False
-    layout: dict[str, str] = field(default_factory=dict)
-    note: str = ""
-    text: str = ""
-    truncated: bool = False
-    tree: list[Any] = field(default_factory=list)
-    cells: list[dict[str, Any]] = field(default_factory=list)
-    reason: str = ""
-    """Why there is nothing to show."""
 
 
 class Previews:
     """Shows what is in objects. Bytes, rows, columns and time are bounded."""
 
-    def __init__(self, objects: Objects, runtime: Runtime) -> None:
+    def __init__(self, objects: Objects, runtime: Runtime, decode: Decode | None = None) -> None:
+        """Make previews of objects.
+
+        Args:
+            objects: Reads them.
+            runtime: Tells how long it takes.
+            decode: Reads tables; None: processes of their own do.
+        """
         self._objects = objects
         self._runtime = runtime
+        self._decode = decode or Decoders(runtime, seconds_max=_SECONDS_MAX).decode
 
     @traced("catalog.preview")
     def show(
@@ -102,28 +85,20 @@ class Previews:
 
         Raises:
             EntryNotFound: One of them has no such object.
-            NotComparable, PreviewTooLarge: Rows cannot be compared.
+            NotComparable, PreviewTooLarge, UnreadableTable: Rows cannot be compared.
         """
-        notes = []
-        found = []
+        files, formats = [], []
         for ref in (left, right):
             stats = self._objects.stat(repository_id, ref, path)
             file = self._open(stats)
             kind = self._format(stats, file)
             if kind is None:
                 raise NotComparable("only rows of Parquet, Arrow, CSV and JSON lines are compared")
-            try:
-                rows = _READERS[kind](file, 0, COMPARED_ROWS_MAX, file.check_time)
-            except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-                raise NotComparable(
-                    f"the object at {ref} cannot be read: {_first_line(error)}"
-                ) from error
-            found.append(rows.table)
-            if rows.has_more or rows.note:
-                notes.append(f"Of {ref}, only the first {rows.table.num_rows} rows are compared.")
-        result = diff_rows(found[0], found[1], keys)
-        result.note = " ".join([*notes, result.note]).strip()
-        return result
+            files.append(file)
+            formats.append(kind)
+        found = self._decode(Task(formats=formats, compare=True, keys=list(keys)), files)
+        assert isinstance(found, RowDiff)
+        return found
 
     def _open(self, stats: ObjectStats) -> BoundedFile:
         ends = self._runtime.monotonic() + _SECONDS_MAX
@@ -151,29 +126,15 @@ class Previews:
         if file.size == 0:
             return Preview(kind="none", reason="The object is empty.")
         try:
-            found = _READERS[kind](file, offset, limit, file.check_time)
-            return Preview(
-                kind="table",
-                format=found.format,
-                columns=describe(found.table, found.metadata),
-                hidden_columns=found.hidden_columns,
-                rows=cells(found.table),
-                offset=offset,
-                row_count=found.row_count,
-                has_more=found.has_more,
-                layout=found.layout,
-                note=found.note,
-            )
-        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+            found = self._decode(Task(formats=[kind], offset=offset, limit=limit), [file])
+        except UnreadableTable as error:
             file.seek(0)
-            text = (
-                texts.decode(file.read(_TEXT_BYTES)) if kind not in {"parquet", "arrow"} else None
-            )
+            text = None if kind in _BINARY else texts.decode(file.read(_TEXT_BYTES))
             if text is not None:
                 return Preview(kind="text", text=text, truncated=file.size > _TEXT_BYTES)
-            return Preview(
-                kind="none", reason=f"It cannot be read as {kind}: {_first_line(error)}."
-            )
+            return Preview(kind="none", reason=f"{error}.")
+        assert isinstance(found, Preview)
+        return found
 
     def _other(self, stats: ObjectStats, file: BoundedFile) -> Preview:
         extension = _extension(stats)
@@ -198,17 +159,3 @@ class Previews:
 def _extension(stats: ObjectStats) -> str:
     name = stats.path.decode(errors="replace").rpartition("/")[2]
     return name.rpartition(".")[2].lower() if "." in name else ""
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:200]
-
-
-Reader = Callable[[BoundedFile, int, int, tables.CheckTime], tables.Rows]
-_READERS: Final[dict[str, Reader]] = {
-    "parquet": tables.read_parquet,
-    "arrow": tables.read_arrow,
-    "csv": lambda file, offset, limit, _: tables.read_csv(file, offset, limit, delimiter=","),
-    "tsv": lambda file, offset, limit, _: tables.read_csv(file, offset, limit, delimiter="\t"),
-    "jsonl": lambda file, offset, limit, _: tables.read_json_lines(file, offset, limit),
-}

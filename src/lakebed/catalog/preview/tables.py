@@ -40,7 +40,7 @@ class Rows:
     """What the reader should know about the rows."""
 
 
-def read_parquet(file: BoundedFile, offset: int, limit: int, check_time: CheckTime) -> Rows:
+def read_parquet(file: BoundedFile, offset: int, limit: int) -> Rows:
     """Return some rows of a Parquet file; only the row groups that hold them are read."""
     opened = pq.ParquetFile(
         pa.PythonFile(file, mode="r"),
@@ -64,7 +64,7 @@ def read_parquet(file: BoundedFile, offset: int, limit: int, check_time: CheckTi
     size = max(1, min(_BATCH_ROWS, limit))
     batches = opened.iter_batches(batch_size=size, row_groups=groups, columns=shown)
     schema = pa.schema([opened.schema_arrow.field(at) for at in range(len(shown))])
-    table = _window(batches, schema, offset - skipped, limit, check_time)
+    table = _window(batches, schema, offset - skipped, limit, file.check_time)
     codecs = (
         sorted({found.row_group(0).column(at).compression for at in range(found.num_columns)})
         if found.num_row_groups
@@ -81,7 +81,7 @@ def read_parquet(file: BoundedFile, offset: int, limit: int, check_time: CheckTi
     )
 
 
-def read_arrow(file: BoundedFile, offset: int, limit: int, check_time: CheckTime) -> Rows:
+def read_arrow(file: BoundedFile, offset: int, limit: int) -> Rows:
     """Return some rows of an Arrow file or stream."""
     try:
         reader = pa.ipc.open_file(pa.PythonFile(file, mode="r"))
@@ -97,7 +97,7 @@ def read_arrow(file: BoundedFile, offset: int, limit: int, check_time: CheckTime
     names = schema.names[:COLUMNS_MAX]
     narrow = (batch.select(list(range(len(names)))) for batch in batches)
     shown = pa.schema([schema.field(at) for at in range(len(names))])
-    table = _window(narrow, shown, offset, limit + 1, check_time)
+    table = _window(narrow, shown, offset, limit + 1, file.check_time)
     return Rows(
         format="Arrow",
         table=table.slice(0, limit),

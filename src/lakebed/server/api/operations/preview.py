@@ -5,7 +5,8 @@ from typing import Annotated, Final
 from msgspec import Meta, field
 
 from lakebed.catalog.nouns import RepositoryID
-from lakebed.catalog.preview.previews import ROWS_MAX, Preview
+from lakebed.catalog.preview.decoding import Preview
+from lakebed.catalog.preview.previews import ROWS_MAX
 from lakebed.catalog.preview.row_diff import RowDiff
 from lakebed.server.api.models import Wire
 from lakebed.server.api.request import ApiRequest, as_key
