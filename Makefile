@@ -14,7 +14,7 @@ SEEDS ?= 10000
 SECONDS ?= 300
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The tests of single packages, and of the drivers and simulated histories that start no server.
-FAST := $(addprefix tests/,auth block catalog cli client engine formats gc kv server) \
+FAST := $(addprefix tests/,auth block catalog cli client engine formats gc hooks kv server) \
 	$(wildcard tests/test_*.py) \
 	$(patsubst %,tests/conformance/test_%.py,block_memory kv_memory kv_sqlite) \
 	$(patsubst %,tests/simulation/test_%.py,engine kv simulated_block simulator)
@@ -118,7 +118,7 @@ simulate: install ## run SEEDS simulated histories in all, each from a seed of i
 	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
 		tests.simulation.scenarios tests.simulation.objects \
-		tests.simulation.multiparts tests.auth.scenarios tests.simulation.gc_histories
+		tests.simulation.multiparts tests.simulation.pulls tests.auth.scenarios tests.simulation.gc_histories
 
 fuzz: install ## feed every parser that strangers reach, and a running server, with new inputs for SECONDS in all
 	$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS)

@@ -23,6 +23,8 @@ PARTS = {
     "kind": "range",
     "upload": "unknown",
     "part": "1",
+    "run_id": "unknown",
+    "hook_run_id": "unknown",
 }
 QUERIES = {
     "path": PATH,
@@ -51,6 +53,12 @@ BODIES: dict[str, Any] = {
     "resetBranch": {"type": "reset"},
     "revertBranch": {"ref": BRANCH, "parent_number": 0},
     "cherryPick": {"ref": BRANCH},
+    "createPullRequest": {
+        "title": "a change",
+        "source_branch": BRANCH,
+        "destination_branch": "unknown",
+    },
+    "updatePullRequest": {"title": "another"},
     "createTag": {"id": "v2", "ref": BRANCH},
     "commit": {"message": "a commit"},
     "mergeIntoBranch": {},
@@ -67,6 +75,7 @@ BODIES: dict[str, Any] = {
         "checksum": "0",
         "size_bytes": 1,
     },
+    "runActions": {"ref": BRANCH, "event": "pre-commit"},
     "importStart": {
         "paths": [
             {"type": "common_prefix", "path": "mem://elsewhere/x", "destination": "imported"},

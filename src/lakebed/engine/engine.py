@@ -49,7 +49,7 @@ from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.fast_read import FastReader
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
-from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
+from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID, RangeID
 from lakebed.ids import UniqueID
 from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime, ThreadRuntime
@@ -203,6 +203,18 @@ class Engine:
             return self._parts.reader.list_entries(repository, branch.id, query, known=branch)
         commit = self.commits.get(repository, resolved.commit_id)
         return self._committed_in(repository.home).list(commit.metarange_id, query)
+
+    def list_committed(
+        self, repository: Repository, metarange_id: MetaRangeID, query: Query
+    ) -> Page[Entry]:
+        """Return a page of the entries of a metarange, which some commit holds or will hold."""
+        return self._committed_in(repository.home).list(metarange_id, query)
+
+    def ranges_below(
+        self, repository: Repository, metarange_id: MetaRangeID, prefix: bytes
+    ) -> tuple[RangeID, ...]:
+        """Return the ranges of a metarange that can have keys with a prefix."""
+        return self._committed_in(repository.home).ranges_below(metarange_id, prefix)
 
     @traced("engine.put")
     def put(
@@ -401,9 +413,40 @@ class Engine:
         repository = self._writable(repository_id)
         ends = self._read_ends(repository, source, branch)
         if ends is not None:
-            return self._parts.merger.merge(repository, branch, ends[0], request, known=ends[1])
+            commit, known = ends
+        else:
+            commit, known = self.resolver.commit(repository, source), None
+        return self._parts.merger.merge(
+            repository, branch, commit, request, source_ref=source, known=known
+        )
+
+    @traced("engine.merge_noted")
+    def merge_noted(
+        self,
+        repository_id: RepositoryID,
+        source: str,
+        destination: Branch,
+        request: MergeRequest,
+        *,
+        note: Callable[[Commit], None],
+    ) -> Commit:
+        """Merge a ref, as it is now, into a branch that was just read; see `Merger.merge`."""
+        repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
-        return self._parts.merger.merge(repository, branch, commit, request)
+        return self._parts.merger.merge(
+            repository,
+            destination.id,
+            commit,
+            request,
+            source_ref=source,
+            known=destination,
+            note=note,
+        )
+
+    def count_conflicts(self, repository: Repository, base: Commit, ends: Sequence[Commit]) -> int:
+        """Return how many keys two commits changed differently since a third one."""
+        ids = [commit.metarange_id for commit in (base, *ends)]
+        return self._committed_in(repository.home).count_conflicts(*ids)
 
     def _read_ends(
         self, repository: Repository, source: str, branch: BranchID
@@ -548,9 +591,9 @@ class Engine:
             return created
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
-        self._hooks.before_create_branch(repository, branch, commit.id)
+        self._hooks.before_create_branch(repository, branch, commit.id, source)
         created = self.branches.create(repository, branch, commit.id, hidden=hidden)
-        self._hooks.after_create_branch(repository, branch, commit.id)
+        self._hooks.after_create_branch(repository, branch)
         return created
 
     def _create_in_one_look(
@@ -576,7 +619,7 @@ class Engine:
             if record is None or record.predicate != version or commit_id is None:
                 raise RefNotFound(source)
             if commit_id not in offered:
-                self._hooks.before_create_branch(repository, branch, commit_id)
+                self._hooks.before_create_branch(repository, branch, commit_id, source)
                 offered.add(commit_id)
             return commit_id
 
@@ -585,14 +628,17 @@ class Engine:
             made = self.branches.create_from(repository, branch, keys, find_commit, hidden=hidden)
         except (RefNotFound, NotUnique):
             return None
-        self._hooks.after_create_branch(repository, branch, made.commit_id)
+        self._hooks.after_create_branch(repository, branch)
         return made
 
     @traced("engine.delete_branch")
-    def delete_branch(self, repository_id: RepositoryID, branch: BranchID) -> None:
-        """Delete a branch and what is staged on it.
+    def delete_branch(
+        self, repository_id: RepositoryID, branch: BranchID, *, unchanged: Branch | None = None
+    ) -> None:
+        """Delete a branch and what is staged on it; with `unchanged`, only if it is still so.
 
         Raises:
+            PreconditionFailed: It is not.
             RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
             DefaultBranch: It is the default branch, which cannot be deleted.
             Protected: A rule protects it.
@@ -603,9 +649,10 @@ class Engine:
             raise DefaultBranch(repository_id, branch)
         # Else it could be made again, with any content.
         self.protection.check(repository, branch)
-        self._hooks.before_delete_branch(repository, branch)
-        self.branches.delete(repository, branch)
-        self._hooks.after_delete_branch(repository, branch)
+        known = unchanged or self.branches.get(repository, branch)
+        self._hooks.before_delete_branch(repository, known)
+        self.branches.delete(repository, branch, known=known, unchanged=unchanged is not None)
+        self._hooks.after_delete_branch(repository, known)
 
     @traced("engine.create_tag")
     def create_tag(self, repository_id: RepositoryID, name: str, ref: str) -> Tag:
@@ -622,9 +669,10 @@ class Engine:
     def delete_tag(self, repository_id: RepositoryID, tag: TagID) -> None:
         """Delete a tag; raises as `delete_branch` does, with `TagNotFound`."""
         repository = self._writable(repository_id)
-        self._hooks.before_delete_tag(repository, tag)
-        self.tags.delete(repository, tag)
-        self._hooks.after_delete_tag(repository, tag)
+        known, version = self.tags.find(repository, tag)
+        self._hooks.before_delete_tag(repository, tag, known.commit_id, version)
+        self.tags.delete(repository, tag, version)
+        self._hooks.after_delete_tag(repository, tag, version)
 
     # Dumps
 

@@ -26,13 +26,13 @@ from lakebed.engine.committed.listing import (
     differences_of,
     entry_page,
 )
-from lakebed.engine.committed.merge import Strategy, merge
+from lakebed.engine.committed.merge import Strategy, count_conflicts, merge
 from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.replace import replace as replace_intervals
 from lakebed.engine.committed.walk import map_ahead, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Home
-from lakebed.formats import Entry, MetaRange, MetaRangeID
+from lakebed.formats import Entry, MetaRange, MetaRangeID, RangeID
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.entries import one_array
 from lakebed.runtime import Runtime
@@ -178,6 +178,15 @@ class Committed:
 
     # Reading
 
+    def count_conflicts(
+        self, base: MetaRangeID, source: MetaRangeID, destination: MetaRangeID
+    ) -> int:
+        """Return how many keys would be conflicts of a `merge` of these without a strategy."""
+        three = [self._files.metarange(each) for each in (base, source, destination)]
+        return count_conflicts(
+            self._files, self._runtime, base=three[0], source=three[1], destination=three[2]
+        )
+
     def check_stored(self, metarange_id: MetaRangeID) -> None:
         """Make sure that a metarange and all its ranges are in the storage, whatever is cached.
 
@@ -228,6 +237,12 @@ class Committed:
         """
         refs = window(self._files.metarange(metarange_id), start, end)
         return [ref.max_key for ref in refs if end is None or ref.max_key < end]
+
+    def ranges_below(self, metarange_id: MetaRangeID, prefix: bytes) -> tuple[RangeID, ...]:
+        """Return the ranges that can have keys with a prefix, without reading a range."""
+        end = prefix_end(prefix)
+        refs = window(self._files.metarange(metarange_id), prefix, end)
+        return tuple(ref.range_id for ref in refs if end is None or ref.min_key < end)
 
     def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
         """Return a page of entries and common prefixes."""
