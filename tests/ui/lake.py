@@ -12,6 +12,21 @@ from pyarrow import feather
 REPOSITORY: Final = "lakes"
 BRANCH: Final = "measurements"
 
+_ACTION: Final = b"""\
+name: levels
+on:
+  pre-commit:
+hooks:
+  - id: above-the-bed
+    type: lua
+    properties:
+      script: |
+        print("looking at " .. action.branch_id)
+        if action.commit.message:find("below") then
+          error("a level is below the bed")
+        end
+"""
+
 
 def fill(api: httpx.Client, namespace: str) -> dict[str, str]:
     """Make a repository; return what the visits of its pages need to know."""
@@ -40,8 +55,33 @@ def fill(api: httpx.Client, namespace: str) -> dict[str, str]:
     lake.branch("other-side", f"{last}")
     lake.put("other-side", "conflict.txt", b"other\n")
     lake.commit("other-side", "Another line on another branch")
+    lake.branch("checked")
+    lake.put("checked", "_lakefs_actions/levels.yaml", _ACTION)
+    lake.commit("checked", "Look at levels before each commit")
+    lake.put("checked", "levels.txt", b"-1\n")
+    refused = api.post(
+        f"/repositories/{REPOSITORY}/branches/checked/commits",
+        json={"message": "A level below the bed"},
+    )
+    assert refused.status_code == 412, refused.text
+    run = api.get(f"/repositories/{REPOSITORY}/actions/runs").json()["results"][0]
+    pulls = [
+        lake.propose(
+            "Stations of November",
+            BRANCH,
+            "Three stations were built.\n\nPlease look at the levels.",
+        ),
+        lake.propose("The other side", "other-side", ""),
+    ]
     first = api.get(f"/repositories/{REPOSITORY}/refs/{BRANCH}/commits").json()["results"][0]
-    return {"repository": REPOSITORY, "branch": BRANCH, "commit": first["id"]}
+    return {
+        "repository": REPOSITORY,
+        "branch": BRANCH,
+        "commit": first["id"],
+        "run": run["run_id"],
+        "pull": pulls[0],
+        "conflicting_pull": pulls[1],
+    }
 
 
 class _Lake:
@@ -65,6 +105,11 @@ class _Lake:
     def merge(self, source: str, destination: str, message: str) -> None:
         where = f"{self._base}/refs/{source}/merge/{destination}"
         _check(self._api.post(where, json={"message": message}))
+
+    def propose(self, title: str, source: str, description: str) -> str:
+        body = {"title": title, "description": description, "source_branch": source}
+        made = self._api.post(f"{self._base}/pulls", json={**body, "destination_branch": "main"})
+        return str(_check(made)["id"])
 
 
 def _check(answer: httpx.Response) -> Any:

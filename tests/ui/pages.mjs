@@ -15,7 +15,7 @@ export async function logIn(page, { endpoint, key, secret }) {
 }
 
 /** Name, address, and what to do there first. */
-export function PAGES({ repository, branch, commit }) {
+export function PAGES({ repository, branch, commit, run, pull, conflicting_pull }) {
   const at = (page) => `/repositories/${repository}/${page}`;
   return [
     ["repositories", "/repositories"],
@@ -39,6 +39,11 @@ export function PAGES({ repository, branch, commit }) {
       await page.getByText("Key columns").last().waitFor();
     }],
     ["merge", at(`compare?ref=main&compare=${branch}`), (page) => page.getByRole("button", { name: "Merge", exact: true }).click()],
+    ["pulls", at("pulls")],
+    ["pull", at(`pulls/${pull}`)],
+    ["pull-conflict", at(`pulls/${conflicting_pull}`)],
+    ["actions", at("actions")],
+    ["run", at(`actions/${run}`)],
     ["import", at("import")],
     ["garbage", at("settings/retention")],
     ["settings", at("settings")],

@@ -228,6 +228,46 @@ export async function compareAndMerge({ page, at }) {
   assert(await button(page, "Merge").isDisabled());
 }
 
+export async function pullRequests({ page, at, lake }) {
+  await page.goto(at("pulls"));
+  await button(page, "Open a pull request").click();
+  await says(page, "Choose the branch to merge");
+  await page.getByRole("button", { name: "From: choose" }).click();
+  await page.locator(".picker .list").getByRole("button", { name: "add-depths" }).click();
+  await says(page, "Give it a title");
+  assert(await dialog(page).getByRole("button", { name: "Open", exact: true }).isDisabled());
+  await field(page, "Title").fill("From the page");
+  await dialog(page).getByRole("button", { name: "Open", exact: true }).click();
+  await page.waitForURL(/pulls\/[^/?]+$/);
+  await says(page, "Nothing left to merge");
+  await button(page, "Close").click();
+  await button(page, "Reopen").waitFor();
+  await page.goto(at(`pulls/${lake.conflicting_pull}`));
+  await says(page, "It cannot be merged as it is");
+  assert(await button(page, "Merge").isDisabled());
+  await page.goto(at("pulls"));
+  await page.getByRole("link", { name: "Stations of November" }).click();
+  await button(page, "Compare rows").click();
+  await says(page, "3 rows added");
+  await button(page, "Merge").click();
+  await page.getByText("merged", { exact: true }).waitFor();
+}
+
+export async function actions({ page, at }) {
+  await page.goto(at("actions"));
+  await page.getByText("failed", { exact: true }).first().waitFor();
+  await page.getByRole("link", { name: "pre-commit" }).first().click();
+  await says(page, "a level is below the bed");
+  await page.goto(at("actions"));
+  await page.getByLabel("Runs of branch").fill("no-such-branch");
+  await says(page, "No runs for no-such-branch");
+  await page.goto(at("changes?ref=checked"));
+  await button(page, "Commit").click();
+  await field(page, "Message").fill("A level below again");
+  await dialog(page).getByRole("button", { name: "Commit" }).click();
+  await dialog(page).getByText("a level is below the bed").waitFor();
+}
+
 export async function settings({ page, at, lake }) {
   await page.goto(at("settings"));
   await page.getByLabel("Branches that match").fill("release-*");

@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact-htm.js";
 import { ApiError, call, get, path, post, put } from "../api.js";
-import { Badge, Button, Empty, ErrorBox, Facts, Field, Form, Heading, More, Shown, Time } from "../components.js";
+import { Badge, Button, Check, Empty, ErrorBox, Facts, Field, Form, Heading, More, Shown, Time } from "../components.js";
 import { Conflicts, Differences } from "../diff.js";
 import { Icon } from "../icons.js";
 import { RefPicker } from "../refs.js";
@@ -63,10 +63,11 @@ function One({ name, pull, reload }) {
   const key = `${pull.id} ${pull.status}`;
   const parting = useLoad((signal) => get(path`/repositories/${name}/refs/${pull.source_branch}/merge/${pull.destination_branch}`, {}, signal).catch(() => null), key);
   const isOpen = pull.status === "open";
-  const gone = parting.data === null && !parting.loading ? "One of its branches is gone" : "";
+  const why = pull.merging ? "It is being merged" : pull.not_mergeable_because || (pull.mergeable === false ? "It cannot be merged now" : "");
+  const [dropSource, setDropSource] = useState(false);
   const merge = () => action.run(async () => {
     try {
-      await put(path`/repositories/${name}/pulls/${pull.id}/merge`);
+      await put(path`/repositories/${name}/pulls/${pull.id}/merge`, undefined, dropSource ? { delete_source: true } : {});
     } catch (error) {
       if (error instanceof ApiError && Array.isArray(error.body.conflicts)) setConflicts(error.body);
       throw error;
@@ -79,9 +80,11 @@ function One({ name, pull, reload }) {
     reload();
   });
   return html`<${Heading} title=${pull.title} note=${html`<${Badge} tone=${TONES[pull.status]}>${pull.status}<//> ${pull.author} wants <code>${pull.source_branch}</code> merged into <code>${pull.destination_branch}</code>`}>
-      ${isOpen && html`<${Button} disabled=${action.busy} onClick=${() => setStatus("closed")}>Close<//><${Button} kind="primary" icon="merge" why=${gone} disabled=${action.busy} onClick=${merge}>${action.busy ? "Merging…" : "Merge"}<//>`}
+      ${isOpen && html`<${Button} disabled=${action.busy} onClick=${() => setStatus("closed")}>Close<//><${Button} kind="primary" icon="merge" why=${why} disabled=${action.busy} onClick=${merge}>${action.busy ? "Merging…" : "Merge"}<//>`}
       ${pull.status === "closed" && html`<${Button} disabled=${action.busy} onClick=${() => setStatus("open")}>Reopen<//>`}<//>
     <${ErrorBox} error=${action.error} />
+    ${isOpen && why && html`<div class="notice warn"><${Icon} name="warning" /><div><strong>It cannot be merged as it is</strong><p>${why}</p></div></div>`}
+    ${isOpen && !why && html`<${Check} label=${html`Delete <code>${pull.source_branch}</code> when it is merged`} value=${dropSource} onInput=${setDropSource} />`}
     ${conflicts && html`<${Conflicts} conflicts=${conflicts.conflicts} total=${conflicts.conflicts_total} name=${name} left=${pull.source_branch} right=${pull.destination_branch} />`}
     <div class="split"><div class="stack">${pull.description && html`<section class="card pad"><p class="message">${pull.description}</p></section>`}
       ${pull.merged_commit_id ? html`<${Differences} name=${name} where=${path`/repositories/${name}/refs/${`${pull.merged_commit_id}~1`}/diff/${pull.merged_commit_id}`} query=${{ type: "two_dot" }} left=${`${pull.merged_commit_id}~1`} right=${pull.merged_commit_id} empty=${html`<${Empty} icon="check" title="It changed nothing" />`} />`
