@@ -29,6 +29,7 @@ PARTS = {
 QUERIES = {
     "path": PATH,
     "dest_path": "folder/copy",
+    "right_ref": BRANCH,
     "ref": BRANCH,
     "task_id": "unknown",
     "id": "unknown",

@@ -24,6 +24,7 @@ from lakebed.catalog.multipart.uploads import MultipartUploads
 from lakebed.catalog.objects import Objects
 from lakebed.catalog.pins import Pins
 from lakebed.catalog.presign import Presigning, Signer
+from lakebed.catalog.preview.previews import Previews
 from lakebed.catalog.pulls.pulls import Pulls
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
@@ -84,6 +85,7 @@ class Catalog:
         )
         self.pins = Pins(store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins)
+        self.previews = Previews(self.objects, runtime)
         self.uploads = Uploads(engine, block, addresses, stager)
         self.copies = Copies(engine, block, runtime, addresses, freshness, stager, self.pins)
         self.external = ExternalObjects(engine, block, runtime)

@@ -4,6 +4,9 @@ LakebedError
 └── CatalogError
     ├── InvalidPath         a path that no object can have              (also a ValueError)
     ├── BadDigest           the bytes that came are not those announced (also a ValueError)
+    ├── PreviewTooLarge     to show an object would cost too much
+    ├── UnreadableTable     an object is not the table that it claims   (also a ValueError)
+    ├── NotComparable       rows of two versions cannot be compared so  (also a ValueError)
     ├── MissingBytes        the entry is there, and its object is gone
     ├── ChangedBytes        the entry is there, and its object is another one by now
     ├── InvalidLink         the address was not given out for this, or is used up
@@ -73,11 +76,13 @@ __all__ = [
     "MergeConflict",
     "MissingBytes",
     "MultipartNotFound",
+    "NotComparable",
     "NothingToImport",
     "ParentNumberMissing",
     "PartMissing",
     "PartTooSmall",
     "PartsOutOfOrder",
+    "PreviewTooLarge",
     "PullBusy",
     "PullNotFound",
     "PullStatusRefused",
@@ -85,6 +90,7 @@ __all__ = [
     "RefNotFound",
     "RepositoryNotFound",
     "TaskNotFound",
+    "UnreadableTable",
     "UploadNotUnfinished",
     "WrongAddress",
 ]
@@ -100,6 +106,24 @@ class InvalidPath(CatalogError, ValueError):
     """A path that no object can have; nothing was done."""
 
     kind = "invalid_path"
+
+
+class PreviewTooLarge(CatalogError):
+    """A preview would have to read more, or work for longer, than it may."""
+
+    kind = "preview_too_large"
+
+
+class UnreadableTable(CatalogError, ValueError):
+    """An object that is not the table that it claims to be."""
+
+    kind = "unreadable_table"
+
+
+class NotComparable(CatalogError, ValueError):
+    """Two versions of an object whose rows cannot be compared, or not by these columns."""
+
+    kind = "not_comparable"
 
 
 class InvalidMetadata(CatalogError, ValueError):
