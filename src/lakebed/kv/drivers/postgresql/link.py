@@ -10,7 +10,7 @@ from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
 
 from lakebed.kv.drivers.postgresql import statements
-from lakebed.runtime import Runtime
+from lakebed.runtime import Runtime, about_to_wait
 
 ReturnT = TypeVar("ReturnT")
 Row = tuple[Any, ...]
@@ -113,6 +113,7 @@ class Link:
         Raises:
             psycopg.Error: See `rolled_back` for what it means.
         """
+        about_to_wait()
         cursor = self._cursor.execute(statement, parameters, prepare=True, binary=True)
         if self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
             raise psycopg.OperationalError("the connection ended before the reply was complete")
