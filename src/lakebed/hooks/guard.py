@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
+from lakebed.engine.acting import acting_user
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.hooks import Hooks, Offer, Preparation
@@ -27,7 +28,6 @@ from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository,
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.hooks import records_pb2 as pb
-from lakebed.hooks.acting import acting_user
 from lakebed.hooks.errors import InvalidAction
 from lakebed.hooks.events import EventType
 from lakebed.hooks.files import Action
