@@ -179,6 +179,7 @@ def _bodies(sample: Sample) -> dict[str, Any]:
         "mergeIntoBranch": {"message": "a message"},
         "deleteObjects": {"paths": ["staged", "none"]},
         "copyObject": {"src_path": "folder/object"},
+        "runActions": {"ref": "main", "event": "pre-commit"},
         "updateObjectUserMetadata": {"set": {"key": "value"}},
         "stageObject": {
             "physical_address": "local://elsewhere/object",
@@ -264,7 +265,23 @@ def _canceled_import(sample: Sample) -> Good:
     raise AssertionError("an import always fails before it can be canceled")
 
 
+def _run(sample: Sample) -> Good:
+    """A run of a hook, which fails: there is no such command."""
+    hook = "{id: check, type: command, properties: {command: none}}"
+    text = f"name: gate\non: {{pre-commit: }}\nhooks: [{hook}]\n"
+    at = f"/repositories/{sample.repository}/branches/dirty/objects"
+    path = {"path": "_lakefs_actions/gate.yaml"}
+    sample.api.post(at, params=path, content=text.encode()).raise_for_status()
+    commits = f"/repositories/{sample.repository}/branches/dirty/commits"
+    assert sample.api.post(commits, json={"message": "refused"}).status_code == 412
+    runs = sample.api.get(f"/repositories/{sample.repository}/actions/runs").json()["results"]
+    return Good(path={"run_id": runs[0]["run_id"], "hook_run_id": "0000_0000"})
+
+
 _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
+    "getRun": _run,
+    "listRunHooks": _run,
+    "getRunHookOutput": _run,
     "importStart": _import,
     "importStatus": _begun_import,
     "importCancel": _canceled_import,

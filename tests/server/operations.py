@@ -23,6 +23,8 @@ PARTS = {
     "kind": "range",
     "upload": "unknown",
     "part": "1",
+    "run_id": "unknown",
+    "hook_run_id": "unknown",
 }
 QUERIES = {
     "path": PATH,
@@ -66,6 +68,7 @@ BODIES: dict[str, Any] = {
         "checksum": "0",
         "size_bytes": 1,
     },
+    "runActions": {"ref": BRANCH, "event": "pre-commit"},
     "importStart": {
         "paths": [
             {"type": "common_prefix", "path": "mem://elsewhere/x", "destination": "imported"},

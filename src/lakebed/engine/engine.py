@@ -204,6 +204,16 @@ class Engine:
         commit = self.commits.get(repository, resolved.commit_id)
         return self._committed_in(repository.home).list(commit.metarange_id, query)
 
+    def list_committed(
+        self, repository: Repository, metarange_id: MetaRangeID, query: Query
+    ) -> Page[Entry]:
+        """Return a page of the entries of a metarange, which some commit holds or will hold."""
+        return self._committed_in(repository.home).list(metarange_id, query)
+
+    def has_below(self, repository: Repository, metarange_id: MetaRangeID, prefix: bytes) -> bool:
+        """Whether a metarange, which some commit holds or will hold, has keys with a prefix."""
+        return self._committed_in(repository.home).has_below(metarange_id, prefix)
+
     @traced("engine.put")
     def put(
         self,
@@ -401,9 +411,12 @@ class Engine:
         repository = self._writable(repository_id)
         ends = self._read_ends(repository, source, branch)
         if ends is not None:
-            return self._parts.merger.merge(repository, branch, ends[0], request, known=ends[1])
-        commit = self.resolver.commit(repository, source)
-        return self._parts.merger.merge(repository, branch, commit, request)
+            commit, known = ends
+        else:
+            commit, known = self.resolver.commit(repository, source), None
+        return self._parts.merger.merge(
+            repository, branch, commit, request, source_ref=source, known=known
+        )
 
     def _read_ends(
         self, repository: Repository, source: str, branch: BranchID
@@ -548,9 +561,9 @@ class Engine:
             return created
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
-        self._hooks.before_create_branch(repository, branch, commit.id)
+        self._hooks.before_create_branch(repository, branch, commit.id, source)
         created = self.branches.create(repository, branch, commit.id, hidden=hidden)
-        self._hooks.after_create_branch(repository, branch, commit.id)
+        self._hooks.after_create_branch(repository, branch)
         return created
 
     def _create_in_one_look(
@@ -576,7 +589,7 @@ class Engine:
             if record is None or record.predicate != version or commit_id is None:
                 raise RefNotFound(source)
             if commit_id not in offered:
-                self._hooks.before_create_branch(repository, branch, commit_id)
+                self._hooks.before_create_branch(repository, branch, commit_id, source)
                 offered.add(commit_id)
             return commit_id
 
@@ -585,7 +598,7 @@ class Engine:
             made = self.branches.create_from(repository, branch, keys, find_commit, hidden=hidden)
         except (RefNotFound, NotUnique):
             return None
-        self._hooks.after_create_branch(repository, branch, made.commit_id)
+        self._hooks.after_create_branch(repository, branch)
         return made
 
     @traced("engine.delete_branch")
@@ -603,9 +616,10 @@ class Engine:
             raise DefaultBranch(repository_id, branch)
         # Else it could be made again, with any content.
         self.protection.check(repository, branch)
-        self._hooks.before_delete_branch(repository, branch)
-        self.branches.delete(repository, branch)
-        self._hooks.after_delete_branch(repository, branch)
+        known = self.branches.get(repository, branch)
+        self._hooks.before_delete_branch(repository, known)
+        self.branches.delete(repository, branch, known=known)
+        self._hooks.after_delete_branch(repository, known)
 
     @traced("engine.create_tag")
     def create_tag(self, repository_id: RepositoryID, name: str, ref: str) -> Tag:
@@ -622,9 +636,10 @@ class Engine:
     def delete_tag(self, repository_id: RepositoryID, tag: TagID) -> None:
         """Delete a tag; raises as `delete_branch` does, with `TagNotFound`."""
         repository = self._writable(repository_id)
-        self._hooks.before_delete_tag(repository, tag)
-        self.tags.delete(repository, tag)
-        self._hooks.after_delete_tag(repository, tag)
+        known, version = self.tags.find(repository, tag)
+        self._hooks.before_delete_tag(repository, tag, known.commit_id, version)
+        self.tags.delete(repository, tag, version)
+        self._hooks.after_delete_tag(repository, tag, version)
 
     # Dumps
 

@@ -33,3 +33,12 @@ class HookFailed(HookError):
     """A hook ran and failed, or could not run. The message holds no secret."""
 
     kind = "hook_failed"
+
+
+class RunNotFound(HookError):
+    """There is no such run, or it has not ended."""
+
+    kind = "run_not_found"
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"run {run} is not there, or has not ended")

@@ -229,6 +229,19 @@ class Committed:
         refs = window(self._files.metarange(metarange_id), start, end)
         return [ref.max_key for ref in refs if end is None or ref.max_key < end]
 
+    def has_below(self, metarange_id: MetaRangeID, prefix: bytes) -> bool:
+        """Whether there is a key with a prefix. At most one range is read."""
+        metarange = self._files.metarange(metarange_id)
+        place = metarange.position(prefix)
+        if place == len(metarange.refs):
+            return False
+        ref = metarange.refs[place]
+        if ref.min_key >= prefix:
+            return ref.min_key.startswith(prefix)
+        keys = self._files.range(ref.range_id).keys
+        # The last key of the range is not below the prefix, so this finds one.
+        return keys[keys.find(prefix)].startswith(prefix)
+
     def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
         """Return a page of entries and common prefixes."""
         return entry_page(EntryBlocks(self._files, self._files.metarange(metarange_id)), query)

@@ -224,15 +224,17 @@ class Branches:
         record = Record(name, message, version)
         return self._remember((repository.partition, branch.id), record, read_at)
 
-    def delete(self, repository: Repository, branch: BranchID) -> None:
-        """Delete a branch and what is staged on it.
+    def delete(
+        self, repository: Repository, branch: BranchID, *, known: Branch | None = None
+    ) -> None:
+        """Delete a branch and what is staged on it; if the caller read it already, that very one.
 
         Raises:
-            BranchNotFound: There is none.
+            BranchNotFound: There is none, or it was deleted meanwhile, and perhaps made again.
             OutcomeUnknown: It may have been deleted.
         """
         records = self._records(repository.partition)
-        first = self.get(repository, branch)
+        first = known or self.get(repository, branch)
         current = first
         while current.unique_id == first.unique_id:
             self.announce_drop(repository, branch, current.tokens)

@@ -8,7 +8,7 @@ import falcon
 import msgspec
 
 from lakebed.auth import Context, Permission
-from lakebed.catalog.nouns import read_only_lifted
+from lakebed.catalog.nouns import acting_as, read_only_lifted
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
@@ -56,10 +56,7 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             given = bind(ApiRequest(services, request, identity, context), parts)
             if identity is not None and needs_permissions:
                 services.auth.authorize(identity, context, *permissions(route, parts, given))
-            if can_force and _is_forced(given):
-                with read_only_lifted():
-                    result = route.handler(**given)
-            else:
+            with acting_as(record.user), read_only_lifted(lifted=can_force and _is_forced(given)):
                 result = route.handler(**given)
             _answer(route, response, result)
         except Exception as error:  # noqa: BLE001 - the last place that can answer

@@ -18,6 +18,7 @@ from lakebed.builders import BuilderFailed
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
+from lakebed.hooks import errors as hooks
 from lakebed.server.http import admission, bodies, browsers, refusals
 from lakebed.server.http.logs import cause_of
 from lakebed.server.http.metrics_access import MetricsRefused
@@ -109,6 +110,9 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (catalog.MissingBytes, 410),
     (catalog.ChangedBytes, 410),
     (catalog.CatalogError, 400),
+    # hooks
+    (hooks.RunNotFound, 404),
+    (hooks.InvalidAction, 412),
     # the engine
     (engine.NotFound, 404),
     (engine.NamespaceTaken, 400),

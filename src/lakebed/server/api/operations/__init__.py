@@ -4,6 +4,7 @@ from typing import Final
 
 from lakebed.server.api.operations import (
     acl,
+    actions,
     auth,
     commits,
     config,
@@ -37,6 +38,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *metadata.routes,
     *gc.routes,
     *imports.routes,
+    *actions.routes,
     *pulls.routes,
     *auth.routes,
     *acl.routes,

@@ -1,0 +1,301 @@
+"""What the engine asks before and after operations, answered by the action files of repositories.
+
+Which files count for which event:
+
+| event                              | action files are read from                                  |
+|------------------------------------|-------------------------------------------------------------|
+| prepare-commit, pre-commit         | the branch with what is staged                              |
+| pre-revert, pre-cherry-pick        | the branch                                                  |
+| pre-merge                          | the source                                                  |
+| post-commit, -merge, -revert, …    | the new commit                                              |
+| create and delete, pre and post    | the commit of the branch or the tag                         |
+
+Runs of post events are written down *before* the operation takes effect (`Runs.prepare`) and
+confirmed after it. See `post` for what becomes of those that nobody confirms.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final
+
+from lakebed.engine.acting import acting_user
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import Refused
+from lakebed.engine.hooks import Hooks, Offer, Preparation
+from lakebed.engine.model import Branch, BranchID, CommitID, Repository, TagID
+from lakebed.errors import LakebedError
+from lakebed.formats import MetaRangeID
+from lakebed.hooks import records_pb2 as pb
+from lakebed.hooks.errors import InvalidAction
+from lakebed.hooks.events import EventType
+from lakebed.hooks.files import Action
+from lakebed.hooks.keys import RunID
+from lakebed.hooks.matching import select
+from lakebed.hooks.metrics import HOOK_RUNS
+from lakebed.hooks.reading import ActionReader
+from lakebed.hooks.runner import Failure, Runner
+from lakebed.hooks.runs import NotOurs, Runs
+from lakebed.kv import Version
+from lakebed.lru import LRU
+from lakebed.runtime import Runtime
+
+OFFERS_MAX: Final = 5
+"""How many contents of one request hooks are asked about: a hook that changes its own branch, or a
+branch that never rests, would keep the request for ever."""
+
+_UNDER_WAY: Final = 10_000
+
+_EVENTS: Final[Mapping[str, tuple[EventType, EventType]]] = {
+    "commit": (EventType.PRE_COMMIT, EventType.POST_COMMIT),
+    "import": (EventType.PRE_COMMIT, EventType.POST_COMMIT),
+    "merge": (EventType.PRE_MERGE, EventType.POST_MERGE),
+    "revert": (EventType.PRE_REVERT, EventType.POST_REVERT),
+    "cherry-pick": (EventType.PRE_CHERRY_PICK, EventType.POST_CHERRY_PICK),
+}
+NewRun = Callable[[], pb.Run]
+"""Makes what is written down of a run; most operations have none."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """An operation that was approved, and has not ended yet."""
+
+    pre_run_id: str = ""
+    post_run_id: RunID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuardParts:
+    """What a guard works with. The engine is among it, and needs the guard first."""
+
+    engine: Engine
+    reader: ActionReader
+    runs: Runs
+    runner: Runner
+    while_waiting: Callable[[], AbstractContextManager[None]]
+    """Entered while an operation waits for hooks."""
+    on_waiting: Callable[[], object]
+    """Called whenever a run waits."""
+
+
+class Guard(Hooks):
+    """The hooks of the engine, for repositories that have action files."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._parts: GuardParts | None = None
+        self._under_way: LRU[tuple[str, str], _UnderWay] = LRU(runtime, cost_max=_UNDER_WAY)
+
+    def attach(self, parts: GuardParts) -> None:
+        """Begin to work; before this, no operation may be asked for."""
+        self._parts = parts
+
+    @property
+    def _with(self) -> GuardParts:
+        assert self._parts is not None, "the guard is attached before operations are asked for"
+        return self._parts
+
+    # Commits
+
+    def prepare_commit(self, preparation: Preparation) -> bool:
+        where = _Where(preparation.repository, preparation.metarange_id, preparation.branch)
+
+        def new_run() -> pb.Run:
+            return pb.Run(
+                source_ref=preparation.branch,
+                committer=preparation.committer,
+                message=preparation.message,
+                metadata=preparation.metadata,
+                username=acting_user() or preparation.committer,
+            )
+
+        return bool(self._ask(where, EventType.PREPARE_COMMIT, new_run))
+
+    def before_commit(self, offer: Offer) -> None:
+        before, _ = _EVENTS[offer.operation]
+        source_ref = offer.judge.id if before is EventType.PRE_MERGE else offer.branch
+        where = _Where(offer.repository, offer.judge.metarange_id, offer.branch)
+        run_id = self._ask(where, before, lambda: _run_of(offer, source_ref), offer.number)
+        if run_id:
+            self._note(offer.repository, offer.commit.id, _UnderWay(pre_run_id=run_id))
+
+    def before_publish(self, offer: Offer) -> None:
+        key = offer.repository.unique_id, offer.commit.id
+        under_way = self._under_way.get(key) or _UnderWay()
+        prepared = under_way.post_run_id
+        if prepared is not None and self._with.runs.stays_prepared(offer.repository, prepared):
+            return
+        _, after = _EVENTS[offer.operation]
+        where = _Where(offer.repository, offer.commit.metarange_id, offer.branch)
+
+        def new_run() -> pb.Run:
+            run = _run_of(offer, offer.commit.id)
+            run.branch_unique_id = offer.branch_unique_id
+            run.pre_run_id = under_way.pre_run_id
+            return run
+
+        under_way.post_run_id = self._prepare(where, after, new_run)
+        if under_way.post_run_id is not None:
+            self._note(offer.repository, offer.commit.id, under_way)
+
+    def after_commit(self, offer: Offer) -> None:
+        self._confirm(offer.repository, offer.commit.id)
+
+    # Branches
+
+    def before_create_branch(
+        self, repository: Repository, branch: BranchID, commit_id: CommitID, source: str
+    ) -> None:
+        run = pb.Run(source_ref=source, commit_id=commit_id)
+        pair = EventType.PRE_CREATE_BRANCH, EventType.POST_CREATE_BRANCH
+        where = self._where(repository, commit_id, branch)
+        self._ask_both(where, run, pair, f"+{branch}")
+
+    def after_create_branch(self, repository: Repository, branch: BranchID) -> None:
+        self._confirm(repository, f"+{branch}")
+
+    def before_delete_branch(self, repository: Repository, branch: Branch) -> None:
+        run = pb.Run(source_ref=branch.commit_id, branch_unique_id=branch.unique_id)
+        pair = EventType.PRE_DELETE_BRANCH, EventType.POST_DELETE_BRANCH
+        where = self._where(repository, branch.commit_id, branch.id)
+        self._ask_both(where, run, pair, branch.unique_id)
+
+    def after_delete_branch(self, repository: Repository, branch: Branch) -> None:
+        self._confirm(repository, branch.unique_id)
+
+    # Tags
+
+    def before_create_tag(self, repository: Repository, tag: TagID, commit_id: CommitID) -> None:
+        run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag)
+        pair = EventType.PRE_CREATE_TAG, EventType.POST_CREATE_TAG
+        self._ask_both(self._where(repository, commit_id), run, pair, f"+{tag}")
+
+    def after_create_tag(self, repository: Repository, tag: TagID, commit_id: CommitID) -> None:
+        del commit_id
+        self._confirm(repository, f"+{tag}")
+
+    def before_delete_tag(
+        self, repository: Repository, tag: TagID, commit_id: CommitID, version: Version
+    ) -> None:
+        run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag, tag_version=version)
+        pair = EventType.PRE_DELETE_TAG, EventType.POST_DELETE_TAG
+        self._ask_both(self._where(repository, commit_id), run, pair, version.hex())
+
+    def after_delete_tag(self, repository: Repository, tag: TagID, version: Version) -> None:
+        del tag
+        self._confirm(repository, version.hex())
+
+    # Steps
+
+    def _where(self, repository: Repository, commit_id: CommitID, branch: str = "") -> "_Where":
+        commit = self._with.engine.commits.get(repository, commit_id)
+        return _Where(repository, commit.metarange_id, branch)
+
+    def _ask_both(
+        self, where: "_Where", run: pb.Run, pair: tuple[EventType, EventType], key: str
+    ) -> None:
+        """Run what comes before an operation, and prepare what comes after it."""
+        run.username = acting_user()
+        run.pre_run_id = self._ask(where, pair[0], lambda: run)
+        post_run_id = self._prepare(where, pair[1], lambda: run)
+        if post_run_id is not None:
+            self._note(where.repository, key, _UnderWay(post_run_id=post_run_id))
+
+    def _note(self, repository: Repository, key: str, under_way: _UnderWay) -> None:
+        self._under_way.put((repository.unique_id, key), under_way)
+
+    def _ask(self, where: "_Where", event_type: EventType, new_run: NewRun, number: int = 1) -> str:
+        """Run the hooks of an event; return the run's id, or nothing if there are none.
+
+        Raises:
+            Refused: A hook failed, or an action file cannot be used.
+        """
+        actions = self._actions(where, event_type)
+        if not actions:
+            return ""
+        if number > OFFERS_MAX:
+            raise Refused(
+                f"branch {where.branch} changed {OFFERS_MAX} times while {event_type} hooks ran:"
+                " try again when it rests"
+            )
+        parts, repository = self._with, where.repository
+        held = parts.runs.begin(repository, where.complete(new_run(), event_type))
+        try:
+            with parts.while_waiting():
+                failures = parts.runner.run(repository, held, actions)
+        except NotOurs:
+            raise Refused(f"run {held.id} of {event_type} hooks was ended by others") from None
+        HOOK_RUNS.labels(event_type, "failure" if failures else "success").inc()
+        if failures:
+            raise Refused(refusal(event_type, held.id, failures))
+        return held.id
+
+    def _prepare(self, where: "_Where", event_type: EventType, new_run: NewRun) -> RunID | None:
+        if not self._actions(where, event_type):
+            return None
+        return self._with.runs.prepare(where.repository, where.complete(new_run(), event_type))
+
+    def _actions(self, where: "_Where", event_type: EventType) -> list[Action]:
+        if where.repository.read_only:
+            return []
+        try:
+            actions = self._with.reader.read(where.repository, where.metarange_id)
+        except InvalidAction as error:
+            raise Refused(f"{event_type}: {error}") from error
+        return select(actions, event_type, where.branch) if actions else []
+
+    def _confirm(self, repository: Repository, key: str) -> None:
+        under_way = self._under_way.get((repository.unique_id, key))
+        if under_way is None:
+            return
+        self._under_way.pop((repository.unique_id, key))
+        if under_way.post_run_id is None:
+            return
+        try:
+            self._with.runs.confirm(repository, under_way.post_run_id)
+            self._with.on_waiting()
+        except LakebedError as error:
+            # Whoever runs what waits will find out that the operation has taken effect.
+            _LOGGER.warning("run %s was not confirmed: %s", under_way.post_run_id, error)
+
+
+def refusal(event_type: str, run_id: str, failures: list[Failure]) -> str:
+    """Return what clients are told: the words that they know, then what the hooks printed."""
+    many = "1 error" if len(failures) == 1 else f"{len(failures)} errors"
+    listed = "".join(f"\t* {failure}\n" for failure in failures)
+    text = f"{event_type} hook aborted, run id '{run_id}': {many} occurred:\n{listed}\n"
+    for failure in failures:
+        if failure.output.strip():
+            text += f"\noutput of hook '{failure.hook_id}':\n{failure.output.rstrip()}\n"
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where an event happens, and what holds the action files for it."""
+
+    repository: Repository
+    metarange_id: MetaRangeID
+    branch: str = ""
+
+    def complete(self, run: pb.Run, event_type: EventType) -> pb.Run:
+        run.event_type = event_type
+        run.metarange_id = self.metarange_id
+        run.branch = self.branch
+        return run
+
+
+def _run_of(offer: Offer, source_ref: str) -> pb.Run:
+    commit = offer.commit
+    return pb.Run(
+        source_ref=source_ref,
+        commit_id=commit.id,
+        committer=commit.committer,
+        message=commit.message,
+        metadata=commit.metadata,
+        merge_source=offer.merge_source,
+        username=acting_user() or commit.committer,
+    )
