@@ -52,6 +52,12 @@ BODIES: dict[str, Any] = {
     "resetBranch": {"type": "reset"},
     "revertBranch": {"ref": BRANCH, "parent_number": 0},
     "cherryPick": {"ref": BRANCH},
+    "createPullRequest": {
+        "title": "a change",
+        "source_branch": BRANCH,
+        "destination_branch": "unknown",
+    },
+    "updatePullRequest": {"title": "another"},
     "createTag": {"id": "v2", "ref": BRANCH},
     "commit": {"message": "a commit"},
     "mergeIntoBranch": {},

@@ -10,6 +10,7 @@ knows it: what the catalog keeps in an entry's metadata for itself is left out.
 | `repositories`                    | creates, lists and deletes repositories                     |
 | `refs`                            | branches, tags, logs, merge bases, protection rules, dumps  |
 | `commits`                         | commits, merges, reverts, cherry-picks, resets              |
+| `pulls`                           | pull requests                                               |
 | `diff`                            | what differs between refs, or is uncommitted                |
 | `objects`                         | reads, lists and deletes objects                            |
 | `uploads`, `copies`               | writes objects                                              |

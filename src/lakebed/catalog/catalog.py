@@ -23,6 +23,7 @@ from lakebed.catalog.multipart.uploads import MultipartUploads
 from lakebed.catalog.objects import Objects
 from lakebed.catalog.pins import Pins
 from lakebed.catalog.presign import Presigning, Signer
+from lakebed.catalog.pulls.pulls import Pulls
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
@@ -112,6 +113,7 @@ class Catalog:
             on_start=self._run_imports if runs_imports else lambda: None,
         )
         self.import_runner = ImportRunner(engine, store, block, runtime, settings, self.imports)
+        self.pulls = Pulls(engine, store, runtime, settings)
         self._run_in_background = run_in_background
         self.gc = GCPreparation(engine, store, block, runtime, settings)
         self.gc_marks = GCMarks(engine, block, runtime)

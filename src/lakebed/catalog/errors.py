@@ -19,6 +19,10 @@ LakebedError
     ├── TaskNotFound        there is no such task                       (also a KeyError)
     ├── InvalidImport       an import that cannot be done so            (also a ValueError)
     │   └── NothingToImport     a source holds no objects
+    ├── InvalidPull         a pull request that cannot be made so       (also a ValueError)
+    ├── PullNotFound        there is no such pull request               (also a KeyError)
+    ├── PullStatusRefused   a pull request cannot be merged, closed or reopened as it is
+    ├── PullBusy            somebody else merges or changes a pull request just now
     ├── ImportOver          an import that has ended, or is just being published
     ├── InvalidRun          a run of garbage collection that is not there, or not so far
     │                                                                   (also a ValueError)
@@ -59,6 +63,7 @@ __all__ = [
     "InvalidMetadata",
     "InvalidParts",
     "InvalidPath",
+    "InvalidPull",
     "InvalidRef",
     "InvalidRun",
     "InvalidSettings",
@@ -71,6 +76,9 @@ __all__ = [
     "PartMissing",
     "PartTooSmall",
     "PartsOutOfOrder",
+    "PullBusy",
+    "PullNotFound",
+    "PullStatusRefused",
     "RangeNotSatisfiable",
     "RefNotFound",
     "RepositoryNotFound",
@@ -93,7 +101,7 @@ class InvalidPath(CatalogError, ValueError):
 
 
 class InvalidMetadata(CatalogError, ValueError):
-    """Metadata of an object that is too large; nothing was done."""
+    """Metadata of an object that is too large, or names that are not for clients."""
 
     kind = "invalid_metadata"
 
@@ -275,6 +283,36 @@ class ImportOver(CatalogError):
 
     def __init__(self, import_id: str, how: str) -> None:
         super().__init__(f"import {import_id} cannot be canceled: it {how}")
+
+
+class InvalidPull(CatalogError, ValueError):
+    """A pull request that cannot be made, or not be changed so; nothing was done."""
+
+    kind = "invalid_pull_request"
+
+
+class PullNotFound(CatalogError, NotFoundMixin):
+    """There is no such pull request in this repository."""
+
+    kind = "pull_request_not_found"
+
+    def __init__(self, pull_id: str) -> None:
+        super().__init__(f"pull request not found: {pull_id}")
+
+
+class PullStatusRefused(CatalogError):
+    """A pull request is not open, or cannot become what was asked for; nothing was done."""
+
+    kind = "bad_pull_request_status"
+
+
+class PullBusy(CatalogError):
+    """Somebody else merges or changes a pull request just now; ask again in a moment."""
+
+    kind = "pull_request_busy"
+
+    def __init__(self, pull_id: str, how: str) -> None:
+        super().__init__(f"pull request {pull_id} {how}: look at it again, then try again")
 
 
 class InvalidRun(CatalogError, ValueError):

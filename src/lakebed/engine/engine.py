@@ -418,6 +418,34 @@ class Engine:
             repository, branch, commit, request, source_ref=source, known=known
         )
 
+    @traced("engine.merge_noted")
+    def merge_noted(
+        self,
+        repository_id: RepositoryID,
+        source: str,
+        destination: Branch,
+        request: MergeRequest,
+        *,
+        note: Callable[[Commit], None],
+    ) -> Commit:
+        """Merge a ref, as it is now, into a branch that was just read; see `Merger.merge`."""
+        repository = self._writable(repository_id)
+        commit = self.resolver.commit(repository, source)
+        return self._parts.merger.merge(
+            repository,
+            destination.id,
+            commit,
+            request,
+            source_ref=source,
+            known=destination,
+            note=note,
+        )
+
+    def count_conflicts(self, repository: Repository, base: Commit, ends: Sequence[Commit]) -> int:
+        """Return how many keys two commits changed differently since a third one."""
+        ids = [commit.metarange_id for commit in (base, *ends)]
+        return self._committed_in(repository.home).count_conflicts(*ids)
+
     def _read_ends(
         self, repository: Repository, source: str, branch: BranchID
     ) -> tuple[Commit, Branch] | None:
@@ -602,10 +630,13 @@ class Engine:
         return made
 
     @traced("engine.delete_branch")
-    def delete_branch(self, repository_id: RepositoryID, branch: BranchID) -> None:
-        """Delete a branch and what is staged on it.
+    def delete_branch(
+        self, repository_id: RepositoryID, branch: BranchID, *, unchanged: Branch | None = None
+    ) -> None:
+        """Delete a branch and what is staged on it; with `unchanged`, only if it is still so.
 
         Raises:
+            PreconditionFailed: It is not.
             RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
             DefaultBranch: It is the default branch, which cannot be deleted.
             Protected: A rule protects it.
@@ -616,9 +647,9 @@ class Engine:
             raise DefaultBranch(repository_id, branch)
         # Else it could be made again, with any content.
         self.protection.check(repository, branch)
-        known = self.branches.get(repository, branch)
+        known = unchanged or self.branches.get(repository, branch)
         self._hooks.before_delete_branch(repository, known)
-        self.branches.delete(repository, branch, known=known)
+        self.branches.delete(repository, branch, known=known, unchanged=unchanged is not None)
         self._hooks.after_delete_branch(repository, known)
 
     @traced("engine.create_tag")

@@ -12,8 +12,9 @@ from typing import Final
 
 from lakebed.block import BlockStore, StorageUnavailable
 from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.held import NotOurs
 from lakebed.catalog.imports.imports import Imports
-from lakebed.catalog.imports.record import HeldImport, NotOurs
+from lakebed.catalog.imports.record import HeldImport
 from lakebed.catalog.imports.run import ImportRun
 from lakebed.catalog.keys import WAITING, WAITING_PARTITION
 from lakebed.catalog.settings import CatalogSettings
@@ -78,7 +79,7 @@ class ImportRunner:
             assert repository is not None
             assert records is not None
             held = HeldImport(records, record, self._runtime)
-            if held.take():
+            if held.take_up():
                 taken += 1
                 self._run(repository, held, note)
         return taken
@@ -110,22 +111,11 @@ class ImportRunner:
         self, repository: Repository, held: HeldImport, note: Record[pb.WaitingImport]
     ) -> None:
         """Run an import with signs of life, and write down how it ended."""
-        over = self._runtime.event()
 
         def work() -> None:
-            try:
-                self._work(repository, held, note.name.decode())
-            finally:
-                over.set()
+            self._work(repository, held, note.name.decode())
 
-        def beat() -> None:
-            # If the import is not ours any more, its next step finds that out.
-            with suppress(NotOurs):
-                while not over.wait(BEAT_SECONDS):
-                    with suppress(OutcomeUnknown):
-                        held.beat()
-
-        self._runtime.map_parallel(lambda each: each(), [work, beat], limit=2)
+        held.keep_alive(work, beat_seconds=BEAT_SECONDS)
         self._forget_ended(held, note)
 
     def _work(self, repository: Repository, held: HeldImport, import_id: str) -> None:

@@ -26,7 +26,7 @@ from lakebed.engine.committed.listing import (
     differences_of,
     entry_page,
 )
-from lakebed.engine.committed.merge import Strategy, merge
+from lakebed.engine.committed.merge import Strategy, count_conflicts, merge
 from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.replace import replace as replace_intervals
 from lakebed.engine.committed.walk import map_ahead, window
@@ -177,6 +177,15 @@ class Committed:
         )
 
     # Reading
+
+    def count_conflicts(
+        self, base: MetaRangeID, source: MetaRangeID, destination: MetaRangeID
+    ) -> int:
+        """Return how many keys would be conflicts of a `merge` of these without a strategy."""
+        three = [self._files.metarange(each) for each in (base, source, destination)]
+        return count_conflicts(
+            self._files, self._runtime, base=three[0], source=three[1], destination=three[2]
+        )
 
     def check_stored(self, metarange_id: MetaRangeID) -> None:
         """Make sure that a metarange and all its ranges are in the storage, whatever is cached.
