@@ -105,12 +105,12 @@ def test_hooks_are_tried_by_hand(world: Server, receiver: Receiver) -> None:
     commit(world)
     receiver.statuses["/gate"] = 404
     trial = world.call("POST", RUNS, json={"ref": "main", "event": "pre-merge"})
-    assert trial.status_code == 200, trial.text
-    assert trial.json["status"] == "failed"
-    assert "hook 'check'" in trial.json["error"]
+    assert trial.status_code == 202, trial.text
+    (hook,) = trial.json["hooks"]
+    assert hook == {"hook_run_id": "0000_0000", "action": "gate", "hook_id": "check"}
     assert world.call("GET", f"{RUNS}/{trial.json['run_id']}").json["status"] == "failed"
     none = world.call("POST", RUNS, json={"ref": "main", "event": "pre-commit"})
-    assert none.json == {"run_id": "", "status": "completed", "error": ""}
+    assert none.json == {"run_id": "", "hooks": []}
     unknown = world.call("POST", RUNS, json={"ref": "main", "event": "pre-breakfast"})
     assert unknown.status_code == 400
 
