@@ -185,7 +185,10 @@ def _read_request(client: socket.socket) -> Received | None:
     line, *rest = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in rest)}
     while len(body) < int(headers.get("content-length", "0")):
-        body += client.recv(65536)
+        piece = client.recv(65536)
+        if not piece:
+            return None
+        body += piece
     return Received(line, headers, body)
 
 
