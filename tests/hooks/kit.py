@@ -163,14 +163,13 @@ class BadServer:
             except OSError:
                 client.close()  # the client does not trust the certificate
                 return
-        with closing(client):
+        with closing(client), suppress(OSError):  # the client may leave at any time
             received = _read_request(client)
             if received is None:
                 return
             self.received.append(received)
             path = received.line.split()[1].partition("?")[0]
-            with suppress(OSError):  # the client may be gone
-                self._behaviours[path](Connection(client, received, self._stop))
+            self._behaviours[path](Connection(client, received, self._stop))
 
 
 def _read_request(client: socket.socket) -> Received | None:
