@@ -29,6 +29,7 @@ PARTS = {
 QUERIES = {
     "path": PATH,
     "dest_path": "folder/copy",
+    "right_ref": BRANCH,
     "ref": BRANCH,
     "task_id": "unknown",
     "id": "unknown",
@@ -52,6 +53,12 @@ BODIES: dict[str, Any] = {
     "resetBranch": {"type": "reset"},
     "revertBranch": {"ref": BRANCH, "parent_number": 0},
     "cherryPick": {"ref": BRANCH},
+    "createPullRequest": {
+        "title": "a change",
+        "source_branch": BRANCH,
+        "destination_branch": "unknown",
+    },
+    "updatePullRequest": {"title": "another"},
     "createTag": {"id": "v2", "ref": BRANCH},
     "commit": {"message": "a commit"},
     "mergeIntoBranch": {},
@@ -75,6 +82,9 @@ BODIES: dict[str, Any] = {
             {"type": "object", "path": "mem://elsewhere/y", "destination": "one"},
         ],
         "commit": {"message": "an import"},
+    },
+    "importReport": {
+        "paths": [{"type": "common_prefix", "path": "mem://elsewhere/x", "destination": "in"}],
     },
     "uploadPart": {"physical_address": "mem://lakes/lake/x"},
     "uploadPartCopy": {

@@ -36,6 +36,10 @@ COMMANDS: Final = {
         "Show what changed on a branch, or between two refs.",
     ),
     "merge": ("lakebed.cli.commands.merge:merge_app", "Merge a ref into a branch."),
+    "pr": (
+        "lakebed.cli.commands.pulls:app",
+        "Create, list, show, merge and close pull requests.",
+    ),
     "merge-base": (
         "lakebed.cli.commands.merge:merge_base_app",
         "Find the last common commit of two refs.",

@@ -94,10 +94,12 @@ class Merger:
         *,
         source_ref: str = "",
         known: Branch | None = None,
+        note: Callable[[Commit], None] | None = None,
     ) -> Commit:
         """Merge a commit into a branch, which the caller may have read already.
 
-        `source_ref` is what the caller asked to merge, for hooks.
+        If it has, another branch of that name, made meanwhile, is not meant. `source_ref` is what
+        the caller asked to merge, for hooks. `note` is called as in `replace`.
 
         Raises:
             BranchNotFound: There is no such branch, or it was deleted meanwhile.
@@ -132,7 +134,7 @@ class Merger:
             metadata=request.metadata,
             merge_source=source_ref or source.id,
         )
-        return self._move(repository, branch, wish, plan, known=known)
+        return self._move(repository, branch, wish, plan, known=known, note=note)
 
     def revert(
         self,
@@ -243,10 +245,11 @@ class Merger:
         make_draft: Callable[[Commit], Draft],
         *,
         known: Branch | None = None,
+        note: Callable[[Commit], None] | None = None,
     ) -> Commit:
         with measure_outcome(MERGE_SECONDS, self._runtime, wish.operation):
             first = known or self._branches.get(repository, branch)
-            return self._try_to_move(repository, first, wish, make_draft)
+            return self._try_to_move(repository, first, wish, make_draft, note)
 
     def _try_to_move(
         self,
