@@ -56,7 +56,7 @@ def test_an_object_is_bytes_and_the_rest_is_json(calls: HookCalls, event: Event)
     metadata = {"path": "folder/object", "metadata": {"k": "v"}}
     on_branch = {"repository": REPOSITORY, "branch": "main"}
     status, _ = caller.call("update_object_user_metadata", {**on_branch, **metadata})
-    assert status == 201
+    assert status == 204
     status, stats = caller.call("stat_object", {**at, "path": "folder/object"})
     assert stats["metadata"] == {"k": "v"}
     refs = {"repository": REPOSITORY, "left": "main", "right": "main"}
