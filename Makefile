@@ -58,6 +58,12 @@ $(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) pip install --quiet --python .quickstart/bin/python --no-deps --editable .
 	touch $@
 
+# Airflow wants other versions of libraries than we do, so it has an environment of its own.
+.airflow/.installed: requirements/airflow.txt | $(filter .uv/bin/uv,$(UV))
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .airflow
+	$(UV) pip sync --quiet --compile-bytecode --python .airflow/bin/python --require-hashes requirements/airflow.txt
+	touch $@
+
 # Azurite, a server, and Chromium, a browser, that tests use. No scripts of packages are run.
 node_modules/.installed: package.json package-lock.json .npmrc
 	@command -v npm >/dev/null || { echo "the test servers need Node: there is no program npm" >&2; exit 1; }
@@ -100,7 +106,7 @@ test-fast: install-fast ## what a developer runs all day: a minute, without Node
 	LAKEBED_TEST_FAST=1 HYPOTHESIS_PROFILE=fast pytest -n 2 --dist loadgroup \
 		--no-loadscope-reorder -q -m "not slow" $(FAST)
 
-test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep)
+test-long: install .airflow/.installed ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep), and real Airflow
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600
 
 test-ui: install ## the web UI in a real browser
@@ -173,6 +179,9 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/run.txt pyproject.toml
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--output-file requirements/airflow.txt requirements/airflow.in
 
 clean: ## remove what the targets made
-	rm -rf .check.log $(SHOTS) $(VENV) .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .check.log $(SHOTS) $(VENV) .airflow .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -329,6 +329,9 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _network_problems("listen.trusted_proxies", settings.listen.trusted_proxies)
     yield from _network_problems("metrics.networks", settings.metrics.networks)
     yield from _network_problems("hooks.allowed_networks", settings.hooks.allowed_networks)
+    for name, command in settings.hooks.commands.items():
+        if not command:
+            yield f"hooks.commands.{name} is empty: name a program, and its first arguments"
     if settings.metrics.key is not None and len(settings.metrics.key) < SECRET_KEY_LENGTH_MIN:
         yield f"metrics.key needs {SECRET_KEY_LENGTH_MIN} characters or more"
     for check in (lambda: settings.blockstore.block, settings.auth.key):
