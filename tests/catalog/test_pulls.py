@@ -300,7 +300,7 @@ def other_process(lake: Lake, *meetings: tuple[bytes, Callable[[], object]]) -> 
     left = list(meetings)
 
     def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
-        if left and call.operation == "set_if" and call.key == left[0][0]:
+        if left and call.writes and call.key == left[0][0]:
             left.pop(0)[1]()
         return apply()
 
@@ -361,6 +361,15 @@ def test_a_merge_of_whom_nothing_was_heard_again(lake: Lake, pull_id: PullID) ->
     take_over(lake)
     assert get(lake, pull_id).merged_commit_id == merges(lake)[0].id
     assert not list(Records(lake.store, PULLS_MERGING, lake.repository.partition).scan())
+
+
+def test_a_commit_right_before_the_source_is_deleted(lake: Lake, pull_id: PullID) -> None:
+    lake.catalog.pulls.merge(REPOSITORY, pull_id, REQUEST)
+    other = other_process(lake, (b"branches/dev", lambda: commit(lake, DEV, b"newer")))
+    kept = other.pulls.delete_source(REPOSITORY, pull_id)
+    assert kept is not None
+    assert "changed meanwhile" in kept
+    assert lake.exists(b"newer", DEV)
 
 
 def test_a_long_merge_gives_signs_of_life(lake: Lake, pull_id: PullID) -> None:
