@@ -5,13 +5,15 @@ and gives the unique id that names its partition. To list repositories, branches
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import pyarrow as pa
 
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest, Replacement
-from lakebed.engine.committed import Cache, DiffEntry, Ingest, Page, Query, committed_for
+from lakebed.engine.committed import Breaks, Cache, DiffEntry, Ingest, Page, Query, committed_for
 from lakebed.engine.errors import (
     BranchNotFound,
     DefaultBranch,
@@ -516,6 +518,14 @@ class Engine:
     def ingest(self, repository: Repository, so_far: MetaRangeID | None = None) -> Ingest:
         """Begin to store many entries of a repository, or go on; see `Committed.ingest`."""
         return self._committed_in(repository.home).ingest(so_far)
+
+    def examine(self, repository: Repository, metarange_id: MetaRangeID) -> Iterator[pa.Table]:
+        """Yield the entries of a metarange that was made outside; see `Committed.examine`."""
+        return self._committed_in(repository.home).examine(metarange_id)
+
+    def breaks(self, repository: Repository) -> Breaks:
+        """Return where the ranges of a repository end."""
+        return self._committed_in(repository.home).breaks
 
     @traced("engine.revert")
     def revert(
