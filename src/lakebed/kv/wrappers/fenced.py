@@ -409,7 +409,8 @@ class FencedStore(Store):
         except StoreUnavailable:
             raise
         except OutcomeUnknown as error:
-            _LOGGER.warning("lost the reply to a write of key %s: %s", quoted(key), error)
+            # The text alone: a record of the log that is kept would keep connections open.
+            _LOGGER.warning("lost the reply to a write of key %s: %s", quoted(key), str(error))
             fate = self._fence(partition, key, seen, new, begun)
             if fate is _Fate.APPLIED:
                 return new
@@ -446,7 +447,7 @@ class FencedStore(Store):
                         " database has not answered whether it can still be applied: %s",
                         quoted(key),
                         FENCE_SECONDS,
-                        error,
+                        str(error),
                     )
                     self._give_up()
                 self._runtime.sleep(pause * (0.5 + self._runtime.random()))

@@ -1,0 +1,222 @@
+"""Real databases that are cut off, held up, killed and started again: what callers hear is true."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from uuid import uuid4
+
+import pytest
+
+from lakebed.kv import (
+    KeyNotFound,
+    OutcomeUnknown,
+    PredicateFailed,
+    Store,
+    StoreUnavailable,
+)
+from lakebed.kv.drivers.dynamodb import DynamoDBCells
+from lakebed.kv.store import new_version
+from lakebed.kv.wrappers.fenced import Cell, FencedStore
+from lakebed.runtime import Runtime, ThreadRuntime
+from lakebed.testing.conformance.kv_concurrency import in_threads
+from lakebed.testing.servers.databases import (
+    DatabaseServer,
+    dynamodb_server,
+    dynamodb_url,
+)
+from lakebed.testing.servers.proxy import Fault, Proxy
+from tests.kit.database_bench import REPLY_SECONDS, WRITES, Bench, Database, Write
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("aws_credentials")]
+
+
+def open_dynamodb(url: str, runtime: Runtime) -> Store:
+    return FencedStore(DynamoDBCells(url, runtime, reply_seconds=REPLY_SECONDS), runtime)
+
+
+DATABASES = [
+    Database(
+        "dynamodb",
+        partial(dynamodb_server, durable=True),
+        dynamodb_url,
+        open_dynamodb,
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=DATABASES, ids=str)
+def database(request: pytest.FixtureRequest) -> Database:
+    chosen: Database = request.param
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def server(database: Database) -> Iterator[DatabaseServer]:
+    with database.run() as server:
+        yield server
+
+
+def for_every_write(
+    database: Database, server: DatabaseServer, check: Callable[[Bench, bytes, Write], None]
+) -> None:
+    """Run a check side by side for all writes, each with a store and a network of its own."""
+
+    def run(name: str, write: Write) -> None:
+        with Bench(database, server) as bench:
+            try:
+                check(bench, f"{name}-{uuid4().hex}".encode(), write)
+            except BaseException as error:
+                error.add_note(f"with {name}")
+                raise
+
+    in_threads([partial(run, name, write) for name, write in WRITES.items()])
+
+
+def test_a_request_held_up_is_not_applied_later(
+    database: Database, server: DatabaseServer
+) -> None:
+    def check(bench: Bench, partition: bytes, write: Write) -> None:
+        version = bench.fill(partition)
+        bench.proxy.break_open(Fault.HOLD_REQUESTS)
+        with suppress(OutcomeUnknown):  # what reads first finds another connection, and goes on
+            write(bench.store, partition, version)
+        assert bench.proxy.holds
+        after = bench.rows(partition)
+        bench.leave_and_release()
+        assert bench.rows(partition) == after
+
+    for_every_write(database, server, check)
+
+
+def test_a_lost_reply_is_not_taken_for_a_failure(
+    database: Database, server: DatabaseServer
+) -> None:
+    def check(bench: Bench, partition: bytes, write: Write) -> None:
+        version = bench.fill(partition)
+        before = bench.rows(partition)
+        bench.proxy.break_open(Fault.CUT_ON_REPLY)
+        try:
+            write(bench.store, partition, version)
+        except StoreUnavailable:
+            assert bench.rows(partition) == before
+        except OutcomeUnknown:
+            pass
+        else:
+            assert bench.rows(partition) != before
+
+    for_every_write(database, server, check)
+
+
+def test_a_retry_finds_its_own_write(database: Database, server: DatabaseServer) -> None:
+    with Bench(database, server) as bench:
+        for fault in (Fault.CUT_ON_REPLY, Fault.SWALLOW_REPLIES, Fault.CUT_ON_REQUEST):
+            partition = uuid4().hex.encode()
+            version = bench.fill(partition)
+            bench.proxy.break_open(fault)
+            new = bench.retrying().set_if(partition, b"there", b"new", version)
+            assert bench.rows(partition)[1] == (b"there", b"new", new)
+
+
+def test_without_a_connection_nothing_changes(database: Database, server: DatabaseServer) -> None:
+    with Bench(database, server) as bench:
+        partition = uuid4().hex.encode()
+        version = bench.fill(partition)
+        before = bench.rows(partition)
+        bench.proxy.break_new(Fault.CUT)
+        bench.proxy.break_open(Fault.CUT)
+        with pytest.raises(StoreUnavailable):
+            bench.store.get(partition, b"there")
+        with pytest.raises(StoreUnavailable):
+            next(bench.store.scan(partition))
+        bench.proxy.break_new(Fault.NONE)
+        assert bench.rows(partition) == before
+        bench.store.set_if(partition, b"there", b"new", version)
+        with pytest.raises(KeyNotFound):
+            bench.store.get(partition, b"missing")
+
+
+def test_what_a_killed_server_acknowledged_is_there(
+    database: Database, server: DatabaseServer
+) -> None:
+    """Writers go on while the server is killed twice; each counts what it was told."""
+    partition = uuid4().hex.encode()
+    url = database.url(server.port)
+    enough = threading.Event()
+    acknowledged: dict[bytes, int] = {}
+    rounds = threading.Semaphore(0)
+
+    def count_up(name: bytes) -> None:
+        with database.open(url, ThreadRuntime()) as store:
+            number = 0
+            while not enough.is_set():
+                try:
+                    item = store.get(partition, name)
+                    store.set_if(partition, name, b"%d" % (number + 1), item.predicate)
+                except (OutcomeUnknown, PredicateFailed):
+                    number = reread(store, name, number)
+                    continue
+                number += 1
+                acknowledged[name] = number
+                rounds.release()
+
+    def reread(store: Store, name: bytes, number: int) -> int:
+        try:
+            return max(number, int(store.get(partition, name).value))
+        except StoreUnavailable:
+            return number
+
+    def disturb() -> None:
+        try:
+            for _ in range(2):
+                for _ in range(20):
+                    assert rounds.acquire(timeout=60)
+                server.kill()
+                server.start()
+            for _ in range(20):
+                assert rounds.acquire(timeout=60)
+        finally:
+            enough.set()
+
+    names = [b"ann", b"bob", b"cay"]
+    with database.open(url, ThreadRuntime()) as store:
+        for name in names:
+            store.set(partition, name, b"0")
+        in_threads([*(partial(count_up, name) for name in names), disturb])
+        for name in names:
+            assert int(store.get(partition, name).value) >= acknowledged.get(name, 0)
+
+
+def test_a_stopped_server_is_said_to_be_unreachable(
+    database: Database, server: DatabaseServer
+) -> None:
+    partition = uuid4().hex.encode()
+    with database.open(database.url(server.port), ThreadRuntime()) as store:
+        version = store.set(partition, b"key", b"value")
+        server.stop()
+        try:
+            with pytest.raises(StoreUnavailable):
+                store.get(partition, b"key")
+            with pytest.raises(StoreUnavailable):
+                database.open(database.url(server.port), ThreadRuntime())
+        finally:
+            server.start()
+        assert store.get(partition, b"key").predicate == version
+
+
+def test_without_the_fence_dynamodb_applies_a_held_request_later(server: DatabaseServer) -> None:
+    """The tests above can fail: the network does bring the request, and the server takes it."""
+    runtime = ThreadRuntime()
+    direct = DynamoDBCells(dynamodb_url(server.port), runtime)
+    partition = uuid4().hex.encode()
+    with Proxy(("127.0.0.1", server.port)) as proxy:
+        cells = DynamoDBCells(dynamodb_url(proxy.port), runtime, reply_seconds=REPLY_SECONDS)
+        proxy.break_open(Fault.HOLD_REQUESTS)
+        mark = new_version(runtime)
+        with pytest.raises(OutcomeUnknown):
+            cells.swap(partition, b"key", None, Cell(mark, mark, b"late"))
+        assert direct.read(partition, b"key") is None
+        cells.close()
+        proxy.release_and_finish()
+    assert direct.read(partition, b"key") == Cell(mark, mark, b"late")
+    direct.close()
