@@ -12,8 +12,9 @@ from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.servers.databases import DatabaseServer
 from lakebed.testing.servers.proxy import Proxy
 
-REPLY_SECONDS = 1.0
-"""How long the stores of these tests wait for a reply."""
+REPLY_SECONDS = 3.0
+"""How long the stores behind a failing network wait for a reply."""
+PATIENT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,20 @@ class Database:
     name: str
     run: Callable[[], AbstractContextManager[DatabaseServer]]
     url: Callable[[int], str]
-    open: Callable[[str, Runtime], Store]
+    open: Callable[[str, Runtime, float], Store]
+    take_out_the_fence: Callable[[Store], None]
+    """Makes a store of it that does not keep its writes from being applied late."""
 
     def __str__(self) -> str:
         return self.name
+
+    def open_patient(self, server: DatabaseServer) -> Store:
+        """Open a store that waits for replies as long as it takes."""
+        return self.open(self.url(server.port), ThreadRuntime(), PATIENT_SECONDS)
+
+    def open_hasty(self, port: int) -> Store:
+        """Open a store that soon gives a reply up for lost."""
+        return self.open(self.url(port), ThreadRuntime(), REPLY_SECONDS)
 
 
 @dataclass
@@ -40,9 +51,9 @@ class Bench:
     direct: Store = field(init=False)
 
     def __enter__(self) -> Self:
-        self.direct = self.database.open(self.database.url(self.server.port), ThreadRuntime())
-        self.proxy = Proxy(("127.0.0.1", self.server.port))
-        self.store = self.database.open(self.database.url(self.proxy.port), ThreadRuntime())
+        self.direct = self.database.open_patient(self.server)
+        self.proxy = Proxy(("127.0.0.1", self.server.port), lingering=True)
+        self.store = self.database.open_hasty(self.proxy.port)
         return self
 
     def __exit__(self, *exc_info: object) -> None:

@@ -25,6 +25,7 @@ _DRIVERS: Final = MappingProxyType(
         "memory": ("lakebed.kv.drivers.memory", None),
         "sqlite": ("lakebed.kv.drivers.sqlite", None),
         "postgresql": ("lakebed.kv.drivers.postgresql", "postgres"),
+        "etcd": ("lakebed.kv.drivers.etcd", None),
         "dynamodb": ("lakebed.kv.drivers.dynamodb", "dynamodb"),
     }
 )

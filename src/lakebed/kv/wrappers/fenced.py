@@ -45,6 +45,7 @@ from lakebed.kv.errors import (
     StoreClosed,
     StoreUnavailable,
 )
+from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
@@ -191,10 +192,7 @@ class FencedStore(Store):
         self._cells = cells
         self._runtime = runtime
         self._give_up = give_up
-        self._process = os.getpid()
-        self._lock = runtime.lock()
-        self._running = 0
-        self._closed = False
+        self._lifetime = Lifetime(runtime, cells.close, shared=cells.shared_between_processes)
 
     def get(self, partition: bytes, key: bytes) -> Item:
         with self._call(partition, key):
@@ -292,40 +290,19 @@ class FencedStore(Store):
             start = page[-1][0] + b"\x00" if len(page) == LARGEST_PAGE else None
 
     def close(self) -> None:
-        with self._lock:
-            was_open, self._closed = not self._closed, True
-            idle = self._running == 0
-        if was_open and idle:
-            self._cells.close()
+        self._lifetime.close()
 
     # Calls
 
     def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
-        if self._closed:
-            raise StoreClosed
-        if self.shared_between_processes and os.getpid() != self._process:
-            raise StoreClosed("the store was opened in another process")
+        self._lifetime.check()
         self.limits.check(partition, key, value)
 
     @contextmanager
     def _call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:
-        """Check the arguments, and keep the database open while the call lasts.
-
-        A fence needs the database even after another thread closed the store.
-        """
         self._check(partition, key, value)
-        with self._lock:
-            if self._closed:
-                raise StoreClosed
-            self._running += 1
-        try:
+        with self._lifetime.call():
             yield
-        finally:
-            with self._lock:
-                self._running -= 1
-                last = self._closed and self._running == 0
-            if last:
-                self._cells.close()
 
     def _in_parallel(
         self,

