@@ -17,6 +17,8 @@ from lakebed.kv import (
 )
 from lakebed.kv.drivers.dynamodb import DynamoDBCells
 from lakebed.kv.drivers.etcd import EtcdStore
+from lakebed.kv.drivers.valkey import ValkeyStore
+from lakebed.kv.drivers.valkey.link import Patience
 from lakebed.kv.wrappers.fenced import FencedStore, _Fate
 from lakebed.runtime import Runtime
 from lakebed.testing.conformance.kv_concurrency import in_threads
@@ -26,6 +28,8 @@ from lakebed.testing.servers.databases import (
     dynamodb_url,
     etcd_server,
     etcd_url,
+    valkey_server,
+    valkey_url,
 )
 from lakebed.testing.servers.proxy import Fault
 from tests.kit.database_bench import WRITES, Bench, Database, Write
@@ -47,6 +51,16 @@ def open_etcd(url: str, runtime: Runtime, reply_seconds: float) -> Store:
     return EtcdStore(url, runtime, reply_seconds=reply_seconds)
 
 
+def open_valkey(url: str, runtime: Runtime, reply_seconds: float) -> Store:
+    patience = Patience(start_seconds=reply_seconds / 2, reply_seconds=reply_seconds)
+    return ValkeyStore(url, runtime, patience=patience)
+
+
+def move_the_deadline_away(store: Store) -> None:
+    assert isinstance(store, ValkeyStore)
+    store._pool._patience = Patience(start_seconds=600.0)
+
+
 DATABASES = [
     Database(
         "dynamodb",
@@ -55,6 +69,7 @@ DATABASES = [
         open_dynamodb,
         take_out_the_fence,
     ),
+    Database("valkey", valkey_server, valkey_url, open_valkey, move_the_deadline_away),
     Database(
         "etcd", partial(etcd_server, durable=True), etcd_url, open_etcd, take_out_the_fence
     ),
@@ -165,7 +180,7 @@ def test_what_a_killed_server_acknowledged_is_there(
     rounds = threading.Semaphore(0)
 
     def count_up(name: bytes) -> None:
-        with database.open_patient(server) as store:
+        with database.open_hasty(server.port) as store:
             number = 0
             while not enough.is_set():
                 try:

@@ -15,6 +15,7 @@ from lakebed.kv.errors import (
     StoreLocked,
     StoreUnavailable,
     StoreUnreachable,
+    UnsafeStore,
 )
 from lakebed.kv.registry import open_store
 from lakebed.kv.store import ABSENT, EXISTS, Item, Predicate, Store, Version
@@ -39,6 +40,7 @@ __all__ = [
     "StoreLocked",
     "StoreUnavailable",
     "StoreUnreachable",
+    "UnsafeStore",
     "Version",
     "open_store",
 ]

@@ -26,6 +26,8 @@ _DRIVERS: Final = MappingProxyType(
         "sqlite": ("lakebed.kv.drivers.sqlite", None),
         "postgresql": ("lakebed.kv.drivers.postgresql", "postgres"),
         "etcd": ("lakebed.kv.drivers.etcd", None),
+        "valkey": ("lakebed.kv.drivers.valkey", "valkey"),
+        "redis": ("lakebed.kv.drivers.valkey", "valkey"),
         "dynamodb": ("lakebed.kv.drivers.dynamodb", "dynamodb"),
     }
 )

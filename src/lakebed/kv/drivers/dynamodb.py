@@ -45,6 +45,7 @@ from lakebed.kv.errors import (
     OutcomeUnknown,
     StoreUnavailable,
     StoreUnreachable,
+    UnsafeStore,
 )
 from lakebed.kv.store import Limits, Store, Version
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
@@ -296,7 +297,7 @@ def _check_table(table: Mapping[str, Any]) -> None:
         shown = ", ".join(f"{attribute} ({role}, {kind})" for attribute, role, kind in found)
         raise ForeignStore(f"the table {name} is not Lakebed's: its key is {shown}")
     if table.get("Replicas") and table.get("MultiRegionConsistency") != "STRONG":
-        raise ForeignStore(
+        raise UnsafeStore(
             f"the table {name} is a global table with eventual consistency: writes in two regions"
             " would overrule each other; use a table of one region, or strong consistency"
         )

