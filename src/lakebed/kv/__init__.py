@@ -17,7 +17,7 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
-from lakebed.kv.registry import open_store
+from lakebed.kv.registry import check_url, open_store
 from lakebed.kv.store import ABSENT, EXISTS, Item, Predicate, Store, Version
 
 __all__ = [
@@ -42,5 +42,6 @@ __all__ = [
     "StoreUnreachable",
     "UnsafeStore",
     "Version",
+    "check_url",
     "open_store",
 ]

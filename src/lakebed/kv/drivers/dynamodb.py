@@ -26,7 +26,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import parse_qsl, urlsplit
 
 import boto3
 from botocore.config import Config
@@ -48,6 +47,7 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.store import Limits, Store, Version
+from lakebed.kv.urls import split_url
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 
@@ -74,6 +74,7 @@ _EXPIRES: Final = "x"
 _KEY_SCHEMA: Final = ((_PARTITION, "HASH", "B"), (_KEY, "RANGE", "B"))
 _TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 _OPTIONS: Final = frozenset({"region", "endpoint"})
+_EXAMPLE: Final = "dynamodb://table?region=eu-west-1"
 _SERVER_ERROR: Final = 500
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -243,18 +244,12 @@ class DynamoDBCells(Cells):
 
 
 def _parse_url(url: str) -> tuple[str, dict[str, str]]:
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
     if not _TABLE_NAME.fullmatch(parts.netloc) or parts.path.strip("/"):
+        # Not what is there instead: some write credentials into a URL.
         raise InvalidArgument(
-            f"'{parts.netloc}{parts.path}' is not the name of a table: use"
-            " dynamodb://table?region=eu-west-1 (3 to 255 letters, digits, and _ . -);"
+            f"the URL does not name a table: use {_EXAMPLE} (3 to 255 letters, digits, and _ . -);"
             " credentials come from the environment"
-        )
-    unknown = sorted(options.keys() - _OPTIONS)
-    if unknown:
-        raise InvalidArgument(
-            f"a dynamodb URL has no option {', '.join(unknown)}: use {', '.join(sorted(_OPTIONS))}"
         )
     return parts.netloc, options
 
@@ -278,8 +273,7 @@ def _connect(options: Mapping[str, str], reply_seconds: float) -> "DynamoDBClien
         )
     except NoRegionError as error:
         raise InvalidArgument(
-            "a dynamodb URL needs a region: use dynamodb://table?region=eu-west-1, or set"
-            " AWS_DEFAULT_REGION"
+            f"a dynamodb URL needs a region: use {_EXAMPLE}, or set AWS_DEFAULT_REGION"
         ) from error
     except (BotoCoreError, ValueError) as error:
         raise InvalidArgument(f"cannot use this dynamodb URL: {error}") from error

@@ -4,7 +4,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
@@ -15,6 +15,7 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     StoreUnreachable,
 )
+from lakebed.kv.urls import is_on, split_url
 
 CONNECT_SECONDS: Final = 1.0
 REPLY_SECONDS: Final = 5.0
@@ -78,22 +79,16 @@ def parse_url(url: str) -> Address:
     Raises:
         InvalidArgument: It is malformed. The message does not quote it: a password may be in it.
     """
-    parts = urlsplit(url)
-    login, _, hosts = parts.netloc.rpartition("@")
+    # Several members are not a host: a parser of URLs would take them for a wrong port.
+    login, at, hosts = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")
+    parts, options = split_url(
+        url.replace(f"{login}{at}{hosts}", "hosts", 1), options=_OPTIONS, example=_EXAMPLE
+    )
     user, _, password = login.partition(":")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    unknown = sorted(options.keys() - _OPTIONS)
-    if unknown:
-        raise InvalidArgument(
-            f"an etcd URL has no option {', '.join(unknown)}: use {', '.join(sorted(_OPTIONS))}"
-        )
-    if options.get("tls", "false") not in {"true", "false"}:
-        raise InvalidArgument(f"tls must be true or false, not '{options['tls']}'")
-    scheme = "https" if options.get("tls") == "true" else "http"
+    scheme = "https" if is_on(options, "tls") else "http"
     endpoints = tuple(f"{scheme}://{host}" for host in hosts.split(","))
-    for host, endpoint in zip(hosts.split(","), endpoints, strict=True):
-        if not host or not _is_address(endpoint):
-            raise InvalidArgument(f"the URL is malformed: use {_EXAMPLE}, with a host and a port")
+    if not all(map(_is_address, endpoints)):
+        raise InvalidArgument(f"the URL is malformed: use {_EXAMPLE}, with a host and a port")
     prefix = unquote(parts.path.strip("/")) or DEFAULT_PREFIX
     return Address(
         endpoints, prefix.encode(), unquote(user) or None, unquote(password), options.get("ca")

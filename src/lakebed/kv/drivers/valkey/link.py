@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 import valkey
@@ -14,6 +14,7 @@ from valkey.connection import BlockingConnectionPool, Connection, SSLConnection
 from valkey.retry import Retry
 
 from lakebed.kv.errors import InvalidArgument, StoreUnavailable, StoreUnreachable
+from lakebed.kv.urls import is_on, split_url
 from lakebed.runtime import Runtime
 
 CONNECTIONS: Final = 64
@@ -57,35 +58,25 @@ def parse_url(url: str) -> Address:
     Raises:
         InvalidArgument: It is malformed. The message does not quote it: a password may be in it.
     """
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    unknown = sorted(options.keys() - _OPTIONS)
-    if unknown:
-        raise InvalidArgument(
-            f"a {parts.scheme} URL has no option {', '.join(unknown)}: use"
-            f" {', '.join(sorted(_OPTIONS))}"
-        )
-    for name in ("tls", "durable"):
-        if options.get(name, "false") not in {"true", "false"}:
-            raise InvalidArgument(f"{name} must be true or false, not '{options[name]}'")
-    try:
-        host, port = parts.hostname, parts.port or DEFAULT_PORT
-        database = int(parts.path.strip("/") or "0")
-    except ValueError:
-        host, port, database = None, 0, 0
-    if not host:
+    parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
+    database = parts.path.strip("/") or "0"
+    if not parts.hostname or not (database.isascii() and database.isdigit()):
         raise InvalidArgument(
             f"the URL is malformed: use {_EXAMPLE}, with the number of a database at its end"
         )
-    settings: dict[str, Any] = {"host": host, "port": port, "db": database}
+    settings: dict[str, Any] = {
+        "host": parts.hostname,
+        "port": parts.port or DEFAULT_PORT,
+        "db": int(database),
+    }
     if parts.username:
         settings["username"] = unquote(parts.username)
     if parts.password:
         settings["password"] = unquote(parts.password)
-    tls = options.get("tls") == "true"
+    tls = is_on(options, "tls")
     if tls and "ca" in options:
         settings["ssl_ca_certs"] = options["ca"]
-    return Address(settings, tls, options.get("durable") == "true")
+    return Address(settings, tls, is_on(options, "durable"))
 
 
 @dataclass(frozen=True, slots=True)
