@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Self
 
-from lakebed.kv import ABSENT, EXISTS, Store, Version
+from lakebed.kv import ABSENT, EXISTS, Item, Store, Version
 from lakebed.kv.registry import compose
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.servers.databases import DatabaseServer
@@ -75,8 +75,8 @@ class Bench:
         self.store.set(partition, b"other", b"old")
         return self.store.set(partition, b"there", b"old")
 
-    def rows(self, partition: bytes) -> list[tuple[bytes, bytes, bytes]]:
-        return [tuple(item) for item in self.direct.scan(partition)]
+    def rows(self, partition: bytes) -> list[Item]:
+        return list(self.direct.scan(partition))
 
 
 # Each writes to a partition that holds the keys "other" and "there", the latter of a given version.

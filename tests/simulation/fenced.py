@@ -42,6 +42,7 @@ LATE = Faults(
     until_step=4000,
 )
 KEYS = (b"one", b"two")
+STEADY = [b"060", b"090", b"120"]
 
 Fence = Callable[..., Store]
 
@@ -156,9 +157,12 @@ def scans_see_steady_keys(seed: int, fence: Fence = FencedStore) -> None:
     """While others come and go, and leave tombstones, a scan shows each steady key once."""
     simulation = Simulation(seed, LATE)
     database = SimulatedDatabase(simulation)
-    steady = [b"%03d" % number for number in range(60, 150, 30)]
     prepared = simulation.actor("preparer")
     faults, simulation.faults = simulation.faults, Faults()
+
+    def begin(name: str, work: Callable[[Store], None]) -> None:
+        actor = simulation.actor(name)
+        actor.start(partial(work, open_fenced(database, actor, fence, TOMBSTONE_SECONDS)))
 
     def prepare() -> None:
         store = open_fenced(database, prepared, fence, TOMBSTONE_SECONDS)
@@ -166,34 +170,34 @@ def scans_see_steady_keys(seed: int, fence: Fence = FencedStore) -> None:
             store.set(PARTITION, b"%03d" % number, b"value")
         for number in range(150):
             key = b"%03d" % number
-            if key not in steady and simulation.random.random() < 0.9:
+            if key not in STEADY and simulation.random.random() < 0.9:
                 store.delete(PARTITION, key)
         simulation.faults = faults
-        looker = simulation.actor("looker")
-        looker.start(partial(look, open_fenced(database, looker, fence, TOMBSTONE_SECONDS)))
-        churner = simulation.actor("churner")
-        churner.start(partial(churn, open_fenced(database, churner, fence, TOMBSTONE_SECONDS)))
-
-    def look(store: Store) -> None:
-        for _ in range(3):
-            try:
-                seen = [item.key for item in store.scan(PARTITION)]
-            except StoreUnavailable:
-                continue
-            assert seen == sorted(set(seen))
-            assert [key for key in seen if key in steady] == steady, f"a scan shows only {seen}"
-
-    def churn(store: Store) -> None:
-        for number in range(30):
-            key = b"%03d" % (number * 4 + 1)
-            try:
-                store.set(PARTITION, key, b"passing")
-                store.delete(PARTITION, key)
-            except OutcomeUnknown:
-                continue
+        begin("looker", look_for_steady_keys)
+        begin("churner", come_and_go)
 
     prepared.start(prepare)
     simulation.run()
+
+
+def look_for_steady_keys(store: Store) -> None:
+    for _ in range(3):
+        try:
+            seen = [item.key for item in store.scan(PARTITION)]
+        except StoreUnavailable:
+            continue
+        assert seen == sorted(set(seen))
+        assert [key for key in seen if key in STEADY] == STEADY, f"a scan shows only {seen}"
+
+
+def come_and_go(store: Store) -> None:
+    for number in range(30):
+        key = b"%03d" % (number * 4 + 1)
+        try:
+            store.set(PARTITION, key, b"passing")
+            store.delete(PARTITION, key)
+        except OutcomeUnknown:
+            continue
 
 
 SCENARIOS = {

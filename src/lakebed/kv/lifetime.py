@@ -56,7 +56,7 @@ class Lifetime:
         finally:
             with self._lock:
                 self._running -= 1
-                last = self._closed and self._running == 0
+                last = self._is_over()
             if last:
                 self._give_back()
 
@@ -64,6 +64,9 @@ class Lifetime:
         """Let no new call begin; give back what is held now, or when the last call ends."""
         with self._lock:
             was_open, self._closed = not self._closed, True
-            idle = self._running == 0
+            idle = self._is_over()
         if was_open and idle:
             self._give_back()
+
+    def _is_over(self) -> bool:
+        return self._closed and self._running == 0

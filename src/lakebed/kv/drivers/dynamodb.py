@@ -93,9 +93,7 @@ class DynamoDBCells(Cells):
     shared_between_processes = True
     tombstone_seconds = TOMBSTONE_SECONDS
 
-    def __init__(
-        self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS
-    ) -> None:
+    def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
         """Connect, and create the table if there is none.
 
         Raises:

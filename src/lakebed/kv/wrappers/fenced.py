@@ -31,7 +31,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import islice
@@ -346,10 +346,8 @@ class FencedStore(Store):
         return found[:limit]
 
     def _delete(self, partition: bytes, key: bytes, seen: Seen) -> None:
-        try:
+        with suppress(PredicateFailed):  # someone else deleted it
             self._write(partition, key, seen, self._tombstone(), _lives)
-        except PredicateFailed:
-            pass  # someone else deleted it
 
     def _replace(self, partition: bytes, key: bytes, version: Version, new: Cell) -> None:
         def is_that_write(there: Cell | None) -> bool:

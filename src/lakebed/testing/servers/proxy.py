@@ -229,9 +229,7 @@ class Proxy:
             server = self._connect_to_server()
         except OSError:
             return client.close()
-        wire = _Wire(
-            client, server, self._fault_of_new, self._forge, lingering=self._lingering
-        )
+        wire = _Wire(client, server, self._fault_of_new, self._forge, lingering=self._lingering)
         self._wires.append(wire)
         return wire.start()
 

@@ -108,7 +108,7 @@ class _SimulatedCells(Cells):
     def _call(
         self, operation: str, partition: bytes, key: bytes, apply: Callable[[], ResultT]
     ) -> ResultT:
-        def lost(known: bool) -> Exception:  # noqa: FBT001 - as the simulation calls it
+        def lost(known: bool) -> Exception:
             if known or operation != "swap":
                 return StoreUnavailable(f"injected: {operation} did not reach the database")
             return OutcomeUnknown(f"injected: no reply to {operation}")

@@ -225,9 +225,7 @@ class EtcdStore(Store):
 
     def _put(self, partition: bytes, key: bytes, value: bytes, version: Version) -> Json:
         stored = version + _SEPARATOR + value
-        return {
-            "request_put": {"key": encode(self._key(partition, key)), "value": encode(stored)}
-        }
+        return {"request_put": {"key": encode(self._key(partition, key)), "value": encode(stored)}}
 
     def _chunks(
         self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
@@ -289,29 +287,23 @@ class EtcdStore(Store):
             "success": steps,
             "failure": [{"request_range": {"key": encode(session.key)}}],
         }
-        keep: _Session | None = session
         try:
             reply = self._gateway.write("/v3/kv/txn", body)
-            if reply.get("succeeded"):
-                return True
-            found = reply["responses"][0]["response_range"].get("kvs", [])
-            if not found or decode(found[0].get("value")) != session.epoch:
-                keep = None
-                raise StoreUnavailable("etcd refused a write: its session had ended")
         except StoreUnavailable:
+            self._sessions.append(session)
             raise
-        except OutcomeUnknown as error:
+        except BaseException as error:
+            # Also Ctrl-C, or a signal handler that raises: not even then may the write come later.
             _LOGGER.warning("lost the reply to a write: %s", str(error))
             self._fence(session)
+            self._sessions.append(session)
             raise
-        except BaseException:
-            # Ctrl-C, or a signal handler that raises: not even then may the write come later.
-            self._fence(session)
-            raise
-        finally:
-            if keep is not None:
-                self._sessions.append(keep)
-        return False
+        if not reply.get("succeeded"):
+            found = reply["responses"][0]["response_range"].get("kvs", [])
+            if not found or decode(found[0].get("value")) != session.epoch:
+                raise StoreUnavailable("etcd refused a write: its session had ended")
+        self._sessions.append(session)
+        return bool(reply.get("succeeded"))
 
     def _take_session(self) -> _Session:
         while self._sessions:

@@ -98,9 +98,10 @@ def parse_url(url: str) -> Address:
 def _is_address(endpoint: str) -> bool:
     try:
         parts = urlsplit(endpoint)
-        return parts.hostname is not None and parts.port is not None
+        port = parts.port
     except ValueError:
         return False
+    return parts.hostname is not None and port is not None
 
 
 class Gateway:
@@ -115,11 +116,11 @@ class Gateway:
         try:
             verify: Any = httpx.create_ssl_context(verify=address.ca or True)
         except OSError as error:
-            raise InvalidArgument(f"cannot read the certificates in {address.ca}: {error}") from None
+            raise InvalidArgument(
+                f"cannot read the certificates in {address.ca}: {error}"
+            ) from None
         # Not the environment's proxies: a database is reached directly.
-        self._client = httpx.Client(
-            timeout=timeout, limits=limits, verify=verify, trust_env=False
-        )
+        self._client = httpx.Client(timeout=timeout, limits=limits, verify=verify, trust_env=False)
 
     def close(self) -> None:
         """Close the connections."""

@@ -83,10 +83,12 @@ class ValkeyStore(Store):
             raise
 
     def get(self, partition: bytes, key: bytes) -> Item:
-        (item,) = self.get_many([(partition, key)])
-        if item is None:
+        self._check(partition, key)
+        with self._pool.reading() as link:
+            stored = ask(link, "HGET", _names(partition)[0], key)
+        if stored is None:
             raise KeyNotFound(partition, key)
-        return item
+        return _item(key, stored)
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
@@ -127,7 +129,7 @@ class ValkeyStore(Store):
                 raise PredicateFailed(partition, key)
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        with self._call(partition), self._reading() as link:
+        with self._call(partition), self._pool.reading() as link:
             first = b"[" + start if start else b"-"
             arguments = [first, b"%d" % limit]
             keys, values = run_script(link, scripts.SCAN, _names(partition), arguments)
@@ -146,9 +148,7 @@ class ValkeyStore(Store):
         applied = False
         for chunk in self._chunks(partition, items):
             arguments = [
-                part
-                for key, value in chunk
-                for part in (key, new_version(self._runtime) + value)
+                part for key, value in chunk for part in (key, new_version(self._runtime) + value)
             ]
             with self._call(partition), step_of_many(applied=applied):
                 self._write(scripts.SET_MANY, partition, *arguments)
@@ -174,7 +174,7 @@ class ValkeyStore(Store):
 
     def _check_durability(self) -> None:
         """Refuse a server that may lose what it acknowledged."""
-        with self._reading() as link:
+        with self._pool.reading() as link:
             replication = ask(link, "INFO", "replication").decode()
             found = {}
             for name in _SETTINGS:
@@ -204,18 +204,8 @@ class ValkeyStore(Store):
 
     # Reads
 
-    @contextmanager
-    def _reading(self) -> Iterator[Any]:
-        with self._pool.link() as link:
-            try:
-                yield link
-            except valkey.ValkeyError as error:
-                if not isinstance(error, valkey.ResponseError):
-                    link.disconnect()
-                raise StoreUnavailable(f"the server did not answer: {error}") from error
-
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        with self._call(*keys[0]), self._reading() as link:
+        with self._call(*keys[0]), self._pool.reading() as link:
             # All at once, and the server answers in order: no item is older than those before it.
             link.send_packed_command(
                 link.pack_commands([("HGET", _names(of)[0], key) for of, key in keys])
@@ -250,31 +240,42 @@ class ValkeyStore(Store):
             StoreUnavailable: Nothing was applied, and nothing will be.
             OutcomeUnknown: It may have been applied; it will not be from now on.
         """
-        with self._pool.link() as link:
-            try:
-                deadline = self._pool.deadline(link)
-            except valkey.ValkeyError as error:
-                link.disconnect()
-                raise StoreUnavailable(f"the server did not tell the time: {error}") from error
+        link = self._pool.take()
+        answered = False
+        try:
+            deadline = self._pool.deadline(link)
             # After the deadline was computed, so that a pause in between makes the wait longer.
             settled_at = self._runtime.monotonic() + self._patience.settled_seconds
-            try:
-                with_deadline = [b"%d" % deadline, *arguments]
-                return bool(run_script(link, script, _names(partition), with_deadline))
-            except valkey.ResponseError as error:
-                if str(error).startswith(scripts.LATE):
-                    link.disconnect()  # a new connection reads the server's clock again
-                raise _refusal(error) from error
-            except valkey.ValkeyError as error:
-                _LOGGER.warning("lost the reply to a write: %s", str(error))
-                self._wait_until(settled_at)
-                raise OutcomeUnknown(
-                    f"the server did not say what became of a write: {error}"
-                ) from error
-            except BaseException:
-                # Ctrl-C, or a signal handler that raises: not even then may the write come later.
-                self._wait_until(settled_at)
-                raise
+            held = self._run(link, script, partition, [b"%d" % deadline, *arguments], settled_at)
+            answered = True
+            return held
+        finally:
+            if not answered:
+                link.disconnect()  # after a refusal, too: a new one reads the server's clock again
+            self._pool.give_back(link)
+
+    def _run(
+        self,
+        link: Any,
+        script: str,
+        partition: bytes,
+        arguments: Sequence[bytes],
+        settled_at: float,
+    ) -> bool:
+        try:
+            return bool(run_script(link, script, _names(partition), arguments))
+        except valkey.ResponseError as error:
+            raise _refusal(error) from error
+        except valkey.ValkeyError as error:
+            _LOGGER.warning("lost the reply to a write: %s", str(error))
+            self._wait_until(settled_at)
+            raise OutcomeUnknown(
+                f"the server did not say what became of a write: {error}"
+            ) from error
+        except BaseException:
+            # Ctrl-C, or a signal handler that raises: not even then may the write come later.
+            self._wait_until(settled_at)
+            raise
 
     def _wait_until(self, settled_at: float) -> None:
         while (left := settled_at - self._runtime.monotonic()) > 0:

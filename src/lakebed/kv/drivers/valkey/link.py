@@ -10,18 +10,16 @@ from weakref import WeakKeyDictionary
 
 import valkey
 from valkey.backoff import NoBackoff
-from valkey.connection import BlockingConnectionPool, Connection, SSLConnection
+from valkey.connection import Connection, ConnectionPool, SSLConnection
 from valkey.retry import Retry
 
 from lakebed.kv.errors import InvalidArgument, StoreUnavailable, StoreUnreachable
 from lakebed.kv.urls import is_on, split_url
 from lakebed.runtime import Runtime
 
-CONNECTIONS: Final = 64
-POOL_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 1.0
 CLOCK_SECONDS: Final = 120.0
-"""How long a reading of the server's clock is used: until then clocks drift less than the margin."""
+"""How long a reading of the server's clock is used: clocks drift less than the margin in it."""
 DEFAULT_PORT: Final = 6379
 _OPTIONS: Final = frozenset({"tls", "ca", "durable"})
 _EXAMPLE: Final = "valkey://host:6379/0"
@@ -95,9 +93,7 @@ class Pool:
         self._runtime = runtime
         self._patience = patience
         self._clocks: WeakKeyDictionary[Connection, _Clock] = WeakKeyDictionary()
-        self._pool = BlockingConnectionPool(
-            max_connections=CONNECTIONS,
-            timeout=POOL_SECONDS,
+        self._pool = ConnectionPool(
             connection_class=SSLConnection if address.tls else Connection,
             socket_connect_timeout=CONNECT_SECONDS,
             socket_timeout=patience.reply_seconds,
@@ -107,35 +103,56 @@ class Pool:
             **address.settings,
         )
 
-    @contextmanager
-    def link(self) -> Iterator[Connection]:
-        """Lend a connection.
+    def take(self) -> Connection:
+        """Lend a connection, until `give_back`.
 
         Raises:
             StoreUnreachable: There is none.
+            StoreUnavailable: The server does not let us in.
         """
         try:
-            connection = self._pool.get_connection("_")
+            return self._pool.get_connection("_")
         except (valkey.ConnectionError, valkey.TimeoutError, OSError) as error:
             raise StoreUnreachable(f"cannot reach the server: {error}") from error
         except valkey.ValkeyError as error:
             raise StoreUnavailable(f"the server did not let us in: {error}") from error
+
+    def give_back(self, connection: Connection) -> None:
+        """Take a connection back, which may be broken."""
+        self._pool.release(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Lend a connection for something that changes nothing.
+
+        Raises:
+            StoreUnavailable: There was no answer.
+        """
+        connection = self.take()
+        answered = False
         try:
             yield connection
-        except valkey.ResponseError:
-            raise  # an answer; the connection is fine
-        except BaseException:
-            connection.disconnect()
-            raise
+            answered = True
+        except valkey.ValkeyError as error:
+            raise StoreUnavailable(f"the server did not answer: {error}") from error
         finally:
-            self._pool.release(connection)
+            if not answered:
+                connection.disconnect()  # an answer that nobody took must not be the next one's
+            self.give_back(connection)
 
     def deadline(self, connection: Connection) -> int:
-        """Return when a write that is sent now must have begun, in microseconds of the server."""
+        """Return when a write that is sent now must have begun, in microseconds of the server.
+
+        Raises:
+            StoreUnavailable: The server does not tell the time.
+        """
         now = self._runtime.monotonic()
         clock = self._clocks[connection]
         if now - clock.read_by > CLOCK_SECONDS:
-            clock = self._read_clock(connection)
+            try:
+                clock = self._read_clock(connection)
+            except valkey.ValkeyError as error:
+                raise StoreUnavailable(f"the server did not tell the time: {error}") from error
             now = self._runtime.monotonic()
         elapsed = now - clock.read_by
         return int((clock.server_seconds + elapsed + self._patience.start_seconds) * 1_000_000)
