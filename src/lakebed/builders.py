@@ -22,7 +22,7 @@ from lakebed.engine.committed import Cache, committed_for
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.kv import open_store
-from lakebed.runtime import ThreadRuntime
+from lakebed.runtime import ThreadRuntime, about_to_wait
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -128,6 +128,7 @@ class Builders:
             BuildersBusy: No process was free in time.
         """
         try:
+            about_to_wait()
             builder = self._idle.get(timeout=self._limit_seconds)
         except Empty:
             raise BuildersBusy(self._limit_seconds) from None

@@ -24,6 +24,25 @@ Lock = AbstractContextManager[object]
 """Mutual exclusion by ``with``; not re-entrant."""
 
 
+_of_thread = threading.local()
+
+
+def about_to_wait() -> None:
+    """Say that this thread is about to wait for something slow: a disk, a database, a client.
+
+    A thread that does the work of others meanwhile gives it to another thread first; see
+    `call_before_waiting`. Drivers and whoever waits outside of a `Runtime` call this.
+    """
+    action: Callable[[], None] | None = getattr(_of_thread, "before_waiting", None)
+    if action is not None:
+        action()
+
+
+def call_before_waiting(action: Callable[[], None]) -> None:
+    """Have something called each time that this thread is `about_to_wait`."""
+    _of_thread.before_waiting = action
+
+
 class Event(Protocol):
     """A flag that is set once and that others wait for."""
 
@@ -93,6 +112,7 @@ class ThreadRuntime(Runtime):
         return _seconds_since_boot()
 
     def sleep(self, seconds: float) -> None:
+        about_to_wait()
         time.sleep(seconds)
 
     def random(self) -> float:
@@ -128,6 +148,7 @@ class ThreadRuntime(Runtime):
                 except BaseException as error:  # noqa: BLE001 - raised in the caller, below
                     errors[index] = error
 
+        about_to_wait()  # for the other threads
         # The caller takes part: two small calls need one thread more, not two and a pool.
         helpers = [threading.Thread(target=work_off) for _ in range(min(limit, len(work)) - 1)]
         started: list[threading.Thread] = []

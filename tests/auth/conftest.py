@@ -10,9 +10,10 @@ from lakebed.auth import (
 )
 from lakebed.kv import Store, open_store
 from tests.auth.kit import service
+from tests.kit.rounds import stores
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=stores("memory", "sqlite"))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/lakebed.db"
     with open_store(url) as opened:

@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 
 from tests.kit.lake import Lake, open_lake
+from tests.kit.rounds import stores
 
 
-@pytest.fixture(params=["memory", "disk"])
+@pytest.fixture(params=stores("memory", "disk"))
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
     with open_lake(request.param, tmp_path) as opened:
         yield opened

@@ -19,12 +19,13 @@ from lakebed.engine.model import RepositoryID
 from lakebed.kv import OutcomeUnknown
 from lakebed.kv.records import Records
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
+from tests.kit.rounds import stores
 
 REQUEST = CommitRequest(committer="ann", message="m")
 OTHER = RepositoryID("other")
 
 
-@pytest.fixture(params=["memory", "disk"])
+@pytest.fixture(params=stores("memory", "disk"))
 def trusting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
     links = LinkSettings(require_object=False)
     with open_lake(request.param, tmp_path, links=links) as opened:

@@ -177,8 +177,14 @@ def _bodies(sample: Sample) -> dict[str, Any]:
         "cherryPick": {"ref": sample.known.get("picked")},
         "commit": {"message": "a message"},
         "mergeIntoBranch": {"message": "a message"},
+        "createPullRequest": {
+            "title": "a change",
+            "source_branch": "dev",
+            "destination_branch": "main",
+        },
         "deleteObjects": {"paths": ["staged", "none"]},
         "copyObject": {"src_path": "folder/object"},
+        "runActions": {"ref": "main", "event": "pre-commit"},
         "updateObjectUserMetadata": {"set": {"key": "value"}},
         "stageObject": {
             "physical_address": "local://elsewhere/object",
@@ -254,6 +260,13 @@ def _begun_import(sample: Sample) -> Good:
     return Good(path={"branch": "main"}, query={"id": begun["id"]})
 
 
+def _reported_import(sample: Sample) -> Good:
+    """An import that waits for a job on Spark."""
+    body = _import(sample).body
+    begun = sample.post("branches/main/import", {**body, "spark": True})
+    return Good(path={"branch": "main"}, query={"id": begun["id"]}, body={"paths": body["paths"]})
+
+
 def _canceled_import(sample: Sample) -> Good:
     """An import that was canceled before it found out that there is nothing; to repeat is fine."""
     for _ in range(50):
@@ -264,10 +277,36 @@ def _canceled_import(sample: Sample) -> Good:
     raise AssertionError("an import always fails before it can be canceled")
 
 
+def _run(sample: Sample) -> Good:
+    """A run of a hook, which fails: there is no such command."""
+    hook = "{id: check, type: command, properties: {command: none}}"
+    text = f"name: gate\non: {{pre-commit: }}\nhooks: [{hook}]\n"
+    at = f"/repositories/{sample.repository}/branches/dirty/objects"
+    path = {"path": "_lakefs_actions/gate.yaml"}
+    sample.api.post(at, params=path, content=text.encode()).raise_for_status()
+    commits = f"/repositories/{sample.repository}/branches/dirty/commits"
+    assert sample.api.post(commits, json={"message": "refused"}).status_code == 412
+    runs = sample.api.get(f"/repositories/{sample.repository}/actions/runs").json()["results"]
+    return Good(path={"run_id": runs[0]["run_id"], "hook_run_id": "0000_0000"})
+
+
+def _pull_request(sample: Sample, body: Any = None) -> Good:
+    """A pull request that can be merged."""
+    made = sample.post("pulls", _bodies(sample)["createPullRequest"])
+    return Good(path={"pull_request": made["id"]}, body=body)
+
+
 _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
+    "getRun": _run,
+    "listRunHooks": _run,
+    "getRunHookOutput": _run,
+    "getPullRequest": _pull_request,
+    "updatePullRequest": lambda sample: _pull_request(sample, {"title": "another"}),
+    "mergePullRequest": _pull_request,
     "importStart": _import,
     "importStatus": _begun_import,
     "importCancel": _canceled_import,
+    "importReport": _reported_import,
     "linkPhysicalAddress": _link,
     "endUnfinishedUpload": _unfinished,
     "uploadPart": _in_parts,

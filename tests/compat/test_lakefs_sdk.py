@@ -548,7 +548,7 @@ def test_what_is_not_there_yet_says_so(lake: Repository) -> None:
     calls: list[Callable[[], object]] = [
         lambda: lake.client.actions_api.list_repository_runs(lake.name),
         lambda: lake.client.repositories_api.delete_gc_rules(lake.name),
-        lambda: lake.client.pulls_api.get_pull_request(lake.name, "none"),
+        lambda: lake.client.external_api.get_external_principal("none"),
     ]
     for call in calls:
         with pytest.raises(ApiException) as missing:

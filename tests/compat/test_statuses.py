@@ -267,15 +267,12 @@ def test_only_what_a_commit_names_may_be_kept(shared: Server) -> None:
     assert {ref: headers["Cache-Control"] for ref, headers in found.items()} == wanted
 
 
-def test_there_are_no_rules_of_retention_and_no_pull_requests(shared: Server) -> None:
+def test_there_are_no_rules_of_retention(shared: Server) -> None:
     for path in ("settings/gc_rules", "gc/rules"):
         answer = shared.call("GET", f"{REPO}/{path}")
         assert (answer.status_code, answer.json["message"]) == (404, "not found")
     for path in ("gc/rules/set_allowed", "branch_protection/set_allowed"):
         assert shared.call("GET", f"{REPO}/{path}").status_code == 204
-    pulls = shared.call("GET", f"{REPO}/pulls")
-    assert (pulls.status_code, pulls.json["results"]) == (200, [])
-    assert shared.call("GET", "/repositories/none/pulls").status_code == 404
 
 
 def test_requests_are_counted_by_month(fresh: Server) -> None:

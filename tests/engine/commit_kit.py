@@ -8,7 +8,7 @@ from lakebed.engine.errors import (
     EntryNotFound,
 )
 from lakebed.engine.hooks import Hooks, Offer
-from lakebed.engine.model import Commit
+from lakebed.engine.model import Branch, Commit
 from lakebed.engine.parts import EngineParts, assemble
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
@@ -71,6 +71,13 @@ def put(engine: EngineParts, key: bytes, name: str) -> None:
 def commit(engine: EngineParts, *, allow_empty: bool = False) -> CommitResult:
     request = CommitRequest(committer="ann", message="m", allow_empty=allow_empty)
     return engine.committer.commit(REPOSITORY, MAIN, request)
+
+
+def publish(engine: EngineParts, sealed: Branch) -> CommitResult | None:
+    """Publish what is sealed on a branch, as the last steps of a commit do."""
+    request = CommitRequest(committer="", message="")
+    offers = engine.committer._desk.begin(REPOSITORY, request.wish("commit"))
+    return engine.committer._publish(REPOSITORY, sealed, request, offers)
 
 
 def shown(engine: EngineParts, key: bytes) -> str | None:

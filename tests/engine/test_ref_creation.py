@@ -62,7 +62,7 @@ class Asked(Hooks):
         self.names: list[str] = []
 
     def before_create_branch(
-        self, repository: Repository, branch: BranchID, commit_id: CommitID
+        self, repository: Repository, branch: BranchID, commit_id: CommitID, source: str
     ) -> None:
         self.names.append(branch)
 

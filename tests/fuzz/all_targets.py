@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.fuzz import (
+    actions,
     documents,
     doors,
     files,
@@ -14,6 +15,9 @@ from tests.fuzz import (
 )
 from tests.fuzz.target import Target
 
-_FILES: Final = (signatures, s3_requests, http_requests, names, policies, documents, files, doors)
+_FILES: Final = (
+    *(signatures, s3_requests, http_requests, names, policies, documents, files, doors),
+    actions,
+)
 
 TARGETS: Final[list[Target]] = [target for file in _FILES for target in file.targets.all]

@@ -14,3 +14,11 @@ def rounds(usual: T, *, long: T, fast: T | None = None) -> T:
     if _LONG:
         return long
     return fast if _FAST and fast is not None else usual
+
+
+def stores(first: T, *others: T) -> list[T]:
+    """Return the stores that tests of the layers above run on: one of them in a fast run.
+
+    A fast run still has the stores' own tests, each on its own.
+    """
+    return [first] if _FAST else [first, *others]

@@ -23,10 +23,13 @@ PARTS = {
     "kind": "range",
     "upload": "unknown",
     "part": "1",
+    "run_id": "unknown",
+    "hook_run_id": "unknown",
 }
 QUERIES = {
     "path": PATH,
     "dest_path": "folder/copy",
+    "right_ref": BRANCH,
     "ref": BRANCH,
     "task_id": "unknown",
     "id": "unknown",
@@ -50,6 +53,12 @@ BODIES: dict[str, Any] = {
     "resetBranch": {"type": "reset"},
     "revertBranch": {"ref": BRANCH, "parent_number": 0},
     "cherryPick": {"ref": BRANCH},
+    "createPullRequest": {
+        "title": "a change",
+        "source_branch": BRANCH,
+        "destination_branch": "unknown",
+    },
+    "updatePullRequest": {"title": "another"},
     "createTag": {"id": "v2", "ref": BRANCH},
     "commit": {"message": "a commit"},
     "mergeIntoBranch": {},
@@ -66,12 +75,16 @@ BODIES: dict[str, Any] = {
         "checksum": "0",
         "size_bytes": 1,
     },
+    "runActions": {"ref": BRANCH, "event": "pre-commit"},
     "importStart": {
         "paths": [
             {"type": "common_prefix", "path": "mem://elsewhere/x", "destination": "imported"},
             {"type": "object", "path": "mem://elsewhere/y", "destination": "one"},
         ],
         "commit": {"message": "an import"},
+    },
+    "importReport": {
+        "paths": [{"type": "common_prefix", "path": "mem://elsewhere/x", "destination": "in"}],
     },
     "uploadPart": {"physical_address": "mem://lakes/lake/x"},
     "uploadPartCopy": {

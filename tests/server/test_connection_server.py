@@ -2,7 +2,6 @@
 
 import errno
 import socket
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from wsgiref.types import StartResponse, WSGIEnvironment
@@ -140,30 +139,6 @@ def test_a_late_event_of_an_earlier_connection_does_not_break_a_new_one(
     with closing(theirs):
         theirs.settimeout(PATIENCE_SECONDS)
         assert answer_to(server, theirs).endswith(b"ok")
-
-
-def test_a_worker_goes_on_when_the_system_gives_no_more_threads(
-    server: ConnectionServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running = threading.Thread(target=server.run, daemon=True)
-    running.start()
-    eventually(lambda: server._threads)
-    real = threading.Thread.start
-
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name.startswith("lakebed-"):
-            raise RuntimeError("can't start new thread")
-        real(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    for _ in range(3):
-        with socket.create_connection(server._listener.getsockname()) as client:
-            client.settimeout(PATIENCE_SECONDS)
-            client.sendall(GET)
-            assert client.recv(4096).endswith(b"ok")
-    assert server._threads == 1
-    server.stop()
-    running.join(PATIENCE_SECONDS)
 
 
 def test_whatever_an_application_raises_the_thread_goes_on(server: ConnectionServer) -> None:

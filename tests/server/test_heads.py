@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.server.connections.heads import HEADERS_MAX, BadHead, Head, HeadReader
+from lakebed.server.connections.heads import (
+    HEADERS_MAX,
+    BadHead,
+    Head,
+    HeadReader,
+    LastHeaders,
+)
 from tests.server.body_kit import pieces_of
 
 BYTES_MAX = 8192
@@ -147,3 +153,66 @@ def test_headers_are_counted_as_they_come() -> None:
     with pytest.raises(BadHead) as caught:
         reader.feed(get(*(b"a%d:" % number for number in range(HEADERS_MAX + 1)))[:-2])
     assert caught.value.status == 431
+
+
+# The same headers again
+
+ANY_BYTE = st.binary(min_size=1, max_size=3)
+LINES = st.tuples(
+    st.sampled_from([b"GET", b"HEAD", b"PUT", b"POST", b"DELETE", b"PATCH", b"get", b"CONNECT"]),
+    st.one_of(
+        st.lists(st.integers(0x20, 0x7F), max_size=6).map(lambda them: b"/" + bytes(them)),
+        ANY_BYTE.map(lambda them: b"/" + them),
+        st.sampled_from([b"/a%20b?x=%2F", b"/%zz", b"http://h/a", b"*", b"/a#b", b"//a"]),
+    ),
+    st.sampled_from([b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.0", b"HTTP/1.1 "]),
+).map(b" ".join)
+HEADERS = st.lists(
+    st.sampled_from(
+        [b"A: b", b"Connection: close", b"Content-Length: 3", b"Expect: 100-continue", b"C: \xfc"]
+    ),
+    max_size=3,
+    unique=True,
+)
+
+
+def try_head(wire: bytes) -> tuple[Head, bytes] | None:
+    try:
+        return head_of(wire)
+    except (BadHead, AssertionError):
+        return None
+
+
+@given(LINES, HEADERS, LINES, HEADERS, st.sampled_from([b"", b"abcGET /", b"\r\n"]))
+def test_the_headers_of_the_last_request_are_read_as_if_for_the_first_time(
+    line: bytes, headers: list[bytes], next_line: bytes, next_headers: list[bytes], rest: bytes
+) -> None:
+    wire = get(*headers, line=line)
+    first = try_head(wire)
+    last = None if first is None else LastHeaders.of(wire + rest, rest, first[0])
+    if last is None:
+        return
+    second = get(*next_headers, line=next_line) + rest
+    known = last.read(second)
+    assert known is None or known == try_head(second)
+
+
+def test_a_plain_request_with_the_same_headers_is_known() -> None:
+    wire = get(b"Authorization: Basic x", b"Content-Length: 3")
+    last = LastHeaders.of(wire, b"", head_of(wire)[0])
+    assert last is not None
+    known = last.read(get(*wire.split(b"\r\n")[2:-2], line=b"PUT /b%20c?d HTTP/1.1") + b"abc")
+    assert known is not None
+    head, rest = known
+    assert (head.method, head.environ["PATH_INFO"], head.length, rest) == ("PUT", "/b c", 3, b"abc")
+    assert last.read(get(b"Authorization: Basic y", b"Content-Length: 3")) is None
+    assert last.read(wire[:-1]) is None
+
+
+def test_large_heads_are_not_kept() -> None:
+    wire = get(b"A: " + b"x" * 4096)
+    assert LastHeaders.of(wire, b"", head_of(wire)[0]) is None
+    small = get(b"A: x")
+    last = LastHeaders.of(small, b"", head_of(small)[0])
+    assert last is not None
+    assert last.read(get(b"A: x", line=b"GET /" + b"x" * 4096 + b" HTTP/1.1")) is None

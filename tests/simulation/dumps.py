@@ -5,6 +5,7 @@ from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import BRANCHES, COMMITS, INSTALLATION_KEY, TAGS
 from lakebed.engine.model import Repository, RepositoryID
+from lakebed.engine.refs.commits import compute_id
 from lakebed.formats import DumpID
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
@@ -88,7 +89,8 @@ def _check_commits(
         for record in Records(store, COMMITS, repository.partition).scan()
     }
     for commit_id, commit in restored.items():
-        assert commit == originals[commit_id], f"{commit_id} was another commit"
+        # What the id does not cover is noted by each server for itself.
+        assert compute_id(commit) == commit_id == compute_id(originals[commit_id])
         assert restored.keys() >= set(commit.parents), f"{commit_id} lacks a parent"
     heads = {
         version.commit_id

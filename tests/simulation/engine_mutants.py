@@ -158,7 +158,10 @@ def join_a_read_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
 def delete_branch_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A branch is deleted whatever became of it since it was read."""
 
-    def delete(self: Branches, repository: Repository, branch: BranchID) -> None:
+    def delete(
+        self: Branches, repository: Repository, branch: BranchID, *, known: Branch | None = None
+    ) -> None:
+        del known
         current = self.get(repository, branch)
         self.announce_drop(repository, branch, current.tokens)
         self._store.delete(repository.partition, BRANCHES.prefix + branch.encode())
@@ -206,7 +209,8 @@ def commit_what_others_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> CommitResult:
         current = known or self._branches.get(repository, branch)
         if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
-            result = self._publish(repository, current, HELP)
+            offers = self._desk.begin(repository, HELP.wish("commit"))
+            result = self._publish(repository, current, HELP, offers)
             if result is not None:
                 return result
         return commit(self, repository, branch, request)

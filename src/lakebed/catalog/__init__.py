@@ -10,8 +10,10 @@ knows it: what the catalog keeps in an entry's metadata for itself is left out.
 | `repositories`                    | creates, lists and deletes repositories                     |
 | `refs`                            | branches, tags, logs, merge bases, protection rules, dumps  |
 | `commits`                         | commits, merges, reverts, cherry-picks, resets              |
+| `pulls`                           | pull requests                                               |
 | `diff`                            | what differs between refs, or is uncommitted                |
 | `objects`                         | reads, lists and deletes objects                            |
+| `previews`                        | shows what is in objects: rows of tables, text, differences |
 | `uploads`, `copies`               | writes objects                                              |
 | `multiparts`, `completions`       | uploads in parts                                            |
 | `unfinished`                      | lists and ends uploads that nobody finished                 |

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from lakebed.catalog.errors import InvalidMetadata
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.engine import Engine
@@ -14,9 +15,31 @@ ORIGIN_KEY: Final = "cherry-pick-origin"
 ORIGIN_COMMITTER_KEY: Final = "cherry-pick-committer"
 """Where a cherry-picked commit says, in its metadata, which commit it repeats, and whose."""
 
+RESERVED: Final = ".lakebed."
+"""What names in a commit's metadata begin with that Lakebed alone writes, of that one commit."""
+PULL_REQUEST_KEY: Final = f"{RESERVED}pull_request"
+"""Where the merge of a pull request says which one it is of."""
+
+
+def check_commit_metadata(metadata: Mapping[str, str]) -> None:
+    """Refuse names in a commit's metadata that are not for clients.
+
+    Raises:
+        InvalidMetadata: One begins as ours do.
+    """
+    for name in metadata:
+        if name.startswith(RESERVED):
+            raise InvalidMetadata(
+                f"the metadata of a commit must not have the name '{name}': names that begin with"
+                f" '{RESERVED}' are Lakebed's own; choose another one"
+            )
+
 
 class Commits:
-    """Makes commits in all repositories; its methods raise as those of `Engine` do."""
+    """Makes commits in all repositories; its methods raise as those of `Engine` do.
+
+    Beside that, they raise `InvalidMetadata` for metadata with names that are not for clients.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -31,6 +54,7 @@ class Commits:
         source_metarange: str | None = None,
     ) -> CommitResult:
         """Commit what is staged on a branch, or else a metarange that is there already."""
+        check_commit_metadata(request.metadata)
         source = None if source_metarange is None else MetaRangeID(source_metarange)
         return self._engine.commit(repository_id, branch, request, source_metarange=source)
 
@@ -39,6 +63,7 @@ class Commits:
         self, repository_id: RepositoryID, source: str, branch: BranchID, request: MergeRequest
     ) -> Commit:
         """Merge a ref, as it is now, into a branch."""
+        check_commit_metadata(request.metadata)
         return self._engine.merge(repository_id, source, branch, request)
 
     @traced("catalog.revert")
@@ -52,6 +77,7 @@ class Commits:
         parent_number: int | None = None,
     ) -> Commit:
         """Undo on a branch what a commit changed, compared with one of its parents."""
+        check_commit_metadata(request.metadata)
         return self._engine.revert(repository_id, branch, ref, request, parent_number=parent_number)
 
     @traced("catalog.cherry_pick")
@@ -73,13 +99,18 @@ class Commits:
         already, it is an empty commit: whoever picks a list of commits, or asks again after a lost
         reply, is not stopped by those that are there.
         """
+        check_commit_metadata(metadata or {})
         repository = self._engine.repositories.get(repository_id)
         origin = self._engine.resolver.commit(repository, ref)
         request = CommitRequest(
             committer=committer,
             message=message or origin.message,
             metadata={
-                **origin.metadata,
+                **{
+                    name: value
+                    for name, value in origin.metadata.items()
+                    if not name.startswith(RESERVED)
+                },
                 ORIGIN_KEY: origin.id,
                 ORIGIN_COMMITTER_KEY: origin.committer,
                 **(metadata or {}),

@@ -4,6 +4,9 @@ LakebedError
 └── CatalogError
     ├── InvalidPath         a path that no object can have              (also a ValueError)
     ├── BadDigest           the bytes that came are not those announced (also a ValueError)
+    ├── PreviewTooLarge     to show an object would cost too much
+    ├── UnreadableTable     an object is not the table that it claims   (also a ValueError)
+    ├── NotComparable       rows of two versions cannot be compared so  (also a ValueError)
     ├── MissingBytes        the entry is there, and its object is gone
     ├── ChangedBytes        the entry is there, and its object is another one by now
     ├── InvalidLink         the address was not given out for this, or is used up
@@ -19,7 +22,12 @@ LakebedError
     ├── TaskNotFound        there is no such task                       (also a KeyError)
     ├── InvalidImport       an import that cannot be done so            (also a ValueError)
     │   └── NothingToImport     a source holds no objects
+    ├── InvalidPull         a pull request that cannot be made so       (also a ValueError)
+    ├── PullNotFound        there is no such pull request               (also a KeyError)
+    ├── PullStatusRefused   a pull request cannot be merged, closed or reopened as it is
+    ├── PullBusy            somebody else merges or changes a pull request just now
     ├── ImportOver          an import that has ended, or is just being published
+    ├── JobSilent           the Spark job of an import has died
     ├── InvalidRun          a run of garbage collection that is not there, or not so far
     │                                                                   (also a ValueError)
     └── InvalidSettings     settings that contradict each other         (also a ValueError)
@@ -59,22 +67,30 @@ __all__ = [
     "InvalidMetadata",
     "InvalidParts",
     "InvalidPath",
+    "InvalidPull",
     "InvalidRef",
     "InvalidRun",
     "InvalidSettings",
+    "JobSilent",
     "LinkExpired",
     "MergeConflict",
     "MissingBytes",
     "MultipartNotFound",
+    "NotComparable",
     "NothingToImport",
     "ParentNumberMissing",
     "PartMissing",
     "PartTooSmall",
     "PartsOutOfOrder",
+    "PreviewTooLarge",
+    "PullBusy",
+    "PullNotFound",
+    "PullStatusRefused",
     "RangeNotSatisfiable",
     "RefNotFound",
     "RepositoryNotFound",
     "TaskNotFound",
+    "UnreadableTable",
     "UploadNotUnfinished",
     "WrongAddress",
 ]
@@ -92,8 +108,26 @@ class InvalidPath(CatalogError, ValueError):
     kind = "invalid_path"
 
 
+class PreviewTooLarge(CatalogError):
+    """A preview would have to read more, or work for longer, than it may."""
+
+    kind = "preview_too_large"
+
+
+class UnreadableTable(CatalogError, ValueError):
+    """An object that is not the table that it claims to be."""
+
+    kind = "unreadable_table"
+
+
+class NotComparable(CatalogError, ValueError):
+    """Two versions of an object whose rows cannot be compared, or not by these columns."""
+
+    kind = "not_comparable"
+
+
 class InvalidMetadata(CatalogError, ValueError):
-    """Metadata of an object that is too large; nothing was done."""
+    """Metadata of an object that is too large, or names that are not for clients."""
 
     kind = "invalid_metadata"
 
@@ -275,6 +309,48 @@ class ImportOver(CatalogError):
 
     def __init__(self, import_id: str, how: str) -> None:
         super().__init__(f"import {import_id} cannot be canceled: it {how}")
+
+
+class JobSilent(CatalogError):
+    """The program that makes the metarange of an import was not heard of for too long."""
+
+    kind = "job_silent"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the Spark job of this import was not heard of for {seconds:g} seconds: nothing was"
+            " imported. Start it again"
+        )
+
+
+class InvalidPull(CatalogError, ValueError):
+    """A pull request that cannot be made, or not be changed so; nothing was done."""
+
+    kind = "invalid_pull_request"
+
+
+class PullNotFound(CatalogError, NotFoundMixin):
+    """There is no such pull request in this repository."""
+
+    kind = "pull_request_not_found"
+
+    def __init__(self, pull_id: str) -> None:
+        super().__init__(f"pull request not found: {pull_id}")
+
+
+class PullStatusRefused(CatalogError):
+    """A pull request is not open, or cannot become what was asked for; nothing was done."""
+
+    kind = "bad_pull_request_status"
+
+
+class PullBusy(CatalogError):
+    """Somebody else merges or changes a pull request just now; ask again in a moment."""
+
+    kind = "pull_request_busy"
+
+    def __init__(self, pull_id: str, how: str) -> None:
+        super().__init__(f"pull request {pull_id} {how}: look at it again, then try again")
 
 
 class InvalidRun(CatalogError, ValueError):

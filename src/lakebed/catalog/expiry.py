@@ -1,5 +1,7 @@
 """Removing the records of what has expired: links, multipart uploads, tasks, imports, pins.
 
+Merges of pull requests whose process died are brought to an end here, too.
+
 The Cleaner of the engine leaves them alone while their repository lives. (When it is deleted, the
 Cleaner removes its whole partition.) Each record says itself when it expires, but for
 pins, which end with their objects (see `pins`). So this may run anywhere, at any time, and several
@@ -32,6 +34,8 @@ class ExpiredCounts:
     tasks: int = 0
     imports: int = 0
     pins: int = 0
+    pulls: int = 0
+    """Merges of pull requests that were cut off, and are brought to an end now."""
     uncertain: int = 0
     """Repositories for which the store gave no certain answer; the next pass looks again."""
 
@@ -52,6 +56,7 @@ def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
             counts.tasks += catalog.tasks.clean(repository)
             counts.imports += catalog.imports.clean(repository)
             counts.pins += catalog.pins.clean(repository)
+            counts.pulls += catalog.pulls.clean(repository)
         except StoreUnavailable:
             raise
         except OutcomeUnknown as error:

@@ -8,6 +8,8 @@
 | multipart_parts/<upload id>/<number>  | their parts                                  |
 | tasks/<id>                            | dumps and restores, running or ended         |
 | imports/<id>                          | imports, running or ended                    |
+| pulls/<id>                            | pull requests, newest first                  |
+| pulls_merging/<id>                    | those whose merge may be under way           |
 
 Imports that have not ended are also in a partition of their own, ``imports``, as ``waiting/<id>``:
 whoever runs them need not go through all repositories.
@@ -31,6 +33,8 @@ MULTIPARTS: Final = Kind(b"multiparts/", pb.MultipartUpload)
 MULTIPART_PARTS: Final = Kind(b"multipart_parts/", pb.MultipartPart)
 TASKS: Final = Kind(b"tasks/", pb.Task)
 IMPORTS: Final = Kind(b"imports/", pb.Import)
+PULLS: Final = Kind(b"pulls/", pb.PullRequest)
+PULLS_MERGING: Final = Kind(b"pulls_merging/", pb.PullMerging)
 
 WAITING_PARTITION: Final = b"imports"
 WAITING: Final = Kind(b"waiting/", pb.WaitingImport)

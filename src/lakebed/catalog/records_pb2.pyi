@@ -29,6 +29,15 @@ class ImportState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     IMPORT_STATE_DONE: _ClassVar[ImportState]
     IMPORT_STATE_FAILED: _ClassVar[ImportState]
     IMPORT_STATE_CANCELED: _ClassVar[ImportState]
+
+class PullState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PULL_STATE_UNSPECIFIED: _ClassVar[PullState]
+    PULL_STATE_OPEN: _ClassVar[PullState]
+    PULL_STATE_CLOSED: _ClassVar[PullState]
+    PULL_STATE_MERGING: _ClassVar[PullState]
+    PULL_STATE_REOPENING: _ClassVar[PullState]
+    PULL_STATE_MERGED: _ClassVar[PullState]
 LINK_STATE_UNSPECIFIED: LinkState
 LINK_STATE_OPEN: LinkState
 LINK_STATE_CONSUMED: LinkState
@@ -42,6 +51,12 @@ IMPORT_STATE_RUNNING: ImportState
 IMPORT_STATE_DONE: ImportState
 IMPORT_STATE_FAILED: ImportState
 IMPORT_STATE_CANCELED: ImportState
+PULL_STATE_UNSPECIFIED: PullState
+PULL_STATE_OPEN: PullState
+PULL_STATE_CLOSED: PullState
+PULL_STATE_MERGING: PullState
+PULL_STATE_REOPENING: PullState
+PULL_STATE_MERGED: PullState
 
 class Link(_message.Message):
     __slots__ = ("branch", "path", "address", "expires_us", "state", "entry", "etag")
@@ -151,7 +166,7 @@ class ImportSource(_message.Message):
     def __init__(self, place: _Optional[str] = ..., is_prefix: _Optional[bool] = ..., destination: _Optional[bytes] = ...) -> None: ...
 
 class Import(_message.Message):
-    __slots__ = ("branch", "branch_unique_id", "sources", "committer", "message", "metadata", "strict", "force", "state", "started_us", "updated_us", "owner", "attempts", "objects", "skipped", "skipped_addresses", "saved_metarange_id", "saved_skipped", "metarange_id", "offered_commit_ids", "commit_id", "error_kind", "error")
+    __slots__ = ("branch", "branch_unique_id", "sources", "committer", "message", "metadata", "strict", "force", "state", "started_us", "updated_us", "owner", "attempts", "objects", "skipped", "skipped_addresses", "saved_metarange_id", "saved_skipped", "metarange_id", "offered_commit_ids", "commit_id", "error_kind", "error", "outside", "handed_metarange_id", "current")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +197,9 @@ class Import(_message.Message):
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_KIND_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    OUTSIDE_FIELD_NUMBER: _ClassVar[int]
+    HANDED_METARANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_FIELD_NUMBER: _ClassVar[int]
     branch: str
     branch_unique_id: str
     sources: _containers.RepeatedCompositeFieldContainer[ImportSource]
@@ -205,7 +223,10 @@ class Import(_message.Message):
     commit_id: str
     error_kind: str
     error: str
-    def __init__(self, branch: _Optional[str] = ..., branch_unique_id: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[ImportSource, _Mapping]]] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., strict: _Optional[bool] = ..., force: _Optional[bool] = ..., state: _Optional[_Union[ImportState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., objects: _Optional[int] = ..., skipped: _Optional[int] = ..., skipped_addresses: _Optional[_Iterable[str]] = ..., saved_metarange_id: _Optional[str] = ..., saved_skipped: _Optional[int] = ..., metarange_id: _Optional[str] = ..., offered_commit_ids: _Optional[_Iterable[str]] = ..., commit_id: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
+    outside: bool
+    handed_metarange_id: str
+    current: str
+    def __init__(self, branch: _Optional[str] = ..., branch_unique_id: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[ImportSource, _Mapping]]] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., strict: _Optional[bool] = ..., force: _Optional[bool] = ..., state: _Optional[_Union[ImportState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., objects: _Optional[int] = ..., skipped: _Optional[int] = ..., skipped_addresses: _Optional[_Iterable[str]] = ..., saved_metarange_id: _Optional[str] = ..., saved_skipped: _Optional[int] = ..., metarange_id: _Optional[str] = ..., offered_commit_ids: _Optional[_Iterable[str]] = ..., commit_id: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ..., outside: _Optional[bool] = ..., handed_metarange_id: _Optional[str] = ..., current: _Optional[str] = ...) -> None: ...
 
 class WaitingImport(_message.Message):
     __slots__ = ("repository", "unique_id")
@@ -214,3 +235,37 @@ class WaitingImport(_message.Message):
     repository: str
     unique_id: str
     def __init__(self, repository: _Optional[str] = ..., unique_id: _Optional[str] = ...) -> None: ...
+
+class PullRequest(_message.Message):
+    __slots__ = ("title", "description", "source_branch", "destination_branch", "author", "created_us", "state", "closed_us", "owner", "updated_us", "destination_unique_id", "offered_commit_ids", "merged_commit_id")
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_BRANCH_FIELD_NUMBER: _ClassVar[int]
+    DESTINATION_BRANCH_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_US_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_US_FIELD_NUMBER: _ClassVar[int]
+    DESTINATION_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFERED_COMMIT_IDS_FIELD_NUMBER: _ClassVar[int]
+    MERGED_COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
+    title: str
+    description: str
+    source_branch: str
+    destination_branch: str
+    author: str
+    created_us: int
+    state: PullState
+    closed_us: int
+    owner: bytes
+    updated_us: int
+    destination_unique_id: str
+    offered_commit_ids: _containers.RepeatedScalarFieldContainer[str]
+    merged_commit_id: str
+    def __init__(self, title: _Optional[str] = ..., description: _Optional[str] = ..., source_branch: _Optional[str] = ..., destination_branch: _Optional[str] = ..., author: _Optional[str] = ..., created_us: _Optional[int] = ..., state: _Optional[_Union[PullState, str]] = ..., closed_us: _Optional[int] = ..., owner: _Optional[bytes] = ..., updated_us: _Optional[int] = ..., destination_unique_id: _Optional[str] = ..., offered_commit_ids: _Optional[_Iterable[str]] = ..., merged_commit_id: _Optional[str] = ...) -> None: ...
+
+class PullMerging(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

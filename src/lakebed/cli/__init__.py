@@ -36,6 +36,10 @@ COMMANDS: Final = {
         "Show what changed on a branch, or between two refs.",
     ),
     "merge": ("lakebed.cli.commands.merge:merge_app", "Merge a ref into a branch."),
+    "pr": (
+        "lakebed.cli.commands.pulls:app",
+        "Create, list, show, merge and close pull requests.",
+    ),
     "merge-base": (
         "lakebed.cli.commands.merge:merge_base_app",
         "Find the last common commit of two refs.",
@@ -47,6 +51,10 @@ COMMANDS: Final = {
     "import": (
         "lakebed.cli.commands.imports:app",
         "Bring objects that exist into a branch, without copying them.",
+    ),
+    "actions": (
+        "lakebed.cli.commands.actions:app",
+        "Check files that ask for hooks, and show the runs of hooks.",
     ),
     "tag": ("lakebed.cli.commands.refs:tag_app", "Create, list and delete tags."),
     "fs": ("lakebed.cli.commands.fs:app", "List, read, upload, download and remove objects."),

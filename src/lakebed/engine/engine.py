@@ -5,13 +5,15 @@ and gives the unique id that names its partition. To list repositories, branches
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import pyarrow as pa
 
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest, Replacement
-from lakebed.engine.committed import Cache, DiffEntry, Ingest, Page, Query, committed_for
+from lakebed.engine.committed import Breaks, Cache, DiffEntry, Ingest, Page, Query, committed_for
 from lakebed.engine.errors import (
     BranchNotFound,
     DefaultBranch,
@@ -35,7 +37,7 @@ from lakebed.engine.model import (
     TagID,
 )
 from lakebed.engine.names import check_branch_name, check_tag_name
-from lakebed.engine.opening import Opener
+from lakebed.engine.opening import Opened, Opener
 from lakebed.engine.parts import assemble
 from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.ancestry import find_merge_base
@@ -49,7 +51,7 @@ from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.fast_read import FastReader
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
-from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
+from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID, RangeID
 from lakebed.ids import UniqueID
 from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime, ThreadRuntime
@@ -204,6 +206,18 @@ class Engine:
         commit = self.commits.get(repository, resolved.commit_id)
         return self._committed_in(repository.home).list(commit.metarange_id, query)
 
+    def list_committed(
+        self, repository: Repository, metarange_id: MetaRangeID, query: Query
+    ) -> Page[Entry]:
+        """Return a page of the entries of a metarange, which some commit holds or will hold."""
+        return self._committed_in(repository.home).list(metarange_id, query)
+
+    def ranges_below(
+        self, repository: Repository, metarange_id: MetaRangeID, prefix: bytes
+    ) -> tuple[RangeID, ...]:
+        """Return the ranges of a metarange that can have keys with a prefix."""
+        return self._committed_in(repository.home).ranges_below(metarange_id, prefix)
+
     @traced("engine.put")
     def put(
         self,
@@ -214,6 +228,7 @@ class Engine:
         condition: Condition | None = None,
         is_fresh: IsFresh | None = None,
         unique_id: UniqueID | None = None,
+        opened: Opened | None = None,
     ) -> Repository:
         """Stage an entry, always or on a condition; return where. See `Writer`.
 
@@ -225,6 +240,8 @@ class Engine:
             is_fresh: Says whether the entry's object is still young enough to be acknowledged.
             unique_id: The repository that the caller means; one made later under the same name is
                 not found.
+            opened: What `open_for_put` found for this key when the write began. If that is recent,
+                it is not asked for again.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
@@ -232,10 +249,11 @@ class Engine:
             Stale: The object is not fresh any more.
             TooManyTries, OutcomeUnknown: The entry may be visible.
         """
-        if condition is None and is_fresh is None:
-            opened = self._opener.open(repository_id, branch)
-        else:
-            opened = self._opener.open_at(repository_id, branch, entry.key)
+        if opened is None or not self._opener.is_recent(opened):
+            if condition is None and is_fresh is None:
+                opened = self._opener.open(repository_id, branch)
+            else:
+                opened = self._opener.open_at(repository_id, branch, entry.key)
         repository, target, writer = opened.repository, opened.target, self._parts.writer
         if unique_id not in {None, repository.unique_id}:
             raise RepositoryNotFound(repository_id)
@@ -258,20 +276,25 @@ class Engine:
         """
         return self._opener.open(repository_id, branch).repository
 
-    @traced("engine.check_writable_if")
-    def check_writable_if(
-        self, repository_id: RepositoryID, branch: BranchID, key: bytes, condition: Condition
-    ) -> Repository:
-        """Return the repository as `check_writable` does, if a condition holds for a key now.
+    @traced("engine.open_for_put")
+    def open_for_put(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        key: bytes,
+        condition: Condition | None = None,
+    ) -> Opened:
+        """Return the branch that a key is to be put on, if a write that began now would not fail.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
         """
         opened = self._opener.open_at(repository_id, branch, key)
-        found = self._parts.writer.find(opened.repository, opened.target, key)
-        check_condition(condition, key, found)
-        return opened.repository
+        if condition is not None:
+            found = self._parts.writer.find(opened.repository, opened.target, key)
+            check_condition(condition, key, found)
+        return opened
 
     @traced("engine.delete")
     def delete(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:
@@ -401,9 +424,40 @@ class Engine:
         repository = self._writable(repository_id)
         ends = self._read_ends(repository, source, branch)
         if ends is not None:
-            return self._parts.merger.merge(repository, branch, ends[0], request, known=ends[1])
+            commit, known = ends
+        else:
+            commit, known = self.resolver.commit(repository, source), None
+        return self._parts.merger.merge(
+            repository, branch, commit, request, source_ref=source, known=known
+        )
+
+    @traced("engine.merge_noted")
+    def merge_noted(
+        self,
+        repository_id: RepositoryID,
+        source: str,
+        destination: Branch,
+        request: MergeRequest,
+        *,
+        note: Callable[[Commit], None],
+    ) -> Commit:
+        """Merge a ref, as it is now, into a branch that was just read; see `Merger.merge`."""
+        repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
-        return self._parts.merger.merge(repository, branch, commit, request)
+        return self._parts.merger.merge(
+            repository,
+            destination.id,
+            commit,
+            request,
+            source_ref=source,
+            known=destination,
+            note=note,
+        )
+
+    def count_conflicts(self, repository: Repository, base: Commit, ends: Sequence[Commit]) -> int:
+        """Return how many keys two commits changed differently since a third one."""
+        ids = [commit.metarange_id for commit in (base, *ends)]
+        return self._committed_in(repository.home).count_conflicts(*ids)
 
     def _read_ends(
         self, repository: Repository, source: str, branch: BranchID
@@ -464,6 +518,14 @@ class Engine:
     def ingest(self, repository: Repository, so_far: MetaRangeID | None = None) -> Ingest:
         """Begin to store many entries of a repository, or go on; see `Committed.ingest`."""
         return self._committed_in(repository.home).ingest(so_far)
+
+    def examine(self, repository: Repository, metarange_id: MetaRangeID) -> Iterator[pa.Table]:
+        """Yield the entries of a metarange that was made outside; see `Committed.examine`."""
+        return self._committed_in(repository.home).examine(metarange_id)
+
+    def breaks(self, repository: Repository) -> Breaks:
+        """Return where the ranges of a repository end."""
+        return self._committed_in(repository.home).breaks
 
     @traced("engine.revert")
     def revert(
@@ -548,9 +610,9 @@ class Engine:
             return created
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
-        self._hooks.before_create_branch(repository, branch, commit.id)
+        self._hooks.before_create_branch(repository, branch, commit.id, source)
         created = self.branches.create(repository, branch, commit.id, hidden=hidden)
-        self._hooks.after_create_branch(repository, branch, commit.id)
+        self._hooks.after_create_branch(repository, branch)
         return created
 
     def _create_in_one_look(
@@ -576,7 +638,7 @@ class Engine:
             if record is None or record.predicate != version or commit_id is None:
                 raise RefNotFound(source)
             if commit_id not in offered:
-                self._hooks.before_create_branch(repository, branch, commit_id)
+                self._hooks.before_create_branch(repository, branch, commit_id, source)
                 offered.add(commit_id)
             return commit_id
 
@@ -585,14 +647,17 @@ class Engine:
             made = self.branches.create_from(repository, branch, keys, find_commit, hidden=hidden)
         except (RefNotFound, NotUnique):
             return None
-        self._hooks.after_create_branch(repository, branch, made.commit_id)
+        self._hooks.after_create_branch(repository, branch)
         return made
 
     @traced("engine.delete_branch")
-    def delete_branch(self, repository_id: RepositoryID, branch: BranchID) -> None:
-        """Delete a branch and what is staged on it.
+    def delete_branch(
+        self, repository_id: RepositoryID, branch: BranchID, *, unchanged: Branch | None = None
+    ) -> None:
+        """Delete a branch and what is staged on it; with `unchanged`, only if it is still so.
 
         Raises:
+            PreconditionFailed: It is not.
             RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
             DefaultBranch: It is the default branch, which cannot be deleted.
             Protected: A rule protects it.
@@ -603,9 +668,10 @@ class Engine:
             raise DefaultBranch(repository_id, branch)
         # Else it could be made again, with any content.
         self.protection.check(repository, branch)
-        self._hooks.before_delete_branch(repository, branch)
-        self.branches.delete(repository, branch)
-        self._hooks.after_delete_branch(repository, branch)
+        known = unchanged or self.branches.get(repository, branch)
+        self._hooks.before_delete_branch(repository, known)
+        self.branches.delete(repository, branch, known=known, unchanged=unchanged is not None)
+        self._hooks.after_delete_branch(repository, known)
 
     @traced("engine.create_tag")
     def create_tag(self, repository_id: RepositoryID, name: str, ref: str) -> Tag:
@@ -622,9 +688,10 @@ class Engine:
     def delete_tag(self, repository_id: RepositoryID, tag: TagID) -> None:
         """Delete a tag; raises as `delete_branch` does, with `TagNotFound`."""
         repository = self._writable(repository_id)
-        self._hooks.before_delete_tag(repository, tag)
-        self.tags.delete(repository, tag)
-        self._hooks.after_delete_tag(repository, tag)
+        known, version = self.tags.find(repository, tag)
+        self._hooks.before_delete_tag(repository, tag, known.commit_id, version)
+        self.tags.delete(repository, tag, version)
+        self._hooks.after_delete_tag(repository, tag, version)
 
     # Dumps
 

@@ -2,55 +2,92 @@
 
 from dataclasses import dataclass
 
-from lakebed.engine.model import BranchID, Commit, CommitID, Repository, TagID
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, TagID
 from lakebed.formats import MetaRangeID
+from lakebed.ids import UniqueID
+from lakebed.kv import Version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """What is staged on a branch, before it is sealed for a commit."""
+
+    repository: Repository
+    branch: BranchID
+    metarange_id: MetaRangeID
+    """The branch with what is staged, as it was when the commit began."""
+    committer: str
+    message: str
+    metadata: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A commit about to be published."""
+    """A commit that is stored, and about to be published."""
 
     operation: str
     """``commit``, ``merge``, ``revert``, ``cherry-pick`` or ``import``."""
     repository: Repository
     branch: BranchID
-    metarange_id: MetaRangeID
-    """What the commit will hold."""
-    parents: tuple[CommitID, ...]
-    message: str
-    committer: str
-    metadata: dict[str, str]
+    branch_unique_id: UniqueID
+    commit: Commit
+    """The very commit that will be the head, if nobody refuses it; it can be read already."""
+    judge: Commit
+    """The commit that holds the rules for the offer: of a merge the source, of what is staged the
+    offered commit itself, else the head."""
+    merge_source: str = ""
+    """The source of a merge, as it was asked for."""
+    number: int = 1
+    """How many contents the request has offered by now, with this one."""
 
 
 class Hooks:
     """Does nothing; subclasses override what they care about.
 
     A ``before_…`` hook stops the operation by raising `Refused`; until then nothing has happened
-    that anyone could see. It runs once for every content: if another commit comes first and the
-    content changes, it runs again. An ``after_…`` hook runs when the operation has taken effect,
-    and cannot undo it.
+    that anyone could see. An ``after_…`` hook runs when the operation has taken effect, cannot undo
+    it, and raises nothing.
+
+    No lock is held while hooks run, and nobody has to wait for them.
     """
 
-    def before_commit(self, offer: Offer) -> None:
-        """Before a commit, merge, revert or cherry-pick is published."""
+    def prepare_commit(self, preparation: Preparation) -> bool:
+        """Before what is staged is sealed for a commit; once for a request.
 
-    def after_commit(self, offer: Offer, commit: Commit) -> None:
+        Returns:
+            Whether anything ran that may have changed the branch.
+        """
+        del preparation
+        return False
+
+    def before_commit(self, offer: Offer) -> None:
+        """Before a commit, merge, revert, cherry-pick or import is published.
+
+        Called once for each content and parents: if another commit comes first, the next one is
+        offered too.
+        """
+
+    def before_publish(self, offer: Offer) -> None:
+        """Before each try to make an offered commit the head of its branch.
+
+        The branch was read before this is called, and the try is a swap of what was read.
+        """
+
+    def after_commit(self, offer: Offer) -> None:
         """After it was published."""
 
     def before_create_branch(
-        self, repository: Repository, branch: BranchID, commit_id: CommitID
+        self, repository: Repository, branch: BranchID, commit_id: CommitID, source: str
     ) -> None:
-        """Before a branch is made."""
+        """Before a branch is made, from a ref as it was asked for."""
 
-    def after_create_branch(
-        self, repository: Repository, branch: BranchID, commit_id: CommitID
-    ) -> None:
+    def after_create_branch(self, repository: Repository, branch: BranchID) -> None:
         """After it was made."""
 
-    def before_delete_branch(self, repository: Repository, branch: BranchID) -> None:
+    def before_delete_branch(self, repository: Repository, branch: Branch) -> None:
         """Before a branch is deleted."""
 
-    def after_delete_branch(self, repository: Repository, branch: BranchID) -> None:
+    def after_delete_branch(self, repository: Repository, branch: Branch) -> None:
         """After it was deleted."""
 
     def before_create_tag(self, repository: Repository, tag: TagID, commit_id: CommitID) -> None:
@@ -59,8 +96,10 @@ class Hooks:
     def after_create_tag(self, repository: Repository, tag: TagID, commit_id: CommitID) -> None:
         """After it was made."""
 
-    def before_delete_tag(self, repository: Repository, tag: TagID) -> None:
-        """Before a tag is deleted."""
+    def before_delete_tag(
+        self, repository: Repository, tag: TagID, commit_id: CommitID, version: Version
+    ) -> None:
+        """Before a tag is deleted; the version stands for this creation of it."""
 
-    def after_delete_tag(self, repository: Repository, tag: TagID) -> None:
+    def after_delete_tag(self, repository: Repository, tag: TagID, version: Version) -> None:
         """After it was deleted."""

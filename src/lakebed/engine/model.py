@@ -117,6 +117,12 @@ class Commit:
     """One more than the largest of its parents'."""
     consumed_tokens: tuple[StagingToken, ...] = ()
     """The staging tokens whose contents it holds, newest first."""
+    stored_us: int = field(default=0, compare=False)
+    """When its record was stored, by the clock of the server; 0: an older version stored it."""
+    branch: BranchID = field(default=BranchID(""), compare=False)
+    """The branch that it was made for, if that is known."""
+    sources: tuple[CommitID, ...] = field(default=(), compare=False)
+    """The commits beside its first parent whose content it took."""
 
     @property
     def weight(self) -> int:

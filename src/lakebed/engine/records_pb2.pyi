@@ -119,7 +119,7 @@ class Tag(_message.Message):
     def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ..., pending: _Optional[bool] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("version", "committer", "message", "metarange_id", "created_us", "parents", "metadata", "generation", "consumed_tokens", "nonce")
+    __slots__ = ("version", "committer", "message", "metarange_id", "created_us", "parents", "metadata", "generation", "consumed_tokens", "nonce", "stored_us", "branch", "sources")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -137,6 +137,9 @@ class Commit(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     CONSUMED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
+    STORED_US_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
     version: int
     committer: str
     message: str
@@ -147,7 +150,10 @@ class Commit(_message.Message):
     generation: int
     consumed_tokens: _containers.RepeatedScalarFieldContainer[str]
     nonce: bytes
-    def __init__(self, version: _Optional[int] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metarange_id: _Optional[str] = ..., created_us: _Optional[int] = ..., parents: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., generation: _Optional[int] = ..., consumed_tokens: _Optional[_Iterable[str]] = ..., nonce: _Optional[bytes] = ...) -> None: ...
+    stored_us: int
+    branch: str
+    sources: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[int] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metarange_id: _Optional[str] = ..., created_us: _Optional[int] = ..., parents: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., generation: _Optional[int] = ..., consumed_tokens: _Optional[_Iterable[str]] = ..., nonce: _Optional[bytes] = ..., stored_us: _Optional[int] = ..., branch: _Optional[str] = ..., sources: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BranchProtection(_message.Message):
     __slots__ = ("rules",)

@@ -17,18 +17,23 @@ from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.tasks import RunInBackground
 from lakebed.engine.engine import Engine
 from lakebed.errors import MissingExtraError
+from lakebed.hooks.actions import Actions
+from lakebed.hooks.guard import Guard
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime
 from lakebed.server.api.dispatch import responder
 from lakebed.server.api.operations import ROUTES
+from lakebed.server.hook_calls import HookCalls
+from lakebed.server.http import browsers
 from lakebed.server.http.admission import Admission
-from lakebed.server.http.browsers import Guard, SafeAnswers
+from lakebed.server.http.browsers import SafeAnswers
 from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.envelope import BeginSpan, Envelope
 from lakebed.server.http.errors import answer_error
 from lakebed.server.http.paths import CheckedPaths
 from lakebed.server.http.presigned import PART_PATH, PATH, PresignedDoor, URLSigner
 from lakebed.server.http.readiness import Readiness, ReadinessDoor
+from lakebed.server.http.request import while_waiting
 from lakebed.server.processes.children import begin_builder
 from lakebed.server.questions import StorageQuestion, ask_store
 from lakebed.server.s3.gateway import Gateway
@@ -94,15 +99,30 @@ def open_services(
         ).build
     keys = ServerKeys.derive(settings.auth.key())
     signer = URLSigner(keys.signing)
+    guard = Guard(runtime)
     engine = Engine(
         store,
         block,
         runtime=runtime,
+        hooks=guard if settings.hooks.enabled else None,
         settings=settings.engine,
         cache=settings.cache,
         build_large=build_large,
     )
-    return Services(
+    catalog = Catalog(
+        engine,
+        store,
+        block,
+        runtime,
+        settings.gc,
+        links=settings.links,
+        run_in_background=run_in_background,
+        signer=signer,
+        # Else the background process runs them.
+        runs_imports=settings.in_memory,
+    )
+    calls = HookCalls()
+    services = Services(
         readiness=Readiness(
             {
                 "database": partial(ask_store, store),
@@ -113,17 +133,19 @@ def open_services(
         ),
         settings=settings,
         runtime=runtime,
-        catalog=Catalog(
+        catalog=catalog,
+        actions=Actions(
+            guard,
             engine,
+            catalog,
             store,
             block,
             runtime,
-            settings.gc,
-            links=settings.links,
-            run_in_background=run_in_background,
-            signer=signer,
-            # Else the background process runs them.
-            runs_imports=settings.in_memory,
+            settings.hooks,
+            heartbeat_seconds=settings.gc.task_heartbeat_seconds,
+            new_caller=calls.caller,
+            while_waiting=while_waiting,
+            run_in_background=run_in_background if settings.in_memory else None,
         ),
         auth=AuthService(
             store,
@@ -136,6 +158,8 @@ def open_services(
         signer=signer,
         foundation=Foundation(store=store, block=block, engine=engine),
     )
+    calls.attach(services, lambda: build_api(services))
+    return services
 
 
 def _any_namespace(engine: Engine) -> Namespace | None:
@@ -145,17 +169,8 @@ def _any_namespace(engine: Engine) -> Namespace | None:
 def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplication:
     """Return the application that serves all operations and pages."""
     guard = _guard(services)
-    app = falcon.App(middleware=[_GuardedPages(guard)])
-    # An answer without a body has no type: clients would look for JSON in it.
-    app.resp_options.default_media_type = None  # type: ignore[assignment]
     admission = Admission(services.settings.limits)
-    by_path: dict[str, dict[str, Any]] = {}
-    for route in ROUTES:
-        name = f"on_{route.method.lower()}"
-        respond = responder(route, services, admission)
-        by_path.setdefault(BASE_PATH + route.path, {})[name] = respond
-    for path, responders in by_path.items():
-        app.add_route(path, SimpleNamespace(**responders))
+    app = _new_app(services, admission, [_GuardedPages(guard)])
     presigned = PresignedDoor(
         services.signer,
         services.foundation.block,
@@ -175,11 +190,30 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
     return Envelope(SafeAnswers(gateway), proxies, begin_span)
 
 
-def _guard(services: Services) -> Guard:
+def build_api(services: Services) -> WSGIApplication:
+    """Return an application that serves the operations of the API alone, to this process."""
+    return Envelope(_new_app(services, Admission(services.settings.limits), []), TrustedProxies(()))
+
+
+def _new_app(services: Services, admission: Admission, middleware: list[Any]) -> Any:
+    app = falcon.App(middleware=middleware)
+    # An answer without a body has no type: clients would look for JSON in it.
+    app.resp_options.default_media_type = None  # type: ignore[assignment]
+    by_path: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        name = f"on_{route.method.lower()}"
+        respond = responder(route, services, admission)
+        by_path.setdefault(BASE_PATH + route.path, {})[name] = respond
+    for path, responders in by_path.items():
+        app.add_route(path, SimpleNamespace(**responders))
+    return app
+
+
+def _guard(services: Services) -> browsers.Guard:
     listen = services.settings.listen
     # On other addresses the pair of keys that everyone knows is refused.
     accepts = partial(services.auth.accepts, WELL_KNOWN_KEY_ID)
-    return Guard(
+    return browsers.Guard(
         keys_are_known=accepts if listen.is_loopback else lambda: False,
         host=listen.host,
         domain=services.settings.gateways.s3.domain_name,
@@ -192,7 +226,7 @@ def _guard(services: Services) -> Guard:
 class _GuardedPages:
     """Asks the guard before any operation or page; the S3 gateway asks it by itself."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: browsers.Guard) -> None:
         self._guard = guard
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:

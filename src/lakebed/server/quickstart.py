@@ -16,7 +16,7 @@ from lakebed.server.app import open_services
 from lakebed.server.processes.preflight import CannotStart
 from lakebed.server.sample import add_sample
 from lakebed.server.services import Services
-from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings
+from lakebed.server.settings import WELL_KNOWN_KEY_ID, ListenSettings, ServerSettings
 
 ADMIN: Final = "admin"
 SAMPLE: Final = "sample"
@@ -44,6 +44,8 @@ def flags_of(folder: Path, host: str, port: int) -> dict[str, object]:
         "auth.secret_key": None,
         "auth.secret_key_file": str(folder / "secret.key"),
         "logging.file": str(log_file(folder)),
+        # Who tries hooks out has them on this machine.
+        "hooks.allow_private_networks": ListenSettings(host=host).is_loopback,
     }
 
 

@@ -6,6 +6,7 @@ from lakebed.auth import AuthService
 from lakebed.block import BlockStore
 from lakebed.catalog.catalog import Catalog
 from lakebed.engine.engine import Engine
+from lakebed.hooks.actions import Actions
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
 from lakebed.server.http.presigned import URLSigner
@@ -34,6 +35,7 @@ class Services:
     settings: ServerSettings
     runtime: Runtime
     catalog: Catalog
+    actions: Actions
     auth: AuthService
     signer: URLSigner
     readiness: Readiness

@@ -26,6 +26,7 @@ from lakebed.catalog.errors import InvalidSettings
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
+from lakebed.hooks.settings import HooksSettings
 from lakebed.kv import check_url
 
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
@@ -196,6 +197,8 @@ class LimitSettings:
     """Requests that move the bytes of objects; likewise."""
     body_slots: int = 64
     """Requests for metadata whose bodies are not there yet; likewise."""
+    hook_slots: int = 64
+    """Requests that wait for hooks; likewise."""
     queue_length: int = 512
     """Requests that wait for their turn; more are answered 503."""
     queue_seconds: float = 10.0
@@ -222,7 +225,7 @@ class LimitSettings:
         One for each request that is worked on or waits, and some that are always left: to refuse
         what is too much, and to answer health checks.
         """
-        slots = self.work_slots + self.transfer_slots + self.body_slots
+        slots = self.work_slots + self.transfer_slots + self.body_slots + self.hook_slots
         return slots + self.queue_length + _SPARE_THREADS
 
 
@@ -269,6 +272,7 @@ class ServerSettings:
     limits: LimitSettings = LimitSettings()
     cleaner: CleanerSettings = CleanerSettings()
     gateways: GatewaySettings = GatewaySettings()
+    hooks: HooksSettings = field(default_factory=HooksSettings)
 
     @property
     def in_memory(self) -> bool:
@@ -325,6 +329,7 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
         )
     yield from _network_problems("listen.trusted_proxies", settings.listen.trusted_proxies)
     yield from _network_problems("metrics.networks", settings.metrics.networks)
+    yield from _network_problems("hooks.allowed_networks", settings.hooks.allowed_networks)
     if settings.metrics.key is not None and len(settings.metrics.key) < SECRET_KEY_LENGTH_MIN:
         yield f"metrics.key needs {SECRET_KEY_LENGTH_MIN} characters or more"
     try:

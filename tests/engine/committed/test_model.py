@@ -123,6 +123,10 @@ def test_merge(
     store = committed(breaks)
     ids = [store.write([rows(side)]) for side in (base, source, destination)]
     wanted = reference.merge(base, source, destination, strategy)
+    contested = reference.merge(base, source, destination, None).conflicts
+    written = store.counters.ranges_written
+    assert store.count_conflicts(*ids) == len(contested)
+    assert store.counters.ranges_written == written
     if wanted.conflicts and strategy is None:
         with pytest.raises(MergeConflict) as caught:
             store.merge(*ids, strategy=strategy)

@@ -45,6 +45,8 @@ class Action(StrEnum):
     READ_ACTION = "ci:ReadAction"
 
     LIST_PULL_REQUESTS = "pr:ListPullRequests"
+    READ_PULL_REQUEST = "pr:ReadPullRequest"
+    WRITE_PULL_REQUEST = "pr:WritePullRequest"
 
     READ_USER = "auth:ReadUser"
     CREATE_USER = "auth:CreateUser"

@@ -3,7 +3,8 @@
 Any number of processes may do this at once. An import is taken up if nobody runs it yet, or if its
 record did not change for `task_heartbeat_seconds` by the clock of the process that looks: then the
 process that ran it has died, and this one goes on where that one was. (If it is alive after all, it
-notices with its next sign of life, and stops.)
+notices with its next sign of life, and stops.) An import that waits for a job outside of the server
+is left alone while the job reports; if it does not for as long, the import has failed.
 """
 
 import logging
@@ -12,8 +13,10 @@ from typing import Final
 
 from lakebed.block import BlockStore, StorageUnavailable
 from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.errors import JobSilent
+from lakebed.catalog.held import NotOurs
 from lakebed.catalog.imports.imports import Imports
-from lakebed.catalog.imports.record import HeldImport, NotOurs
+from lakebed.catalog.imports.record import HeldImport
 from lakebed.catalog.imports.run import ImportRun
 from lakebed.catalog.keys import WAITING, WAITING_PARTITION
 from lakebed.catalog.settings import CatalogSettings
@@ -77,7 +80,7 @@ class ImportRunner:
             assert repository is not None
             assert records is not None
             held = HeldImport(records, record, self._runtime)
-            if held.take():
+            if held.take_up():
                 taken += 1
                 self._run(repository, held, note)
         return taken
@@ -90,7 +93,7 @@ class ImportRunner:
         return repository if repository.unique_id == waiting.unique_id else None
 
     def _is_due(self, record: Record[pb.Import]) -> bool:
-        if not record.message.owner:
+        if not record.message.owner and not _waits_for_job(record.message):
             return True
         now = self._runtime.monotonic()
         version, since = self._seen.get(record.name, (None, now))
@@ -109,22 +112,11 @@ class ImportRunner:
         self, repository: Repository, held: HeldImport, note: Record[pb.WaitingImport]
     ) -> None:
         """Run an import with signs of life, and write down how it ended."""
-        over = self._runtime.event()
 
         def work() -> None:
-            try:
-                self._work(repository, held, note.name.decode())
-            finally:
-                over.set()
+            self._work(repository, held, note.name.decode())
 
-        def beat() -> None:
-            # If the import is not ours any more, its next step finds that out.
-            with suppress(NotOurs):
-                while not over.wait(BEAT_SECONDS):
-                    with suppress(OutcomeUnknown):
-                        held.beat()
-
-        self._runtime.map_parallel(lambda each: each(), [work, beat], limit=2)
+        held.keep_alive(work, beat_seconds=BEAT_SECONDS)
         self._forget_ended(held, note)
 
     def _work(self, repository: Repository, held: HeldImport, import_id: str) -> None:
@@ -153,6 +145,8 @@ class ImportRunner:
             died = f"{ATTEMPTS_MAX} processes died while they ran this import: it is given up"
             _note_failure(held, "task_died", died)
             return
+        if _waits_for_job(held.message):
+            raise JobSilent(self._settings.task_heartbeat_seconds)
         with read_only_lifted(lifted=held.message.force):
             ImportRun(self._engine, self._block, self._runtime, repository, held).run()
 
@@ -161,9 +155,16 @@ class ImportRunner:
             self._forget(note)
 
 
+def _waits_for_job(message: pb.Import) -> bool:
+    """Whether a job outside of the server has not handed in the metarange yet."""
+    return message.outside and not message.handed_metarange_id
+
+
 def _may_go_on(message: pb.Import) -> bool:
     """Whether it is worth a wait for the storage: hours of work may be saved already."""
-    has_saved = bool(message.saved_metarange_id or message.metarange_id)
+    has_saved = bool(
+        message.saved_metarange_id or message.metarange_id or message.handed_metarange_id
+    )
     return has_saved and message.attempts < ATTEMPTS_MAX
 
 

@@ -5,8 +5,8 @@
    before is in the tokens that are sealed now.
 2. **Build.** Scan those tokens and apply them to the branch's head. A writer may still add to a
    sealed token, but it will not acknowledge that.
-3. **Publish.** Store the commit's record, then swap the branch: the new head, without the tokens
-   that the commit holds.
+3. **Publish.** Store the commit's record, offer it to hooks (`offers`), then swap the branch: the
+   new head, without the tokens that the commit holds.
 
 The rule of publishing, which all else serves: *the metarange equals apply(head, the tokens being
 removed) of the very record that the swap replaces, and the parent is that head.*
@@ -26,7 +26,11 @@ along. At `sealed_tokens_max` a committer first publishes what is sealed, in a c
 and only then seals its own token, so that the list stays short. If that help is refused or fails,
 it seals anyway: nobody is held up by another's trouble.
 
-Losers delete nothing. Their commit records do no harm, since nobody was told their ids.
+Losers delete nothing. Their commit records do no harm: no branch will ever lead to them, and only
+hooks were told their ids.
+
+A hook that runs before commits are prepared may write to the branch. It runs after a first seal and
+build, which say whether there is such a hook at all; the branch is then sealed once more.
 """
 
 import logging
@@ -35,16 +39,16 @@ from functools import partial
 from typing import Final
 
 from lakebed.engine.commits.build import Build, BuildRequest, Built
+from lakebed.engine.commits.offers import Draft, OfferDesk, Offers, Wish
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.errors import BranchNotFound, NoChanges, TooManyTries
-from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.hooks import Hooks, Preparation
 from lakebed.engine.metrics import COMMIT_CHANGES, COMMIT_SECONDS, REBUILDS, measure_outcome
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
-from lakebed.formats import MetaRangeID
 from lakebed.kv import StoreUnavailable
 from lakebed.runtime import Runtime
 
@@ -62,6 +66,16 @@ class CommitRequest:
     """The date to record; None: now."""
     allow_empty: bool = False
     """Commit even if nothing changed."""
+
+    def wish(self, operation: str) -> Wish:
+        """Return what it says of the commit that an operation makes."""
+        return Wish(
+            operation=operation,
+            committer=self.committer,
+            message=self.message,
+            metadata=self.metadata,
+            created_us=self.created_us,
+        )
 
 
 HELP: Final = CommitRequest(
@@ -109,6 +123,7 @@ class Committer:
         hooks: Hooks,
         settings: EngineSettings,
     ) -> None:
+        self._desk = OfferDesk(branches, commits, publisher, hooks)
         self._branches = branches
         self._commits = commits
         self._publisher = publisher
@@ -146,6 +161,8 @@ class Committer:
         request: CommitRequest,
         known: Branch | None,
     ) -> CommitResult:
+        offers = self._desk.begin(repository, request.wish("commit"))
+        is_prepared = False
         for _ in range(self._settings.tries_max):
             current = known or self._branches.get(repository, branch)
             known = None
@@ -153,15 +170,21 @@ class Committer:
                 self._help(repository, current)
                 current = self._branches.get(repository, branch)
             sealed = self._publisher.seal(repository, current)
-            result = self._publish(repository, sealed, request)
+            build = self._build(repository, sealed, sealed.sealed_tokens)
+            if not is_prepared:
+                is_prepared = True
+                if self._hooks.prepare_commit(_preparation(repository, sealed, build, request)):
+                    sealed = self._publisher.seal(repository, sealed)
+            result = self._publish(repository, sealed, request, offers, build)
             if result is not None:
                 return result
         raise TooManyTries(f"the commit on {branch}", self._settings.tries_max)
 
     def _help(self, repository: Repository, branch: Branch) -> None:
         """Publish what others left sealed."""
+        offers = self._desk.begin(repository, HELP.wish("commit"))
         try:
-            self._publish(repository, branch, HELP)
+            self._publish(repository, branch, HELP, offers)
         except (BranchNotFound, StoreUnavailable):
             raise
         except LakebedError as error:
@@ -170,14 +193,19 @@ class Committer:
             _LOGGER.info("what others left sealed on %s was not published: %s", branch.id, error)
 
     def _publish(
-        self, repository: Repository, sealed: Branch, request: CommitRequest
+        self,
+        repository: Repository,
+        sealed: Branch,
+        request: CommitRequest,
+        offers: Offers,
+        build: _Build | None = None,
     ) -> CommitResult | None:
-        """Commit the sealed tokens of a branch; None: they were discarded, start over."""
+        """Commit the sealed tokens of a branch, which may have been built already.
+
+        None: they were discarded, start over.
+        """
         current = sealed
-        build: _Build | None = None
-        first: _Build | None = None
-        commit: Commit | None = None
-        offered: set[MetaRangeID] = set()
+        first = build
         for _ in range(self._settings.tries_max):
             tokens = _still_named(sealed.sealed_tokens, current)
             if not tokens:
@@ -188,23 +216,20 @@ class Committer:
                     _LOGGER.info("building the commit on %s again", sealed.id)
                 build = self._build(repository, current, tokens)
                 first = first or build
-                commit = None
             if not build.made.summary and not request.allow_empty:
                 current = self._trim_or_raise(repository, current, tokens)
                 continue
-            if commit is None:
-                commit = self._store_commit(repository, current, build, request, offered)
-            if self._runtime.monotonic() - build.scanned_at > self._settings.scan_limit_seconds:
-                # Checked after the record was stored. Garbage collection reads commit records
-                # after staged entries, and may have missed what is only in a scan this old.
+            draft = Draft(metarange_id=build.made.metarange_id, parents=[build.head])
+            is_young = partial(self._is_young, build)
+            offer = offers.make(current, draft, tokens, is_scan_young=is_young)
+            if offer is None:
                 build = None
                 continue
-            moved_on = self._publisher.publish(repository, current, commit, tokens)
+            moved_on = offers.publish(offer, current, tokens)
             if moved_on is None:
                 summary = build.made.summary
                 COMMIT_CHANGES.observe(summary.added + summary.changed + summary.removed)
-                self._hooks.after_commit(_offer(repository, current, build, request), commit)
-                return CommitResult(commit)
+                return CommitResult(offer.commit)
             current = moved_on
         raise TooManyTries(f"publishing on {sealed.id}", self._settings.tries_max)
 
@@ -215,6 +240,10 @@ class Committer:
         scanned_at = self._runtime.monotonic()
         request = BuildRequest(repository.home, head.metarange_id, tokens)
         return _Build(head, tokens, self._make(request), scanned_at)
+
+    def _is_young(self, build: _Build) -> bool:
+        age_seconds = self._runtime.monotonic() - build.scanned_at
+        return age_seconds <= self._settings.scan_limit_seconds
 
     def _trim_or_raise(
         self, repository: Repository, branch: Branch, tokens: tuple[StagingToken, ...]
@@ -227,30 +256,6 @@ class Committer:
         if moved_on is None:
             raise NoChanges(f"there is nothing to commit on {branch.id}")
         return moved_on
-
-    def _store_commit(
-        self,
-        repository: Repository,
-        branch: Branch,
-        build: _Build,
-        request: CommitRequest,
-        offered: set[MetaRangeID],
-    ) -> Commit:
-        if build.made.metarange_id not in offered:
-            self._hooks.before_commit(_offer(repository, branch, build, request))
-            offered.add(build.made.metarange_id)
-        add = partial(
-            self._commits.add,
-            repository,
-            committer=request.committer,
-            message=request.message,
-            metarange_id=build.made.metarange_id,
-            parents=[build.head],
-            metadata=request.metadata,
-            created_us=request.created_us,
-            consumed_tokens=build.tokens,
-        )
-        return self._publisher.store_commit(repository, branch.id, build.tokens, add)
 
     def _find_taker(
         self, repository: Repository, branch: Branch, first: _Build | None
@@ -282,14 +287,14 @@ def _still_named(mine: tuple[StagingToken, ...], branch: Branch) -> tuple[Stagin
     return tokens
 
 
-def _offer(repository: Repository, branch: Branch, build: _Build, request: CommitRequest) -> Offer:
-    return Offer(
-        operation="commit",
+def _preparation(
+    repository: Repository, branch: Branch, build: _Build, request: CommitRequest
+) -> Preparation:
+    return Preparation(
         repository=repository,
         branch=branch.id,
         metarange_id=build.made.metarange_id,
-        parents=(build.head.id,),
-        message=request.message,
         committer=request.committer,
+        message=request.message,
         metadata=request.metadata,
     )

@@ -9,11 +9,11 @@ chosen at the start.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.dirty import DirtyCheck
+from lakebed.engine.commits.offers import Draft, OfferDesk, Wish
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.committed import CommittedFor, Interval, Strategy
 from lakebed.engine.errors import (
@@ -24,7 +24,7 @@ from lakebed.engine.errors import (
     ParentNumberMissing,
     TooManyTries,
 )
-from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.hooks import Hooks
 from lakebed.engine.metrics import MERGE_SECONDS, measure_outcome
 from lakebed.engine.model import Branch, BranchID, Commit, Repository
 from lakebed.engine.refs.ancestry import find_merge_base
@@ -36,14 +36,6 @@ from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What the new head will hold."""
-
-    metarange_id: MetaRangeID
-    parents: list[Commit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +77,12 @@ class Merger:
         hooks: Hooks,
         settings: EngineSettings,
     ) -> None:
+        self._desk = OfferDesk(branches, commits, publisher, hooks)
         self._branches = branches
         self._commits = commits
-        self._publisher = publisher
         self._dirty = dirty
         self._committed_in = committed_in
         self._runtime = runtime
-        self._hooks = hooks
         self._tries = settings.tries_max
 
     def merge(
@@ -101,9 +92,14 @@ class Merger:
         source: Commit,
         request: MergeRequest,
         *,
+        source_ref: str = "",
         known: Branch | None = None,
+        note: Callable[[Commit], None] | None = None,
     ) -> Commit:
         """Merge a commit into a branch, which the caller may have read already.
+
+        If it has, another branch of that name, made meanwhile, is not meant. `source_ref` is what
+        the caller asked to merge, for hooks. `note` is called as in `replace`.
 
         Raises:
             BranchNotFound: There is no such branch, or it was deleted meanwhile.
@@ -115,7 +111,7 @@ class Merger:
             TooManyTries: Others always changed the branch first.
         """
 
-        def plan(head: Commit) -> _Plan:
+        def plan(head: Commit) -> Draft:
             base = find_merge_base(self._commits, repository, source.id, head.id)
             if base is None:
                 raise Invalid(f"commit {source.id} and branch {branch} have no commit in common")
@@ -124,12 +120,21 @@ class Merger:
             if (same or base.id == source.id) and not request.allow_empty:
                 raise NoChanges(f"branch {branch} has all changes of commit {source.id} already")
             merged = self._merge(repository, base, source, head, request.strategy)
-            return _Plan(merged, [head] if request.squash else [head, source])
+            return Draft(
+                metarange_id=merged,
+                parents=[head] if request.squash else [head, source],
+                judge=source,
+                sources=(source.id,),
+            )
 
-        wanted = CommitRequest(
-            committer=request.committer, message=request.message, metadata=request.metadata
+        wish = Wish(
+            operation="merge",
+            committer=request.committer,
+            message=request.message,
+            metadata=request.metadata,
+            merge_source=source_ref or source.id,
         )
-        return self._move(repository, branch, "merge", wanted, plan, known=known)
+        return self._move(repository, branch, wish, plan, known=known, note=note)
 
     def revert(
         self,
@@ -149,10 +154,10 @@ class Merger:
         """
         parent = self._parent(repository, commit, parent_number)
 
-        def plan(head: Commit) -> _Plan:
+        def plan(head: Commit) -> Draft:
             return self._replay(repository, commit, parent, head, request)
 
-        return self._move(repository, branch, "revert", request, plan)
+        return self._move(repository, branch, request.wish("revert"), plan)
 
     def cherry_pick(
         self,
@@ -166,10 +171,10 @@ class Merger:
         """Repeat what a commit changed against one of its parents; raises as `revert` does."""
         parent = self._parent(repository, commit, parent_number)
 
-        def plan(head: Commit) -> _Plan:
+        def plan(head: Commit) -> Draft:
             return self._replay(repository, parent, commit, head, request)
 
-        return self._move(repository, branch, "cherry-pick", request, plan)
+        return self._move(repository, branch, request.wish("cherry-pick"), plan)
 
     def commit_metarange(
         self,
@@ -188,16 +193,19 @@ class Merger:
             MissingFile: Its file, or one of its ranges, is not in the storage.
         """
         commits = self._commits.list(repository)
-        if not any(commit.metarange_id == metarange_id for commit in commits):
+        source = next((each for each in commits if each.metarange_id == metarange_id), None)
+        if source is None:
             raise MetaRangeNotFound(repository.id, metarange_id)
         self._committed_in(repository.home).check_stored(metarange_id)
 
-        def plan(head: Commit) -> _Plan:
+        def plan(head: Commit) -> Draft:
             if head.metarange_id == metarange_id and not request.allow_empty:
                 raise NoChanges(f"branch {branch} holds exactly that already")
-            return _Plan(metarange_id, [head])
+            return Draft(
+                metarange_id=metarange_id, parents=[head], judge=head, sources=(source.id,)
+            )
 
-        return self._move(repository, branch, "commit", request, plan)
+        return self._move(repository, branch, request.wish("commit"), plan)
 
     def replace(
         self,
@@ -220,79 +228,52 @@ class Merger:
             raise BranchNotFound(branch)
         committed = self._committed_in(repository.home)
 
-        def plan(head: Commit) -> _Plan:
+        def plan(head: Commit) -> Draft:
             replaced = committed.replace(
                 head.metarange_id, replacement.metarange_id, replacement.intervals
             )
-            return _Plan(replaced, [head])
+            return Draft(metarange_id=replaced, parents=[head], judge=head)
 
         with measure_outcome(MERGE_SECONDS, self._runtime, "import"):
-            return self._try_to_move(repository, current, "import", request, plan, note)
+            return self._try_to_move(repository, current, request.wish("import"), plan, note)
 
     def _move(
         self,
         repository: Repository,
         branch: BranchID,
-        operation: str,
-        request: CommitRequest,
-        make_plan: Callable[[Commit], _Plan],
+        wish: Wish,
+        make_draft: Callable[[Commit], Draft],
         *,
         known: Branch | None = None,
+        note: Callable[[Commit], None] | None = None,
     ) -> Commit:
-        with measure_outcome(MERGE_SECONDS, self._runtime, operation):
+        with measure_outcome(MERGE_SECONDS, self._runtime, wish.operation):
             first = known or self._branches.get(repository, branch)
-            return self._try_to_move(repository, first, operation, request, make_plan)
+            return self._try_to_move(repository, first, wish, make_draft, note)
 
     def _try_to_move(
         self,
         repository: Repository,
         first: Branch,
-        operation: str,
-        request: CommitRequest,
-        make_plan: Callable[[Commit], _Plan],
+        wish: Wish,
+        make_draft: Callable[[Commit], Draft],
         note: Callable[[Commit], None] | None = None,
     ) -> Commit:
-        branch = first.id
-        offered: set[MetaRangeID] = set()
+        offers = self._desk.begin(repository, wish)
         current: Branch | None = first
         for _ in range(self._tries):
             assert current is not None
             judged = self._dirty.require_clean(repository, current)
-            plan = make_plan(self._commits.get(repository, judged.commit_id))
-            offer = Offer(
-                operation=operation,
-                repository=repository,
-                branch=branch,
-                metarange_id=plan.metarange_id,
-                parents=tuple(parent.id for parent in plan.parents),
-                message=request.message,
-                committer=request.committer,
-                metadata=request.metadata,
-            )
-            if plan.metarange_id not in offered:
-                self._hooks.before_commit(offer)
-                offered.add(plan.metarange_id)
-            add = partial(
-                self._commits.add,
-                repository,
-                committer=request.committer,
-                message=request.message,
-                metarange_id=plan.metarange_id,
-                parents=plan.parents,
-                metadata=request.metadata,
-                created_us=request.created_us,
-                consumed_tokens=judged.sealed_tokens,
-            )
-            tokens = judged.sealed_tokens
-            commit = self._publisher.store_commit(repository, branch, tokens, add)
-            if note is not None:
-                note(commit)
-            current = self._publisher.publish(repository, judged, commit, tokens)
+            draft = make_draft(self._commits.get(repository, judged.commit_id))
+            offer = offers.make(judged, draft, judged.sealed_tokens)
+            assert offer is not None
+            current = offers.publish(offer, judged, judged.sealed_tokens, note)
             if current is None:
-                self._hooks.after_commit(offer, commit)
-                return commit
-            _LOGGER.info("the %s on %s is done again: the branch was changed", operation, branch)
-        raise TooManyTries(f"the {operation} on {branch}", self._tries)
+                return offer.commit
+            _LOGGER.info(
+                "the %s on %s is done again: the branch was changed", wish.operation, first.id
+            )
+        raise TooManyTries(f"the {wish.operation} on {first.id}", self._tries)
 
     def _replay(
         self,
@@ -301,12 +282,12 @@ class Merger:
         source: Commit,
         head: Commit,
         request: CommitRequest,
-    ) -> _Plan:
+    ) -> Draft:
         """Apply the difference between two commits to a head."""
         merged = self._merge(repository, base, source, head, None)
         if merged == head.metarange_id and not request.allow_empty:
             raise NoChanges(f"commit {head.id} has all of these changes already")
-        return _Plan(merged, [head])
+        return Draft(metarange_id=merged, parents=[head], judge=head, sources=(source.id,))
 
     def _merge(
         self,

@@ -84,6 +84,21 @@ def merge(
     return builder.finish()
 
 
+def count_conflicts(
+    files: Files, runtime: Runtime, *, base: MetaRange, source: MetaRange, destination: MetaRange
+) -> int:
+    """Return how many keys were changed on both sides, differently; nothing is built."""
+
+    def count(stretch: _Stretch) -> int:
+        found = 0
+        for before, theirs, ours in side_by_side(files, stretch.group):
+            found += split_delta(diff_rows(before, theirs), before, ours)[2].num_rows
+        return found
+
+    stretches = _stretches(align([base.refs, source.refs, destination.refs]))
+    return sum(map_ahead(runtime, count, stretches))
+
+
 def _stretches(groups: Iterable[Group]) -> Iterator[_Stretch]:
     settled: list[RangeRef] = []
     for group in groups:

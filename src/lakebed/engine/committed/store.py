@@ -14,6 +14,7 @@ from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import NO_EDITS, differ_at, prefix_end
 from lakebed.engine.committed.diff import diff
+from lakebed.engine.committed.examine import examine
 from lakebed.engine.committed.files import Counters, Files
 from lakebed.engine.committed.ingest import Ingest
 from lakebed.engine.committed.listing import (
@@ -26,13 +27,13 @@ from lakebed.engine.committed.listing import (
     differences_of,
     entry_page,
 )
-from lakebed.engine.committed.merge import Strategy, merge
+from lakebed.engine.committed.merge import Strategy, count_conflicts, merge
 from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.replace import replace as replace_intervals
 from lakebed.engine.committed.walk import map_ahead, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Home
-from lakebed.formats import Entry, MetaRange, MetaRangeID
+from lakebed.formats import Entry, MetaRange, MetaRangeID, RangeID
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.entries import one_array
 from lakebed.runtime import Runtime
@@ -71,7 +72,8 @@ class Committed:
             breaks: Where ranges end; always the same for one repository.
         """
         self._runtime = runtime
-        self._breaks = breaks or Breaks()
+        self.breaks = breaks or Breaks()
+        """Where ranges end."""
         self._files = Files(block, home, runtime, cache or Cache(runtime))
 
     @property
@@ -104,7 +106,7 @@ class Committed:
         metarange = (
             MetaRange(MetaRangeID(""), ()) if so_far is None else self._files.metarange(so_far)
         )
-        builder = Builder(self._files, self._breaks, self._runtime, inputs=[metarange], keeps=False)
+        builder = Builder(self._files, self.breaks, self._runtime, inputs=[metarange], keeps=False)
         return Ingest(builder, metarange)
 
     def replace(
@@ -178,6 +180,15 @@ class Committed:
 
     # Reading
 
+    def count_conflicts(
+        self, base: MetaRangeID, source: MetaRangeID, destination: MetaRangeID
+    ) -> int:
+        """Return how many keys would be conflicts of a `merge` of these without a strategy."""
+        three = [self._files.metarange(each) for each in (base, source, destination)]
+        return count_conflicts(
+            self._files, self._runtime, base=three[0], source=three[1], destination=three[2]
+        )
+
     def check_stored(self, metarange_id: MetaRangeID) -> None:
         """Make sure that a metarange and all its ranges are in the storage, whatever is cached.
 
@@ -185,6 +196,10 @@ class Committed:
             MissingFile: One of them is not; the error names it.
         """
         self._files.check_stored(metarange_id)
+
+    def examine(self, metarange_id: MetaRangeID) -> Iterator[pa.Table]:
+        """Yield the entries of a metarange from outside, range by range; see `examine`."""
+        return examine(self._files, self._runtime, self.breaks, metarange_id)
 
     def get(self, metarange_id: MetaRangeID, key: bytes) -> Entry:
         """Return the entry of a key.
@@ -228,6 +243,12 @@ class Committed:
         """
         refs = window(self._files.metarange(metarange_id), start, end)
         return [ref.max_key for ref in refs if end is None or ref.max_key < end]
+
+    def ranges_below(self, metarange_id: MetaRangeID, prefix: bytes) -> tuple[RangeID, ...]:
+        """Return the ranges that can have keys with a prefix, without reading a range."""
+        end = prefix_end(prefix)
+        refs = window(self._files.metarange(metarange_id), prefix, end)
+        return tuple(ref.range_id for ref in refs if end is None or ref.min_key < end)
 
     def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
         """Return a page of entries and common prefixes."""
@@ -301,7 +322,7 @@ class Committed:
         return Page(rows, page.folded, has_more=page.has_more, values_of=differences_of)
 
     def _builder(self, *inputs: MetaRange) -> Builder:
-        return Builder(self._files, self._breaks, self._runtime, inputs=inputs)
+        return Builder(self._files, self.breaks, self._runtime, inputs=inputs)
 
 
 CommittedFor = Callable[[Home], Committed]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.errors import BranchNotFound, PreconditionFailed
 from lakebed.engine.keys import BRANCHES, DROPPED_PARTITION, EMPTIED
 from lakebed.engine.model import (
     Branch,
@@ -224,17 +224,29 @@ class Branches:
         record = Record(name, message, version)
         return self._remember((repository.partition, branch.id), record, read_at)
 
-    def delete(self, repository: Repository, branch: BranchID) -> None:
-        """Delete a branch and what is staged on it.
+    def delete(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        *,
+        known: Branch | None = None,
+        unchanged: bool = False,
+    ) -> None:
+        """Delete a branch and what is staged on it; if the caller read it already, that very one.
+
+        With `unchanged`, only if nobody changed it since the caller read it.
 
         Raises:
-            BranchNotFound: There is none.
+            BranchNotFound: There is none, or it was deleted meanwhile, and perhaps made again.
+            PreconditionFailed: It was changed since.
             OutcomeUnknown: It may have been deleted.
         """
         records = self._records(repository.partition)
-        first = self.get(repository, branch)
+        first = known or self.get(repository, branch)
         current = first
         while current.unique_id == first.unique_id:
+            if unchanged and current.version != first.version:
+                raise PreconditionFailed(branch.encode(), "the branch was changed meanwhile")
             self.announce_drop(repository, branch, current.tokens)
             try:
                 return records.delete_if(branch.encode(), current.version)

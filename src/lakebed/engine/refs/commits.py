@@ -7,7 +7,7 @@ from typing import Final
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import CommitNotFound
 from lakebed.engine.keys import COMMITS
-from lakebed.engine.model import Commit, CommitID, Repository, StagingToken
+from lakebed.engine.model import BranchID, Commit, CommitID, Repository, StagingToken
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
 from lakebed.kv.records import Record, Records
@@ -79,6 +79,8 @@ class Commits:
         metadata: Mapping[str, str],
         created_us: int | None = None,
         consumed_tokens: Iterable[StagingToken] = (),
+        branch: str = "",
+        sources: Iterable[CommitID] = (),
     ) -> Commit:
         """Store a commit. Nobody knows of it until its id is published.
 
@@ -89,17 +91,21 @@ class Commits:
             OutcomeUnknown: It may have been stored; it does no harm.
         """
         generation = max((parent.generation + 1 for parent in parents), default=FIRST_GENERATION)
+        stored_us = now_us(self._runtime)
         record = pb.Commit(
             version=COMMIT_VERSION,
             committer=committer,
             message=message,
             metarange_id=metarange_id,
-            created_us=now_us(self._runtime) if created_us is None else created_us,
+            created_us=stored_us if created_us is None else created_us,
             parents=[parent.id for parent in parents],
             metadata=metadata,
             generation=generation,
             consumed_tokens=consumed_tokens,
             nonce=self._runtime.random_bytes(_NONCE_BYTES),
+            stored_us=stored_us,
+            branch=branch,
+            sources=sources,
         )
         name = compute_id(record).encode()
         version = self._records(repository).set(name, record)
@@ -123,7 +129,10 @@ class Commits:
 
 
 def compute_id(record: pb.Commit) -> CommitID:
-    """Return the id of a commit record: a hash of all fields, each with its length before it."""
+    """Return the id of a commit record: a hash of its fields, each with its length before it.
+
+    What the server notes for itself (`stored_us`, `branch`, `sources`) is outside the id.
+    """
     digest = hashlib.sha256()
 
     def add(part: bytes) -> None:
@@ -158,4 +167,7 @@ def _commit(record: Record[pb.Commit]) -> Commit:
         metadata=dict(message.metadata),
         generation=message.generation,
         consumed_tokens=tuple(StagingToken(token) for token in message.consumed_tokens),
+        stored_us=message.stored_us,
+        branch=BranchID(message.branch),
+        sources=tuple(CommitID(source) for source in message.sources),
     )

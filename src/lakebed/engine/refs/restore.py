@@ -59,6 +59,7 @@ from lakebed.ids import new_unique_id
 from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
 _DUMP_ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 MessageT = TypeVar("MessageT", bound=Message)
@@ -252,11 +253,12 @@ class _Restorer:
 
     def write(self, files: _Files) -> None:
         """Write commits, then tags, then branches; what is there stays."""
+        stored_us = now_us(self._runtime)
         for _, rows in files.rows(RefKind.COMMITS):
             # A repository that was deleted meanwhile must not be filled for long: the Cleaner may
             # be done with it.
             active_record(self._store, self._repository)
-            items = [(COMMITS.prefix + row["id"].encode(), _commit(row)) for row in rows]
+            items = [(COMMITS.prefix + row["id"].encode(), _commit(row, stored_us)) for row in rows]
             values = [(key, message.SerializeToString()) for key, message in items]
             self._store.set_many(self._repository.partition, values)
         self._shared = _names(files, RefKind.BRANCHES) & _names(files, RefKind.TAGS)
@@ -319,7 +321,7 @@ def _create(records: Records[MessageT], name: str, message: MessageT) -> None:
         records.set_if(name.encode(), message, ABSENT)
 
 
-def _commit(row: Row) -> pb.Commit:
+def _commit(row: Row, stored_us: int = 0) -> pb.Commit:
     return pb.Commit(
         version=row["version"],
         committer=row["committer"],
@@ -331,4 +333,5 @@ def _commit(row: Row) -> pb.Commit:
         generation=row["generation"],
         consumed_tokens=row["consumed_tokens"],
         nonce=row["nonce"],
+        stored_us=stored_us,
     )

@@ -7,7 +7,7 @@ from lakebed.engine.errors import TagNotFound
 from lakebed.engine.keys import TAGS
 from lakebed.engine.model import CommitID, Repository, Tag, TagID
 from lakebed.engine.refs.creation import create_tag
-from lakebed.kv import PredicateFailed, Store
+from lakebed.kv import PredicateFailed, Store, Version
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -26,10 +26,18 @@ class Tags:
         Raises:
             TagNotFound: There is none of this name.
         """
+        return self.find(repository, tag)[0]
+
+    def find(self, repository: Repository, tag: TagID) -> tuple[Tag, Version]:
+        """Return a tag, and the version of its record: another one of that name has another.
+
+        Raises:
+            TagNotFound: There is none of this name.
+        """
         record = self._find(repository, tag)
         if record is None:
             raise TagNotFound(tag)
-        return Tag(tag, CommitID(record.message.commit_id))
+        return Tag(tag, CommitID(record.message.commit_id)), record.predicate
 
     def create(self, repository: Repository, tag: TagID, commit_id: CommitID) -> Tag:
         """Make a tag.
@@ -43,19 +51,17 @@ class Tags:
         create_tag(self._store, self._runtime, repository.partition, tag, message)
         return Tag(tag, commit_id)
 
-    def delete(self, repository: Repository, tag: TagID) -> None:
-        """Delete a tag.
+    def delete(self, repository: Repository, tag: TagID, version: Version) -> None:
+        """Delete a tag that was found.
 
         Raises:
-            TagNotFound: There is none of this name.
+            TagNotFound: It was deleted meanwhile, and perhaps made again.
             OutcomeUnknown: It may have been deleted.
         """
-        while (record := self._find(repository, tag)) is not None:
-            try:
-                return self._records(repository).delete_if(tag.encode(), record.predicate)
-            except PredicateFailed:
-                continue  # deleted by someone else, and perhaps made again
-        raise TagNotFound(tag)
+        try:
+            self._records(repository).delete_if(tag.encode(), version)
+        except PredicateFailed:
+            raise TagNotFound(tag) from None
 
     def list(self, repository: Repository, *, prefix: str = "", after: str = "") -> Iterator[Tag]:
         """Iterate over the tags whose names begin with `prefix`, in order, behind `after`."""

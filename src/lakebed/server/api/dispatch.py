@@ -9,11 +9,13 @@ import msgspec
 
 from lakebed.auth import Context, Permission
 from lakebed.catalog.nouns import read_only_lifted
+from lakebed.hooks.acting import acting_as
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.authentication import authenticate
 from lakebed.server.http.bodies import Body, has_body
+from lakebed.server.http.browsers import Sender, sender_of
 from lakebed.server.http.errors import JSON_TYPE, BadRequest, NotJSON, answer_error
 from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
@@ -56,14 +58,14 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             given = bind(ApiRequest(services, request, identity, context), parts)
             if identity is not None and needs_permissions:
                 services.auth.authorize(identity, context, *permissions(route, parts, given))
-            if can_force and _is_forced(given):
-                with read_only_lifted():
-                    result = route.handler(**given)
-            else:
+            with acting_as(record.user), read_only_lifted(lifted=can_force and _is_forced(given)):
                 result = route.handler(**given)
             _answer(route, response, result)
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             answer_error(error, route.operation, response, parts)
+            if sender_of(request.env) is Sender.OWN_PAGE:
+                # The page asks for keys itself; at this header, the browser would do so.
+                response.delete_header("WWW-Authenticate")
 
     return respond
 

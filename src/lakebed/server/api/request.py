@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import falcon
 
-from lakebed.auth import Context, Identity
+from lakebed.auth import Context, Identity, Permission
 from lakebed.catalog.catalog import Catalog
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.services import Services
@@ -33,6 +33,14 @@ class ApiRequest:
         """Who is asking."""
         assert self.signed_in is not None, "nobody is signed in: the operation is open to anyone"
         return self.signed_in
+
+    def authorize(self, action: str, resource: str) -> None:
+        """Make sure of a permission that is known only from what is stored.
+
+        Raises:
+            Denied: Who is asking does not have it.
+        """
+        self.services.auth.authorize(self.identity, self.context, Permission(action, resource))
 
     def header(self, name: str) -> str | None:
         """Return a header of the request."""

@@ -14,12 +14,14 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final
 
-from lakebed.server.connections.heads import HeadReader
+from lakebed.runtime import about_to_wait
+from lakebed.server.connections.heads import HeadReader, LastHeaders
 from lakebed.server.connections.request_bodies import Stalled
 from lakebed.server.http import refusals
 from lakebed.server.http.refusals import Refusal
 
 _RECEIVE_BYTES: Final = 1 << 16
+_NOTHING: Final = memoryview(b"")
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
@@ -65,9 +67,11 @@ class Connection:
         """When the connection has waited for too long, by the monotonic clock."""
         self.reader: HeadReader | None = None
         """Reads the head of the next request, once something of it came."""
+        self.last_headers: LastHeaders | None = None
+        """Those of the last request, if the next one may have the same."""
         self.buffer = b""
         """What came and was not read."""
-        self.unsent = memoryview(b"")
+        self.unsent = _NOTHING
         """What the client has not taken yet of an answer that is finished."""
         self.keeps_alive = True
         """Whether another request may come, once all is sent."""
@@ -131,11 +135,14 @@ class Connection:
         """
         try:
             while self.unsent:
-                self.unsent = self.unsent[self.socket.send(self.unsent) :]
+                sent = self.socket.send(self.unsent)
+                if sent == len(self.unsent):
+                    break
+                self.unsent = self.unsent[sent:]
         except BlockingIOError:
             return False
         # An empty view of the answer would keep all of it, while the connection is idle.
-        self.unsent = memoryview(b"")
+        self.unsent = _NOTHING
         return True
 
     def send(self, *buffers: bytes) -> None:
@@ -217,6 +224,7 @@ class Connection:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
 
     def _wait(self, event: int) -> bool:
+        about_to_wait()
         waiting = select.poll()
         waiting.register(self.handle, event)
         return bool(waiting.poll(self.stall_seconds * 1000))

@@ -1,12 +1,9 @@
 """The HTTP server of a worker: takes connections in, and serves them in threads.
 
-All threads wait at one poll object. An event is handed to one of them and is then off until that
-thread turns it on again, so a connection is held by one thread at a time. Whichever thread takes a
-connection out of `_waiting` holds it: the one that got its event, or the one that looks for
-connections that have waited for too long.
-
-There is always a thread that waits, up to the number that is allowed: whoever gets an event while
-no other thread waits starts another one. Threads that had nothing to do for long end.
+One thread waits at the poll object for all; which one, see `turns`. An event is off until the
+thread that got it turns it on again, so a connection is held by one thread at a time, also when two
+threads poll. Whichever thread takes a connection out of `_waiting` holds it: the one that got its
+event, or the one that looks for connections that have waited for too long.
 """
 
 import logging
@@ -15,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
@@ -24,13 +21,14 @@ from wsgiref.types import WSGIApplication
 
 from lakebed.server.connections.answers import Answer, refusal
 from lakebed.server.connections.connection import BrokenOff, Connection, Stage
-from lakebed.server.connections.heads import BadHead, Head, HeadReader
+from lakebed.server.connections.heads import BadHead, Head, HeadReader, LastHeaders
 from lakebed.server.connections.request_bodies import (
     BodyOfLength,
     ChunkedBody,
     RequestBody,
     Stalled,
 )
+from lakebed.server.connections.turns import Turns
 from lakebed.server.http import refusals
 from lakebed.server.http.refusals import Refusal
 from lakebed.server.settings import ServerSettings
@@ -52,7 +50,7 @@ _ACCEPT_AT_ONCE: Final = 64
 _ROOM: Final = 64
 """How many idle connections are closed when there are too many."""
 _LEAST_MISSED: Final = (frozenset({Stage.IDLE}), frozenset({Stage.HEAD, Stage.LINGERING}))
-_THREAD_IDLE_SECONDS: Final = 30.0
+_FIND_AT_ONCE: Final = 32
 _LOOKS_A_STALL: Final = 8
 _LOOK_SECONDS_MAX: Final = 1.0
 _DROP_BYTES: Final = 1 << 18
@@ -95,7 +93,6 @@ class ConnectionServer:
         """
         self._app = app
         self._limits = settings.limits
-        self._threads_max = settings.limits.threads
         self._shutdown_seconds = settings.processes.shutdown_seconds
         self._connections_max = max(1, min(_CONNECTIONS_MAX, files_max - _OTHER_FILES))
         self._environ = _common_environ(settings)
@@ -105,18 +102,16 @@ class ConnectionServer:
         self._connections: set[Connection] = set()
         self._waiting: dict[int, Connection] = {}
         """Those that no thread holds, by their handles; the one that waits longest is first."""
-        self._lock = threading.Lock()
-        self._threads = 0
-        self._idle_threads = 0
-        self._lacks_threads = False
+        self._found: deque[int] = deque()
+        """Handles with events that nobody has looked at yet."""
+        self._turns = Turns(self._find_event, self._handle, most=settings.limits.threads)
         self._is_full = False
         self._stops, self._tells_to_stop = socket.socketpair()
         self._is_stopping = False
 
     def run(self) -> None:
         """Serve until `stop` is called and the requests under way are finished, for a while."""
-        with self._lock:
-            self._start_thread()
+        self._turns.start()
         threading.Thread(target=self._look_again, name="lakebed-looks", daemon=True).start()
         self._stops.recv(1)
         self._begin_to_stop()
@@ -144,45 +139,13 @@ class ConnectionServer:
         """Tell the server to stop; also a handler of signals."""
         self._tells_to_stop.send(b"x")
 
-    # Threads
-
-    def _start_thread(self) -> None:
-        """Start a thread that waits for an event; the lock is held.
-
-        Raises:
-            RuntimeError: The system gives none, and there is none that could go on.
-        """
-        name = f"lakebed-{self._threads + 1}"
-        try:
-            threading.Thread(target=self._serve, name=name, daemon=True).start()
-        except RuntimeError as error:
-            if not self._threads:
-                raise
-            if not self._lacks_threads:
-                _LOGGER.warning("there are %d threads and no more: %s", self._threads, error)
-            self._lacks_threads = True
-            return
-        self._lacks_threads = False
-        self._threads += 1
-        self._idle_threads += 1
-
-    def _serve(self) -> None:
+    def _find_event(self) -> int:
+        """Return the handle of something that has an event."""
         while True:
-            events = self._poll.poll(_THREAD_IDLE_SECONDS, 1)
-            with self._lock:
-                if not events:
-                    if self._idle_threads > 1:
-                        self._threads -= 1
-                        self._idle_threads -= 1
-                        return
-                    continue
-                self._idle_threads -= 1
-                if not self._idle_threads and self._threads < self._threads_max:
-                    self._start_thread()
-            for handle, _ in events:
-                self._handle(handle)
-            with self._lock:
-                self._idle_threads += 1
+            try:
+                return self._found.popleft()
+            except IndexError:
+                self._found.extend(handle for handle, _ in self._poll.poll(None, _FIND_AT_ONCE))
 
     def _handle(self, handle: int) -> None:
         """Do what an event asks for; whatever fails, the thread goes on."""
@@ -369,8 +332,11 @@ class ConnectionServer:
                 self._close(connection)
 
     def _read_head(self, connection: Connection, data: bytes) -> None:
-        reader = connection.reader
+        reader, last = connection.reader, connection.last_headers
         if reader is None:
+            if last is not None and (known := last.read(data)) is not None:
+                self._answer(connection, *known)
+                return
             environ = connection.environ.copy()
             reader = connection.reader = HeadReader(environ, self._limits.header_bytes_max)
             connection.head_until = time.monotonic() + self._limits.header_seconds
@@ -380,6 +346,7 @@ class ConnectionServer:
                 left = connection.head_until - time.monotonic()
                 self._wait_at(connection, Stage.HEAD, left)
                 return
+            is_whole = reader.size + len(rest) == len(data)
             head = reader.finish()
         except BadHead as error:
             connection.keeps_alive = connection.is_read = False
@@ -388,6 +355,7 @@ class ConnectionServer:
             self._send_rest(connection)
             return
         connection.reader = None
+        connection.last_headers = LastHeaders.of(data, rest, head) if is_whole else None
         self._answer(connection, head, rest)
 
     def _answer(self, connection: Connection, head: Head, rest: bytes) -> None:

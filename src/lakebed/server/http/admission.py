@@ -54,6 +54,7 @@ class Admission:
         self._work = _slots("work", limits.work_slots, room)
         self._transfers = _slots("transfers", limits.transfer_slots, room)
         self._bodies = _slots("bodies", limits.body_slots, room)
+        self._hooks = _slots("hooks", limits.hook_slots, room)
         self._memory = FairPool(
             _LARGEST_AT_ONCE * limits.json_bytes_max,
             "bytes for the bodies of requests",
@@ -87,7 +88,7 @@ class Admission:
         record.slot.claim((record.user, "" if record.user else record.client))
 
     def _admit(self, record: RequestRecord, slots: FairPool, for_body: FairPool) -> None:
-        held = _Held(slots, for_body, self._memory)
+        held = _Held(slots, for_body, self._hooks, self._memory)
         held.take(slots, unknown(record.client))
         record.slot = held
         record.at_end(held.end)
@@ -96,10 +97,13 @@ class Admission:
 class _Held:
     """What one request holds."""
 
-    def __init__(self, slots: FairPool, for_body: FairPool, memory: FairPool) -> None:
+    def __init__(
+        self, slots: FairPool, for_body: FairPool, for_hooks: FairPool, memory: FairPool
+    ) -> None:
         self._now: FairPool | None = None
         self._slots = slots
         self._for_body = for_body
+        self._for_hooks = for_hooks
         self._memory = memory
         self._bytes = 0
         self._holder = NOBODY
@@ -129,6 +133,19 @@ class _Held:
         self._leave()
         self._take_memory(size)
         self.take(self._for_body, self._holder)
+        yield
+        self._leave()
+        self.take(self._slots, self._holder)
+
+    @contextmanager
+    def while_waiting(self) -> Iterator[None]:
+        """Hold a slot for hooks instead: others go on meanwhile, however long hooks take.
+
+        Raises:
+            Overloaded: No slot for hooks, or none for work afterwards, came free.
+        """
+        self._leave()
+        self.take(self._for_hooks, self._holder)
         yield
         self._leave()
         self.take(self._slots, self._holder)

@@ -12,6 +12,7 @@ read: a proxy that sets one of the two headers hands on the other one as the cli
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 from wsgiref.types import WSGIEnvironment
 
@@ -30,13 +31,12 @@ class TrustedProxies:
     def client_of(self, environ: WSGIEnvironment) -> str:
         """Return the address of the client of a request."""
         peer: str = environ.get("REMOTE_ADDR", "")
-        address = parse_address(peer)
-        if address is None:
-            return UNKNOWN
         forwarded: str | None = environ.get("HTTP_X_FORWARDED_FOR")
-        if forwarded is None or not is_in(address, self._networks):
-            return str(address)
-        return self._forwarded_for(forwarded)
+        if forwarded is not None and self._networks:
+            address = parse_address(peer)
+            if address is not None and is_in(address, self._networks):
+                return self._forwarded_for(forwarded)
+        return _plain(peer)
 
     def _forwarded_for(self, header: str) -> str:
         """Return the right-most address that is not trusted; if all are, the left-most."""
@@ -48,6 +48,13 @@ class TrustedProxies:
             if address is None or not is_in(address, self._networks):
                 break
         return UNKNOWN if address is None else str(address)
+
+
+@lru_cache(maxsize=1024)
+def _plain(peer: str) -> str:
+    """Return the usual spelling of an address; a peer sends many requests."""
+    address = parse_address(peer)
+    return UNKNOWN if address is None else str(address)
 
 
 def _without_port(text: str) -> str:

@@ -97,9 +97,9 @@ class _Start:
 
     def __call__(self, status: str, headers: Headers, exc_info: Any = None, /) -> Any:
         self._record.status = int(status[:3])
-        self.length = next(
-            (int(value) for name, value in headers if name.lower() == "content-length"), None
-        )
+        for name, value in headers:
+            if name.lower() == "content-length":
+                self.length = int(value)
         request_id = (REQUEST_ID_HEADER, self._record.request_id)
         return self._inner(status, [*headers, request_id], exc_info)
 

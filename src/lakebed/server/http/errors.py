@@ -18,6 +18,7 @@ from lakebed.builders import BuilderFailed
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
+from lakebed.hooks import errors as hooks
 from lakebed.server.http import admission, bodies, browsers, refusals
 from lakebed.server.http.logs import cause_of
 from lakebed.server.http.metrics_access import MetricsRefused
@@ -105,10 +106,15 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (catalog.TaskNotFound, 404),
     (catalog.UploadNotUnfinished, 404),
     (catalog.ImportOver, 409),
+    (catalog.PullNotFound, 404),
+    (catalog.PullBusy, 409),
     (catalog.MultipartNotFound, 404),
     (catalog.MissingBytes, 410),
     (catalog.ChangedBytes, 410),
     (catalog.CatalogError, 400),
+    # hooks
+    (hooks.RunNotFound, 404),
+    (hooks.InvalidAction, 412),
     # the engine
     (engine.NotFound, 404),
     (engine.NamespaceTaken, 400),
@@ -186,6 +192,8 @@ _WORDS: Final[tuple[tuple[type[Exception], str | None, str], ...]] = (
     (FileMissing, None, "not found"),
     (NoRules, None, "not found"),
     (catalog.TaskNotFound, None, "not found"),
+    (catalog.PullNotFound, None, "pull request not found"),
+    (catalog.PullStatusRefused, None, "bad pull request status"),
     (auth.UserNotFound, None, "user not found"),
     (auth.GroupNotFound, None, "group not found"),
     (auth.PolicyNotFound, None, "policy not found"),

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from lakebed.runtime import about_to_wait
+
 Holder = tuple[str, str]
 """A user, or an address of somebody who is not signed in; the other one is empty."""
 
@@ -40,15 +42,11 @@ def share_of(count: int) -> int:
     return max(1, count - count // 4)
 
 
-def shares_of(holder: Holder, count: int) -> list[tuple[Holder, int]]:
-    """Return for whom something counts that somebody holds, and how much each of them may hold."""
-    if holder == NOBODY:
-        return []
-    user, _ = holder
-    share = share_of(count)
-    if user:
-        return [(holder, share)]
-    return [(holder, share_of(share)), (STRANGERS, share)]
+def counted_for(holder: Holder) -> tuple[Holder, ...]:
+    """Return for whom something counts that somebody holds."""
+    if holder[0]:
+        return (holder,)
+    return (holder, STRANGERS) if holder[1] else ()
 
 
 class WaitingRoom:
@@ -89,7 +87,7 @@ class _Waiting:
     holder: Holder
     line: Line
     """The line that it stands in."""
-    counts_for: list[Line]
+    counts_for: tuple[Line, ...]
     """Whose seats in the waiting room it takes."""
     bell: threading.Lock = field(default_factory=threading.Lock)
     """Free once the request has what it waits for."""
@@ -123,7 +121,10 @@ class FairPool:
         self._refusal = refusal
         self._on_change = on_change
         self._used = 0
-        self._held: Counter[Holder] = Counter()
+        self._share = share_of(capacity)
+        """How much one user, or all strangers together, may hold."""
+        self._share_of_stranger = share_of(self._share)
+        self._held: dict[Holder, int] = {}
         self._lines: OrderedDict[Line, deque[_Waiting]] = OrderedDict()
 
     def take(self, amount: int, holder: Holder, line: Line) -> None:
@@ -174,8 +175,7 @@ class FairPool:
     # Waiting
 
     def _line_up(self, amount: int, holder: Holder, line: Line) -> _Waiting:
-        counts_for: list[Line] = [each for each, _ in shares_of(holder, self._capacity)]
-        counts_for = counts_for or [line]
+        counts_for: tuple[Line, ...] = counted_for(holder) or (line,)
         if not self._room.enter(counts_for):
             raise self._refusal(self._reason(holder, amount))
         waiting = _Waiting(amount, holder, line, counts_for)
@@ -185,6 +185,7 @@ class FairPool:
         return waiting
 
     def _wait(self, waiting: _Waiting) -> None:
+        about_to_wait()
         if waiting.bell.acquire(timeout=self._room.seconds):
             return
         with self._lock:
@@ -227,8 +228,10 @@ class FairPool:
 
     def _full_share(self, holder: Holder, amount: int) -> Holder | None:
         """Return who holds so much that this would be too much; None if it would not."""
-        for each, share in shares_of(holder, self._capacity):
-            held = self._held[each]
+        for each in counted_for(holder):
+            is_stranger = not each[0] and each is not STRANGERS
+            share = self._share_of_stranger if is_stranger else self._share
+            held = self._held.get(each)
             if held and held + amount > share:
                 return each
         return None
@@ -244,10 +247,12 @@ class FairPool:
         self._on_change(-amount)
 
     def _add_to_shares(self, holder: Holder, amount: int) -> None:
-        for each, _ in shares_of(holder, self._capacity):
-            self._held[each] += amount
-            if not self._held[each]:
-                del self._held[each]
+        for each in counted_for(holder):
+            held = self._held.get(each, 0) + amount
+            if held:
+                self._held[each] = held
+            else:
+                self._held.pop(each, None)
 
     def _reason(self, holder: Holder, amount: int) -> str:
         full = self._full_share(holder, amount)

@@ -26,6 +26,10 @@ class Slot(Protocol):
         """Leave the slot to others while a body of some size is waited for, to be kept whole."""
         ...
 
+    def while_waiting(self) -> AbstractContextManager[None]:
+        """Leave the slot to others while hooks are waited for."""
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class RequestRecord:
@@ -73,6 +77,12 @@ def while_reading(size: int) -> AbstractContextManager[None]:
     if record is None or record.slot is None:
         return nullcontext()
     return record.slot.while_reading(size)
+
+
+def while_waiting() -> AbstractContextManager[None]:
+    """Leave the slot of the current request, if it has one, to others; see `Slot`."""
+    record = current_record()
+    return nullcontext() if record is None or record.slot is None else record.slot.while_waiting()
 
 
 def begin_record(method: str, path: str, *, client: str, given_id: str | None) -> RequestRecord:

@@ -1,8 +1,9 @@
-"""The process beside the workers that removes what nothing names any more, and runs imports.
+"""The process beside the workers: it removes what nothing names any more, runs imports and hooks.
 
 One process and not a thread of each worker: the work is the same whoever does it, and a long pass
 must not slow requests down. It keeps what it has seen in memory and runs for as long as the server.
-Imports have threads of their own here, so that they begin at once.
+Imports, and hooks that come after operations, have threads of their own here, so that they begin at
+once.
 
 - ``lakebed_background_runs_total``: passes by task and outcome (``success``, ``failure``).
 - ``lakebed_background_last_success_timestamp_seconds``: when a pass last ended well, by task.
@@ -30,9 +31,10 @@ from lakebed.server.settings import ServerSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
 _IMPORTS_AT_ONCE: Final = 2
-_IMPORTS_SECONDS: Final = 1.0
-"""Between two looks whether there is something to import; each is one small scan."""
-_IMPORTS_SECONDS_AFTER_FAILURE: Final = 15.0
+_HOOKS_AT_ONCE: Final = 4
+_LOOK_SECONDS: Final = 1.0
+"""Between two looks whether there is something to do; each is one small scan."""
+_LOOK_SECONDS_AFTER_FAILURE: Final = 15.0
 _RUNS: Final = Counter(
     "lakebed_background_runs", "Passes of background tasks, by outcome", ["task", "outcome"]
 )
@@ -61,7 +63,14 @@ def jobs_of(services: Services) -> list[Job]:
         Job("cleaner", cleaner.run_once),
         Job("logouts", services.auth.clean_logouts),
         Job("expired", lambda: clean_expired(services.catalog, runtime)),
+        Job("runs", lambda: clean_runs(services)),
     ]
+
+
+def clean_runs(services: Services) -> int:
+    """Remove the runs of hooks that were kept for long enough; return how many."""
+    repositories = services.catalog.repositories.list()
+    return sum(services.actions.clean(repository) for repository in repositories)
 
 
 def main(settings: ServerSettings, link: Connection) -> None:
@@ -79,8 +88,14 @@ def main(settings: ServerSettings, link: Connection) -> None:
         services = _open(settings)
         if services is None:
             pause.wait(settings.cleaner.interval_seconds)
-    for _ in range(_IMPORTS_AT_ONCE):
-        threading.Thread(target=_run_imports, args=(services,), daemon=True, name="imports").start()
+    waiting = {
+        "imports": (_IMPORTS_AT_ONCE, services.catalog.import_runner.run_waiting),
+        "hooks": (_HOOKS_AT_ONCE, services.actions.post.run_waiting),
+    }
+    for name, (count, run_waiting) in waiting.items():
+        for _ in range(count):
+            arguments = (name, run_waiting)
+            threading.Thread(target=_keep_running, args=arguments, daemon=True, name=name).start()
     jobs = jobs_of(services)
     while True:
         for job in jobs:
@@ -88,22 +103,22 @@ def main(settings: ServerSettings, link: Connection) -> None:
         pause.wait(settings.cleaner.interval_seconds)
 
 
-def _run_imports(services: Services) -> None:
-    """Run imports as they come. Should the process end, the next one takes them up.
+def _keep_running(name: str, run_waiting: Callable[[], object]) -> None:
+    """Run what waits, as it comes. Should the process end, the next one takes it up.
 
-    This is not a job: one import may take longer than any pass of a job should.
+    This is not a job: one import, or one hook, may take longer than any pass of a job should.
     """
     pause = threading.Event()
     while True:
-        seconds = _IMPORTS_SECONDS_AFTER_FAILURE
+        seconds = _LOOK_SECONDS_AFTER_FAILURE
         try:
-            services.catalog.import_runner.run_waiting()
+            run_waiting()
         except LakebedError as error:
-            _LOGGER.warning("cannot run imports: %s: %s", error.kind, logs.cause_of(error))
+            _LOGGER.warning("cannot run %s: %s: %s", name, error.kind, logs.cause_of(error))
         except Exception:
-            _LOGGER.exception("cannot run imports")
+            _LOGGER.exception("cannot run %s", name)
         else:
-            seconds = _IMPORTS_SECONDS
+            seconds = _LOOK_SECONDS
         pause.wait(seconds)
 
 

@@ -38,7 +38,7 @@ from lakebed.block.errors import (
 )
 from lakebed.block.ranges import Between, ByteRange, FromOffset, Suffix, resolve
 from lakebed.block.store import BlockStore, ByteStream, DeleteResult, ETag, ObjectInfo, PutResult
-from lakebed.runtime import Runtime
+from lakebed.runtime import Runtime, about_to_wait
 
 if TYPE_CHECKING:  # these exist for type checkers only
     from obstore import GetOptions, ObjectMeta, PutMode, UpdateVersion
@@ -253,7 +253,11 @@ class CloudBlockStore(BlockStore):
             raise StorageClosed
 
     def _check(self, place: Place) -> None:
-        """Refuse a place of another storage, and a path that would not arrive as it is."""
+        """Refuse a place of another storage, and a path that would not arrive as it is.
+
+        Every call begins with this, and waits for the network next.
+        """
+        about_to_wait()
         self._check_open()
         if place.parts.scheme != self.scheme:
             raise InvalidAddress(f"{place} is not an address of {self.scheme} storage")

@@ -22,6 +22,7 @@ from lakebed.block.errors import (
     StorageUnavailable,
 )
 from lakebed.block.store import ETag
+from lakebed.runtime import about_to_wait
 
 ABANDONED_SECONDS: Final = 24 * 3600
 """A draft that nobody wrote to for so long belongs to a process that is gone."""
@@ -42,6 +43,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 def to_disk(descriptor: int) -> None:
     """Wait until the disk has the bytes of a file, or the names in a folder."""
+    about_to_wait()
     os.fsync(descriptor)
 
 

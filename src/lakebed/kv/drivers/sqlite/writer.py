@@ -23,6 +23,7 @@ from typing import Final
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, error_code, is_busy
 from lakebed.kv.errors import OutcomeUnknown, StoreClosed, StoreLocked, StoreUnavailable
+from lakebed.runtime import about_to_wait
 
 Row = tuple[bytes, ...]
 
@@ -81,6 +82,7 @@ class _Operation:
 
     def wait(self) -> int:
         """Wait for the answer, wake the next caller, and return how many rows were changed."""
+        about_to_wait()
         try:
             while not self.answered:
                 # Ends by itself now and then, lest a caller that was interrupted between waking

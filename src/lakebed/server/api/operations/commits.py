@@ -34,7 +34,7 @@ TAKEN_ALONG: Final = "X-Lakebed-Taken-Along"
 """Says that another's commit took the changes along."""
 STRATEGY_KEY: Final = ".lakefs.merge.strategy"
 """Where a merge says, in its commit's metadata, which side wins; or that a conflict ends it."""
-_NO_STRATEGY: Final = "default"
+DEFAULT_STRATEGY: Final = "default"
 _STRATEGIES: Final = {
     "": None,
     "dest-wins": Strategy.DEST_WINS,
@@ -132,10 +132,10 @@ def merge_into_branch(
 ) -> Reply:
     """Merge a ref into a branch."""
     one_of(body.strategy, _STRATEGIES, "strategy")
-    strategy = {STRATEGY_KEY: body.strategy or _NO_STRATEGY}
+    strategy = {STRATEGY_KEY: body.strategy or DEFAULT_STRATEGY}
     wanted = MergeRequest(
         committer=request.identity.committer,
-        message=body.message or f"Merge '{ref}' into '{destination_branch}'",
+        message=body.message or default_message(ref, destination_branch),
         metadata={**body.metadata, **strategy},
         strategy=_STRATEGIES[body.strategy],
         squash=body.squash_merge,
@@ -144,16 +144,21 @@ def merge_into_branch(
     try:
         merged = request.catalog.commits.merge(repository, ref, destination_branch, wanted)
     except MergeConflict as error:
-        return Reply(status=409, body=_conflict(error))
+        return Reply(status=409, body=conflict_body(error, "mergeIntoBranch"))
     return Reply(body=MergeResult(reference=merged.id))
 
 
-def _conflict(error: MergeConflict) -> dict[str, object]:
+def default_message(source: str, destination: str) -> str:
+    """Return the message of a merge that was given none."""
+    return f"Merge '{source}' into '{destination}'"
+
+
+def conflict_body(error: MergeConflict, operation: str) -> dict[str, object]:
     """A conflict is answered by a merge without a result, for clients, and an error, for people."""
     keys = error.conflicts.column("key").slice(0, _CONFLICTS_SHOWN).to_pylist()
     return {
         "reference": "",
-        **body_of(error, "mergeIntoBranch"),
+        **body_of(error, operation),
         "conflicts": [as_text(key) for key in keys],
         "conflicts_total": error.conflicts.num_rows,
     }

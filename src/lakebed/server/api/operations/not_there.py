@@ -10,14 +10,6 @@ _REPOSITORY: Final = "/repositories/{repository}"
 _USER: Final = "/auth/users/{user}"
 
 _OPERATIONS: Final = (
-    ("listRepositoryRuns", "GET", f"{_REPOSITORY}/actions/runs"),
-    ("getRun", "GET", f"{_REPOSITORY}/actions/runs/{{run_id}}"),
-    ("listRunHooks", "GET", f"{_REPOSITORY}/actions/runs/{{run_id}}/hooks"),
-    ("getRunHookOutput", "GET", f"{_REPOSITORY}/actions/runs/{{run_id}}/hooks/{{hook}}/output"),
-    ("createPullRequest", "POST", f"{_REPOSITORY}/pulls"),
-    ("getPullRequest", "GET", f"{_REPOSITORY}/pulls/{{pull_request}}"),
-    ("updatePullRequest", "PATCH", f"{_REPOSITORY}/pulls/{{pull_request}}"),
-    ("mergePullRequest", "PUT", f"{_REPOSITORY}/pulls/{{pull_request}}/merge"),
     ("createUserExternalPrincipal", "POST", f"{_USER}/external/principals"),
     ("deleteUserExternalPrincipal", "DELETE", f"{_USER}/external/principals"),
     ("listUserExternalPrincipals", "GET", f"{_USER}/external/principals/ls"),

@@ -1,0 +1,1 @@
+"""Pull requests: proposals to merge one branch into another, and their merges."""

@@ -1,0 +1,106 @@
+"""The events that hooks are run for, and what a hook is told about one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+
+
+class EventType(StrEnum):
+    """The events, spelled as in action files and on the wire."""
+
+    PREPARE_COMMIT = "prepare-commit"
+    PRE_COMMIT = "pre-commit"
+    POST_COMMIT = "post-commit"
+    PRE_MERGE = "pre-merge"
+    POST_MERGE = "post-merge"
+    PRE_CREATE_TAG = "pre-create-tag"
+    POST_CREATE_TAG = "post-create-tag"
+    PRE_DELETE_TAG = "pre-delete-tag"
+    POST_DELETE_TAG = "post-delete-tag"
+    PRE_CREATE_BRANCH = "pre-create-branch"
+    POST_CREATE_BRANCH = "post-create-branch"
+    PRE_DELETE_BRANCH = "pre-delete-branch"
+    POST_DELETE_BRANCH = "post-delete-branch"
+    PRE_REVERT = "pre-revert"
+    POST_REVERT = "post-revert"
+    PRE_CHERRY_PICK = "pre-cherry-pick"
+    POST_CHERRY_PICK = "post-cherry-pick"
+
+    @property
+    def is_post(self) -> bool:
+        """Whether it comes after the operation, which no hook can refuse any more."""
+        return self.value.startswith("post-")
+
+    @property
+    def is_about_tag(self) -> bool:
+        """Whether it concerns a tag, so that there is no branch to match."""
+        return self.value.endswith("-tag")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitDetails:
+    """What Lua scripts see as ``action.commit``."""
+
+    message: str = ""
+    meta_range_id: str = ""
+    creation_date: datetime | None = None
+    version: int = 0
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    parents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event, for all hooks of its run. Texts that do not apply are empty."""
+
+    event_type: EventType
+    run_id: str
+    """The run that the event started: the same when the event is delivered again."""
+    event_time: datetime
+    """It has a time zone."""
+    repository_id: str
+    repository_uid: str
+    """The repository's unique id: one of the same name that is made later has another."""
+    storage_namespace: str
+    source_ref: str
+    """Where the action files are read from, and the scripts that they name."""
+    username: str
+    """Who triggered the event."""
+    branch_id: str = ""
+    tag_id: str = ""
+    commit_id: str = ""
+    commit_message: str = ""
+    committer: str = ""
+    commit_metadata: Mapping[str, str] = field(default_factory=dict)
+    merge_source: str = ""
+    """The source of a merge, as the user spelled it."""
+    pre_run_id: str = ""
+    """Of a post event: the run of the event before the operation, if there was one."""
+    commit: CommitDetails = CommitDetails()
+
+    def payload(self, *, action_name: str, hook_id: str) -> dict[str, object]:
+        """Return what a hook is sent: the body of a webhook, and ``lakeFS_event`` of Airflow."""
+        always: dict[str, object] = {
+            "event_type": self.event_type.value,
+            "event_time": rfc3339(self.event_time),
+            "action_name": action_name,
+            "hook_id": hook_id,
+            "repository_id": self.repository_id,
+        }
+        if_given = {
+            "branch_id": self.branch_id,
+            "source_ref": self.source_ref,
+            "tag_id": self.tag_id,
+            "commit_id": self.commit_id,
+            "commit_message": self.commit_message,
+            "committer": self.committer,
+            "commit_metadata": dict(self.commit_metadata),
+            "merge_source": self.merge_source,
+        }
+        return always | {name: value for name, value in if_given.items() if value}
+
+
+def rfc3339(moment: datetime) -> str:
+    """Return a moment as hooks are told it: UTC, in whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,73 @@
+"""The kinds of hooks, and how one hook is run."""
+
+from collections.abc import Callable
+from typing import Final
+
+from lakebed.hooks.deadline import Deadline
+from lakebed.hooks.errors import HookFailed
+from lakebed.hooks.events import Event
+from lakebed.hooks.files import HookSpec
+from lakebed.hooks.kinds import airflow, command, lua, webhook
+from lakebed.hooks.kinds.context import OBJECT_BYTES_MAX, Caller, HookContext
+from lakebed.hooks.outputs import Output
+from lakebed.hooks.properties import HookType
+from lakebed.hooks.secrets import Environment
+from lakebed.hooks.settings import HooksSettings
+from lakebed.runtime import Runtime
+
+__all__ = ["OBJECT_BYTES_MAX", "Caller", "run_hook"]
+
+_KINDS: Final[dict[HookType, Callable[[HookContext], None]]] = {
+    "webhook": webhook.run,
+    "airflow": airflow.run,
+    "lua": lua.run,
+    "command": command.run,
+}
+
+
+def run_hook(
+    spec: HookSpec,
+    event: Event,
+    *,
+    caller: Caller,
+    output: Output,
+    settings: HooksSettings,
+    runtime: Runtime,
+    until: float,
+    is_cancelled: Callable[[], bool],
+) -> None:
+    """Run one hook, and return when it succeeded.
+
+    Args:
+        spec: Which hook.
+        event: What happened.
+        caller: What the hook may ask of the server.
+        output: Where the hook's log goes.
+        settings: The server's settings.
+        runtime: The clock.
+        until: When it must have ended, by ``runtime.monotonic()``. The hook's own time limit
+            may be earlier.
+        is_cancelled: Asked often; the hook is ended once it says so.
+
+    Raises:
+        HookFailed: The hook failed, could not run, or took too long. Nothing else is raised on
+            purpose. The message holds no secret.
+    """
+    context = HookContext(
+        spec=spec,
+        event=event,
+        caller=caller,
+        output=output,
+        settings=settings,
+        deadline=Deadline(runtime, until, is_cancelled).sooner(spec.timeout_seconds),
+        environment=Environment(settings.env, output.hide),
+    )
+    try:
+        context.deadline.check()
+        _KINDS[spec.type](context)
+    except HookFailed as error:
+        message = output.masked(str(error))
+        output.print(f"Failed: {message}")
+        raise HookFailed(message) from None
+    finally:
+        output.flush()

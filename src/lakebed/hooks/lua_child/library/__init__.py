@@ -1,0 +1,1 @@
+"""The packages of scripts, as functions by their names."""

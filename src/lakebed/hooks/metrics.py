@@ -1,0 +1,19 @@
+"""What is measured about hooks.
+
+- ``lakebed_hook_seconds``: how long hooks took, by type and outcome (``success``, ``failure``).
+- ``lakebed_hook_runs_total``: runs that ended, by event and outcome.
+"""
+
+from typing import Final
+
+from lakebed.prometheus import Counter, Histogram
+
+HOOK_SECONDS: Final = Histogram(
+    "lakebed_hook_seconds",
+    "How long hooks took, by type and outcome",
+    ["type", "outcome"],
+    buckets=(0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600),
+)
+HOOK_RUNS: Final = Counter(
+    "lakebed_hook_runs", "Runs of hooks that ended, by event and outcome", ["event", "outcome"]
+)

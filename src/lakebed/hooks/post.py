@@ -1,0 +1,232 @@
+"""Running what comes after operations: taken up by any process, until it has ended.
+
+A run of a post event is written down, *prepared*, before its operation takes effect, and
+*confirmed* after it. So a process that dies at any step leaves a note that this finds:
+
+- *Waiting*, or running in a process that gives no signs of life: it is taken up. The hooks may have
+  run already. They run again, with the same run id, by which whoever is called can tell.
+- *Prepared* for a while: whoever finds it finds out what became of the operation.
+  1. It marks the run as its own. A publisher that is about to try once more takes the mark away
+     (`Runs.stays_prepared`), after it has read the branch and before it swaps it.
+  2. It writes the branch record anew, so that a swap of what was read before the mark fails.
+  3. It looks for the commit in the history of the branch. There: the run waits. Not there: it never
+     will be by what was read before the mark, and the run is dropped, if the mark is still there.
+
+  A deletion took effect if the branch or the tag is gone; a creation if it is there.
+"""
+
+import logging
+from contextlib import suppress
+from typing import Final
+
+from lakebed.block import StorageUnavailable
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import (
+    BranchNotFound,
+    Deleting,
+    RepositoryNotFound,
+    TagNotFound,
+)
+from lakebed.engine.model import Branch, BranchID, CommitID, Repository, RepositoryID, TagID
+from lakebed.errors import LakebedError
+from lakebed.formats import MetaRangeID
+from lakebed.hooks import records_pb2 as pb
+from lakebed.hooks.events import EventType
+from lakebed.hooks.matching import select
+from lakebed.hooks.metrics import HOOK_RUNS
+from lakebed.hooks.reading import ActionReader
+from lakebed.hooks.runner import Runner
+from lakebed.hooks.runs import HeldRun, NotOurs, Runs
+from lakebed.kv import OutcomeUnknown, Version
+from lakebed.kv.records import Record
+from lakebed.runtime import Runtime
+from lakebed.times import now_us, to_us
+
+ATTEMPTS_MAX: Final = 20
+"""A run that so many processes died of is not taken up again."""
+
+DELETION_SECONDS_MAX: Final = 3600.0
+"""How long a prepared deletion may take. Longer than any request."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class PostRunner:
+    """Runs what comes after operations; one for a process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        runtime: Runtime,
+        reader: ActionReader,
+        runs: Runs,
+        runner: Runner,
+        *,
+        heartbeat_seconds: float,
+    ) -> None:
+        self._engine = engine
+        self._runtime = runtime
+        self._reader = reader
+        self._runs = runs
+        self._runner = runner
+        self._heartbeat_seconds = heartbeat_seconds
+        # Of records that are not ours: since when they have been as they are.
+        self._seen: dict[bytes, tuple[Version, float]] = {}
+
+    def run_waiting(self) -> int:
+        """Run what waits, one after the other; return how many runs were taken up.
+
+        Raises:
+            OutcomeUnknown: The store does not answer; the next call goes on.
+        """
+        taken = 0
+        for note in list(self._runs.waiting.scan()):
+            repository = self._repository(note.message)
+            record = None
+            if repository is not None:
+                record = self._runs.records(repository).find(note.name)
+            if repository is None or record is None or record.message.state == pb.RUN_STATE_DONE:
+                self._forget(note.name)
+            elif record.message.state == pb.RUN_STATE_WAITING:
+                taken += self._run(repository, record)
+            elif self._is_left(record):
+                if record.message.state == pb.RUN_STATE_PREPARED:
+                    self._settle(repository, record)
+                else:
+                    taken += self._run(repository, record)
+        return taken
+
+    def _repository(self, waiting: pb.WaitingRun) -> Repository | None:
+        try:
+            repository = self._engine.repositories.get(RepositoryID(waiting.repository))
+        except (RepositoryNotFound, Deleting):
+            return None
+        return repository if repository.unique_id == waiting.unique_id else None
+
+    def _is_left(self, record: Record[pb.Run]) -> bool:
+        """Whether nobody changed a record for so long that its process must have died."""
+        now = self._runtime.monotonic()
+        version, since = self._seen.get(record.name, (None, now))
+        if version != record.predicate:
+            self._seen[record.name] = (record.predicate, now)
+            return False
+        return now - since > self._heartbeat_seconds
+
+    def _forget(self, name: bytes) -> None:
+        self._seen.pop(name, None)
+        # If this is lost, the next look removes it.
+        with suppress(OutcomeUnknown):
+            self._runs.waiting.delete(name)
+
+    # Finding out what became of an operation
+
+    def _settle(self, repository: Repository, record: Record[pb.Run]) -> None:
+        held = self._runs.take(repository, record, lambda _run: None)
+        if held is None:
+            return
+        with suppress(NotOurs):
+            took_effect = self._took_effect(repository, held.run)
+            if took_effect is None:
+                return
+            if took_effect:
+                held.change(_wait)
+            else:
+                held.drop()
+                self._forget(record.name)
+            _LOGGER.info(
+                "the operation of run %s %s", held.id, "took effect" if took_effect else "did not"
+            )
+
+    def _took_effect(self, repository: Repository, run: pb.Run) -> bool | None:
+        """Whether an operation took effect; None: that is not certain yet."""
+        event_type = EventType(run.event_type)
+        if event_type.is_about_tag:
+            found = self._find_tag(repository, run)
+            if event_type is EventType.POST_CREATE_TAG:
+                return found is not None
+            return self._is_deleted(run, is_there=found == run.tag_version)
+        branch = self._find_branch(repository, run)
+        if event_type is EventType.POST_CREATE_BRANCH:
+            return branch is not None
+        if branch is not None and branch.unique_id != run.branch_unique_id:
+            branch = None  # another one of that name
+        if event_type is EventType.POST_DELETE_BRANCH:
+            return self._is_deleted(run, is_there=branch is not None)
+        return branch is not None and self._was_published(repository, branch, run)
+
+    def _was_published(self, repository: Repository, branch: Branch, run: pb.Run) -> bool:
+        try:
+            found = self._engine.find_published(repository, branch, [CommitID(run.commit_id)])
+        except BranchNotFound:
+            return False
+        return found is not None
+
+    def _is_deleted(self, run: pb.Run, *, is_there: bool) -> bool | None:
+        if not is_there:
+            return True
+        age_us = now_us(self._runtime) - run.created_us
+        return False if age_us > to_us(DELETION_SECONDS_MAX) else None
+
+    def _find_branch(self, repository: Repository, run: pb.Run) -> Branch | None:
+        try:
+            return self._engine.branches.get(repository, BranchID(run.branch))
+        except BranchNotFound:
+            return None
+
+    def _find_tag(self, repository: Repository, run: pb.Run) -> Version | None:
+        try:
+            return self._engine.tags.find(repository, TagID(run.tag))[1]
+        except TagNotFound:
+            return None
+
+    # Running
+
+    def _run(self, repository: Repository, record: Record[pb.Run]) -> int:
+        held = self._runs.take(repository, record, self._begin)
+        if held is None:
+            return 0
+        try:
+            self._run_held(repository, held)
+        except NotOurs:
+            _LOGGER.info("run %s is run by another process", held.id)
+        except (OutcomeUnknown, StorageUnavailable) as error:
+            _LOGGER.warning("run %s was cut off, and will be taken up: %s", held.id, error)
+        else:
+            self._forget(record.name)
+        return 1
+
+    def _run_held(self, repository: Repository, held: HeldRun) -> None:
+        run = held.run
+        if run.attempts > ATTEMPTS_MAX:
+            _LOGGER.warning("run %s is given up: %d processes died of it", held.id, ATTEMPTS_MAX)
+            held.change(self._fail)
+            return
+        try:
+            actions = self._reader.read(repository, MetaRangeID(run.metarange_id))
+            selected = select(actions, EventType(run.event_type), run.branch)
+            failures = self._runner.run(repository, held, selected)
+        except (OutcomeUnknown, StorageUnavailable):
+            raise  # whoever takes it up tries again
+        except LakebedError as error:
+            _LOGGER.warning("run %s failed: %s: %s", held.id, error.kind, error)
+            held.change(self._fail)
+            failed = True
+        else:
+            failed = bool(failures)
+            for failure in failures:
+                _LOGGER.warning("in run %s of %s, %s", held.id, run.event_type, failure)
+        HOOK_RUNS.labels(run.event_type, "failure" if failed else "success").inc()
+
+    def _begin(self, run: pb.Run) -> None:
+        run.state = pb.RUN_STATE_RUNNING
+        run.attempts += 1
+        run.started_us = now_us(self._runtime)
+
+    def _fail(self, run: pb.Run) -> None:
+        run.state = pb.RUN_STATE_DONE
+        run.passed = False
+        run.ended_us = now_us(self._runtime)
+
+
+def _wait(run: pb.Run) -> None:
+    run.state = pb.RUN_STATE_WAITING

@@ -1,0 +1,67 @@
+"""Finding and reading the action files of a commit.
+
+Most repositories have none, and each commit has a content of its own. What is remembered is that
+some *ranges* hold none: a commit that changes other ranges finds that out without reading anything.
+"""
+
+from typing import Final
+
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.pins import with_pin
+from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import Home, Repository
+from lakebed.formats import Entry, MetaRangeID, RangeID
+from lakebed.hooks.errors import InvalidAction
+from lakebed.hooks.files import FILE_BYTES_MAX, FOLDER, Action, check_names, parse_action
+from lakebed.lru import LRU
+from lakebed.runtime import Runtime
+
+FILES_MAX: Final = 1000
+"""The largest number of action files."""
+_REMEMBERED: Final = 10_000
+
+
+class ActionReader:
+    """Reads the action files of all repositories; one for a process."""
+
+    def __init__(self, engine: Engine, catalog: Catalog, runtime: Runtime) -> None:
+        self._engine = engine
+        self._catalog = catalog
+        # Ranges that hold no action files. They never change.
+        self._without: LRU[tuple[Home, tuple[RangeID, ...]], bool] = LRU(
+            runtime, cost_max=_REMEMBERED
+        )
+
+    def read(self, repository: Repository, metarange_id: MetaRangeID) -> list[Action]:
+        """Return all actions of a content, in order of their files' paths.
+
+        Raises:
+            InvalidAction: A file cannot be used, or two actions have one name.
+            BlockError, CatalogError: A file cannot be read.
+        """
+        entries = self._find(repository, metarange_id)
+        actions = [self._parse(repository, entry) for entry in entries]
+        if actions:
+            check_names(actions)
+        return actions
+
+    def _find(self, repository: Repository, metarange_id: MetaRangeID) -> list[Entry]:
+        ranges = self._engine.ranges_below(repository, metarange_id, FOLDER.encode())
+        if not ranges or self._without.get((repository.home, ranges)):
+            return []
+        query = Query(prefix=FOLDER.encode(), delimiter=b"/", amount=FILES_MAX + 1)
+        page = self._engine.list_committed(repository, metarange_id, query)
+        found = [item for item in page.items if isinstance(item, Entry)]
+        if not found and not page.has_more:
+            self._without.put((repository.home, ranges), True)
+        if len(found) > FILES_MAX:
+            raise InvalidAction(FOLDER, f"there are more than {FILES_MAX} action files")
+        return [entry for entry in found if entry.key != FOLDER.encode()]
+
+    def _parse(self, repository: Repository, entry: Entry) -> Action:
+        path = entry.key.decode(errors="replace")
+        if entry.size > FILE_BYTES_MAX:
+            raise InvalidAction(path, f"it has {entry.size} bytes, and may have {FILE_BYTES_MAX}")
+        with self._catalog.objects.read(with_pin(repository, entry)) as stream:
+            return parse_action(path, b"".join(stream))

@@ -1,0 +1,403 @@
+"""Runs: what became of the hooks of an event, kept in the partition of the repository.
+
+The record of a run is written when it begins, with signs of life while it goes on, and its end is
+written by the process that ran it. A run before an operation whose process died counts as failed:
+so did the operation. A run after an operation is taken up by another process (`post`).
+
+What hooks print goes to the storage, next to the files of commits::
+
+    _lakebed/actions/<run id>/<hook run id>.log
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from lakebed.block import Address, BlockStore, ObjectNotFound
+from lakebed.catalog.keys import copy_of
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import Repository, RepositoryID
+from lakebed.hooks import records_pb2 as pb
+from lakebed.hooks.errors import RunNotFound
+from lakebed.hooks.events import EventType
+from lakebed.hooks.keys import (
+    RUN_HOOKS,
+    RUNS,
+    RUNS_BY_BRANCH,
+    RUNS_BY_COMMIT,
+    WAITING,
+    WAITING_PARTITION,
+    RunID,
+    branch_name,
+    commit_name,
+    hook_name,
+    new_run_id,
+)
+from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
+from lakebed.kv.records import Record, Records
+from lakebed.runtime import Runtime
+from lakebed.times import now_us, to_datetime, to_us
+from lakebed.tracing import traced
+
+LOGS: Final = "_lakebed/actions"
+_TRIES: Final = 10
+_MARK_BYTES: Final = 16
+
+Edit = Callable[[pb.Run], None]
+"""Changes a record; to apply it again must do no harm."""
+
+
+class NotOurs(Exception):  # noqa: N818 - it says what happened
+    """Another process has the run by now, or it is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """A run that has ended."""
+
+    id: RunID
+    event_type: str
+    branch: str
+    commit_id: str
+    started: datetime
+    ended: datetime
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRunInfo:
+    """A hook of a run."""
+
+    id: str
+    action: str
+    hook_id: str
+    started: datetime
+    ended: datetime | None
+    passed: bool
+    skipped: bool
+
+
+class HeldRun:
+    """A run that this process has taken up."""
+
+    def __init__(
+        self, records: Records[pb.Run], record: Record[pb.Run], mark: bytes, runtime: Runtime
+    ) -> None:
+        self.id = RunID(record.name.decode())
+        self._records = records
+        self._record = record
+        self._mark = mark
+        self._runtime = runtime
+        self._lock = runtime.lock()
+
+    @property
+    def run(self) -> pb.Run:
+        """The record as this process last wrote it; not to be changed."""
+        return self._record.message
+
+    def beat(self) -> None:
+        """Give a sign of life; raises as `change` does."""
+        self.change(lambda _run: None)
+
+    def change(self, edit: Edit) -> None:
+        """Change the record.
+
+        Raises:
+            NotOurs: Another process took the run up.
+            OutcomeUnknown: The store does not answer.
+        """
+        with self._lock:
+            for left in reversed(range(_TRIES)):
+                changed = copy_of(self._record.message)
+                edit(changed)
+                changed.updated_us = now_us(self._runtime)
+                try:
+                    version = self._records.set_if(
+                        self._record.name, changed, self._record.predicate
+                    )
+                except StoreUnavailable:
+                    raise
+                except (PredicateFailed, OutcomeUnknown) as error:
+                    if not left and isinstance(error, OutcomeUnknown):
+                        raise
+                    self._read_again()
+                else:
+                    self._record = Record(self._record.name, changed, version)
+                    return
+            raise NotOurs
+
+    def drop(self) -> None:
+        """Remove the record; raises `NotOurs` if another process changed it."""
+        with self._lock:
+            try:
+                self._records.delete_if(self._record.name, self._record.predicate)
+            except PredicateFailed:
+                raise NotOurs from None
+
+    def _read_again(self) -> None:
+        found = self._records.find(self._record.name)
+        if found is None or found.message.owner != self._mark:
+            raise NotOurs
+        self._record = found
+
+
+class Runs:
+    """The runs of all repositories."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        *,
+        heartbeat_seconds: float,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._block = block
+        self._runtime = runtime
+        self._heartbeat_us = to_us(heartbeat_seconds)
+        self.waiting = Records(store, WAITING, WAITING_PARTITION)
+
+    # Writing
+
+    def begin(self, repository: Repository, run: pb.Run) -> HeldRun:
+        """Write down that a run begins in this process."""
+        mark = self._runtime.random_bytes(_MARK_BYTES)
+        begun = copy_of(run)
+        begun.state, begun.owner, begun.attempts = pb.RUN_STATE_RUNNING, mark, 1
+        begun.started_us = begun.updated_us = now_us(self._runtime)
+        record = self._add(repository, begun)
+        return HeldRun(self.records(repository), record, mark, self._runtime)
+
+    def prepare(self, repository: Repository, run: pb.Run) -> RunID:
+        """Write down what is to be run once an operation, which comes next, has taken effect."""
+        prepared = copy_of(run)
+        prepared.state = pb.RUN_STATE_PREPARED
+        prepared.updated_us = now_us(self._runtime)
+        record = self._add(repository, prepared)
+        # Behind the record: a note without one would be forgotten by whoever meets it.
+        note = pb.WaitingRun(repository=repository.id, unique_id=repository.unique_id)
+        self.waiting.set(record.name, note)
+        return RunID(record.name.decode())
+
+    def stays_prepared(self, repository: Repository, run_id: RunID) -> bool:
+        """Whether a prepared run is still there; nobody drops it for what was read before.
+
+        Whoever is just finding out what became of the operation begins again.
+        """
+        records = self.records(repository)
+        for _ in range(_TRIES):
+            found = records.find(run_id.encode())
+            if found is None:
+                return False
+            if not found.message.owner:
+                return True
+            kept = copy_of(found.message)
+            kept.owner = b""
+            with suppress(PredicateFailed):
+                records.set_if(found.name, kept, found.predicate)
+        return False
+
+    def confirm(self, repository: Repository, run_id: RunID) -> None:
+        """Write down that the operation of a prepared run has taken effect."""
+        records = self.records(repository)
+        for _ in range(_TRIES):
+            found = records.find(run_id.encode())
+            if found is None or found.message.state != pb.RUN_STATE_PREPARED:
+                return
+            waiting = copy_of(found.message)
+            waiting.state, waiting.owner = pb.RUN_STATE_WAITING, b""
+            waiting.updated_us = now_us(self._runtime)
+            with suppress(PredicateFailed):
+                records.set_if(found.name, waiting, found.predicate)
+
+    def drop(self, repository: Repository, run_id: RunID) -> None:
+        """Remove a prepared run whose operation was refused."""
+        self.records(repository).delete(run_id.encode())
+        self.waiting.delete(run_id.encode())
+
+    def take(self, repository: Repository, record: Record[pb.Run], edit: Edit) -> HeldRun | None:
+        """Make this process the one that has a run; None: another one was faster."""
+        mark = self._runtime.random_bytes(_MARK_BYTES)
+        taken = copy_of(record.message)
+        edit(taken)
+        taken.owner, taken.updated_us = mark, now_us(self._runtime)
+        records = self.records(repository)
+        try:
+            version = records.set_if(record.name, taken, record.predicate)
+        except PredicateFailed:
+            return None
+        taken_record = Record(record.name, taken, version)
+        return HeldRun(records, taken_record, mark, self._runtime)
+
+    def note_hook(
+        self, repository: Repository, run_id: RunID, hook_run_id: str, hook: pb.HookRun
+    ) -> None:
+        """Write down the state of a hook of a run."""
+        hooks = Records(self._store, RUN_HOOKS, repository.partition)
+        hooks.set(hook_name(run_id, hook_run_id), hook)
+
+    def write_log(
+        self, repository: Repository, run_id: RunID, hook_run_id: str, content: bytes
+    ) -> None:
+        """Store what a hook printed."""
+        self._block.put(_log(repository, run_id, hook_run_id), [content])
+
+    def _add(self, repository: Repository, run: pb.Run) -> Record[pb.Run]:
+        run_id = new_run_id(self._runtime)
+        partition, index = repository.partition, pb.RunIndex()
+        # Before the record: whoever finds an index without it leaves it out.
+        if run.branch:
+            name = branch_name(run.branch, run_id)
+            Records(self._store, RUNS_BY_BRANCH, partition).set(name, index)
+        if run.commit_id:
+            name = commit_name(run.commit_id, run_id)
+            Records(self._store, RUNS_BY_COMMIT, partition).set(name, index)
+        run.created_us = run.created_us or now_us(self._runtime)
+        version = self.records(repository).set_if(run_id.encode(), run, ABSENT)
+        return Record(run_id.encode(), run, version)
+
+    # Reading
+
+    @traced("hooks.list_runs")
+    def list(
+        self, repository_id: RepositoryID, *, after: str = "", branch: str = "", commit_id: str = ""
+    ) -> Iterator[RunInfo]:
+        """Iterate over runs that have ended, newest first, past `after`; of a branch or a commit.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        return self._list(repository, after, branch, commit_id)
+
+    def _list(
+        self, repository: Repository, after: str, branch: str, commit_id: str
+    ) -> Iterator[RunInfo]:
+        partition = repository.partition
+        records = self.records(repository)
+        if branch or commit_id:
+            kind = RUNS_BY_BRANCH if branch else RUNS_BY_COMMIT
+            prefix = branch_name(branch) if branch else commit_name(commit_id)
+            start = prefix + after.encode() + b"\x00" if after else prefix
+            index = Records(self._store, kind, partition).scan(prefix=prefix, start=start)
+            found = (records.find(each.name[len(prefix) :]) for each in index)
+            runs = (each for each in found if each is not None)
+        else:
+            runs = (each for each in records.scan(start=after.encode() + b"\x00" if after else b""))
+        for record in runs:
+            info = self._info(record)
+            if info is not None:
+                yield info
+
+    @traced("hooks.get_run")
+    def get(self, repository_id: RepositoryID, run_id: str) -> RunInfo:
+        """Return a run that has ended.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+            RunNotFound: There is no such run, or it has not ended.
+        """
+        return self._get(self._engine.repositories.get(repository_id), run_id)
+
+    @traced("hooks.list_hooks")
+    def hooks(
+        self, repository_id: RepositoryID, run_id: str, *, after: str = ""
+    ) -> Iterator[HookRunInfo]:
+        """Iterate over the hooks of a run, past `after`; raises as `get` does."""
+        repository = self._engine.repositories.get(repository_id)
+        self._get(repository, run_id)
+        hooks = Records(self._store, RUN_HOOKS, repository.partition)
+        start = hook_name(run_id, after) + b"\x00" if after else b""
+        return (_hook_info(each) for each in hooks.scan(prefix=hook_name(run_id), start=start))
+
+    @traced("hooks.output")
+    def output(self, repository_id: RepositoryID, run_id: str, hook_run_id: str) -> bytes:
+        """Return what a hook of a run printed; raises as `get` does."""
+        repository = self._engine.repositories.get(repository_id)
+        self._get(repository, run_id)
+        hooks = Records(self._store, RUN_HOOKS, repository.partition)
+        if hooks.find(hook_name(run_id, hook_run_id)) is None:
+            raise RunNotFound(f"{run_id}/{hook_run_id}")
+        try:
+            return self._block.read(_log(repository, run_id, hook_run_id))
+        except ObjectNotFound:
+            return b""
+
+    def records(self, repository: Repository) -> Records[pb.Run]:
+        """Return the records of the runs of a repository."""
+        return Records(self._store, RUNS, repository.partition)
+
+    def _get(self, repository: Repository, run_id: str) -> RunInfo:
+        record = self.records(repository).find(run_id.encode())
+        info = None if record is None else self._info(record)
+        if info is None:
+            raise RunNotFound(run_id)
+        return info
+
+    def _info(self, record: Record[pb.Run]) -> RunInfo | None:
+        """Return what is known of a run; None: it has not ended."""
+        run = record.message
+        died = (
+            run.state == pb.RUN_STATE_RUNNING
+            and not EventType(run.event_type).is_post
+            and now_us(self._runtime) - run.updated_us > self._heartbeat_us
+        )
+        if run.state != pb.RUN_STATE_DONE and not died:
+            return None
+        return RunInfo(
+            id=RunID(record.name.decode()),
+            event_type=run.event_type,
+            branch=run.branch,
+            commit_id=run.commit_id,
+            started=to_datetime(run.started_us),
+            ended=to_datetime(run.ended_us or run.updated_us),
+            passed=run.passed and not died,
+        )
+
+    # Removing
+
+    def clean(self, repository: Repository, *, days: int) -> int:
+        """Remove the runs that nobody wrote to for so long, with all that they left; count them."""
+        overdue_us = to_us(self._runtime.now() - days * 24 * 3600)
+        removed = 0
+        for record in self.records(repository).scan():
+            if record.message.updated_us < overdue_us:
+                self._remove(repository, record)
+                removed += 1
+        return removed
+
+    def _remove(self, repository: Repository, record: Record[pb.Run]) -> None:
+        """Remove a run: the record last, so that what is cut off is done again."""
+        run, run_id = record.message, record.name.decode()
+        partition = repository.partition
+        hooks = Records(self._store, RUN_HOOKS, partition)
+        for hook in hooks.scan(prefix=hook_name(run_id)):
+            hook_run_id = hook.name.decode().rpartition("/")[2]
+            self._block.delete(_log(repository, run_id, hook_run_id))
+            hooks.delete(hook.name)
+        Records(self._store, RUNS_BY_BRANCH, partition).delete(branch_name(run.branch, run_id))
+        Records(self._store, RUNS_BY_COMMIT, partition).delete(commit_name(run.commit_id, run_id))
+        with suppress(PredicateFailed):
+            self.records(repository).delete_if(record.name, record.predicate)
+
+
+def _log(repository: Repository, run_id: str, hook_run_id: str) -> Address:
+    return repository.namespace.address(f"{LOGS}/{run_id}/{hook_run_id}.log")
+
+
+def _hook_info(record: Record[pb.HookRun]) -> HookRunInfo:
+    hook = record.message
+    return HookRunInfo(
+        id=record.name.decode().rpartition("/")[2],
+        action=hook.action,
+        hook_id=hook.hook_id,
+        started=to_datetime(hook.started_us),
+        ended=to_datetime(hook.ended_us) if hook.ended_us else None,
+        passed=hook.passed,
+        skipped=hook.skipped,
+    )

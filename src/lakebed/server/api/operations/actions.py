@@ -1,0 +1,157 @@
+"""Runs of hooks: what became of them, what they printed, and trying them by hand."""
+
+from datetime import datetime
+from typing import Final
+
+from lakebed.catalog.nouns import RepositoryID
+from lakebed.hooks.events import EventType
+from lakebed.hooks.runs import HookRunInfo, RunInfo
+from lakebed.server.api.models import Page, PageQuery, Wire, first_page
+from lakebed.server.api.request import ApiRequest, one_of
+from lakebed.server.api.routes import Need, Reply, Routes, fs
+from lakebed.server.http.errors import BadRequest
+
+routes = Routes("actions")
+
+_RUNS: Final = "/repositories/{repository}/actions/runs"
+_REPOSITORY: Final = "repository/{repository}"
+_READ: Final = Need("ci:ReadAction", f"arn:lakefs:fs:::{_REPOSITORY}")
+
+
+class RunsQuery(PageQuery):
+    branch: str = ""
+    commit: str = ""
+
+
+class ActionRun(Wire, kw_only=True, omit_defaults=True):
+    """A run of hooks that has ended."""
+
+    run_id: str
+    branch: str
+    start_time: datetime
+    end_time: datetime
+    event_type: str
+    status: str
+    commit_id: str
+
+
+class HookRun(Wire, kw_only=True, omit_defaults=True):
+    """A hook of a run."""
+
+    hook_run_id: str
+    action: str
+    hook_id: str
+    start_time: datetime
+    end_time: datetime | None = None
+    status: str
+    skipped: bool = False
+
+
+class TrialCreation(Wire, kw_only=True):
+    """Hooks to try by hand."""
+
+    ref: str
+    event: str
+
+
+class TrialResult(Wire, kw_only=True):
+    """What came of trying hooks by hand."""
+
+    run_id: str
+    """Empty: no action is for the event."""
+    status: str
+    error: str
+
+
+def _status(*, passed: bool) -> str:
+    # Clients refuse any other word.
+    return "completed" if passed else "failed"
+
+
+def _wire_run(run: RunInfo) -> ActionRun:
+    return ActionRun(
+        run_id=run.id,
+        branch=run.branch,
+        start_time=run.started,
+        end_time=run.ended,
+        event_type=run.event_type,
+        status=_status(passed=run.passed),
+        commit_id=run.commit_id,
+    )
+
+
+def _wire_hook(hook: HookRunInfo) -> HookRun:
+    return HookRun(
+        hook_run_id=hook.id,
+        action=hook.action,
+        hook_id=hook.hook_id,
+        start_time=hook.started,
+        end_time=hook.ended,
+        status=_status(passed=hook.passed),
+        skipped=hook.skipped,
+    )
+
+
+@routes.add("listRepositoryRuns", "GET", _RUNS, _READ)
+def list_repository_runs(
+    request: ApiRequest, repository: RepositoryID, query: RunsQuery
+) -> Page[ActionRun]:
+    """List the runs of hooks that have ended, newest first."""
+    if query.branch and query.commit:
+        raise BadRequest("branch and commit are both given: ask for the runs of one of them")
+    found = request.services.actions.runs.list(
+        repository, after=query.after, branch=query.branch, commit_id=query.commit
+    )
+    return first_page(found, query, wire=_wire_run, name=lambda run: run.id)
+
+
+@routes.add("getRun", "GET", f"{_RUNS}/{{run_id}}", _READ)
+def get_run(request: ApiRequest, repository: RepositoryID, run_id: str) -> ActionRun:
+    """Return a run of hooks that has ended."""
+    return _wire_run(request.services.actions.runs.get(repository, run_id))
+
+
+@routes.add("listRunHooks", "GET", f"{_RUNS}/{{run_id}}/hooks", _READ)
+def list_run_hooks(
+    request: ApiRequest, repository: RepositoryID, run_id: str, query: PageQuery
+) -> Page[HookRun]:
+    """List the hooks of a run."""
+    found = request.services.actions.runs.hooks(repository, run_id, after=query.after)
+    return first_page(found, query, wire=_wire_hook, name=lambda hook: hook.id)
+
+
+@routes.add(
+    "getRunHookOutput",
+    "GET",
+    f"{_RUNS}/{{run_id}}/hooks/{{hook_run_id}}/output",
+    _READ,
+    media="application/octet-stream",
+)
+def get_run_hook_output(
+    request: ApiRequest, repository: RepositoryID, run_id: str, hook_run_id: str
+) -> Reply:
+    """Return what a hook of a run printed; of one that was skipped, nothing."""
+    output = request.services.actions.runs.output(repository, run_id, hook_run_id)
+    return Reply(
+        body=output,
+        content_type="application/octet-stream",
+        headers={"Content-Disposition": 'attachment; filename="output.log"'},
+    )
+
+
+@routes.add(
+    "runActions",
+    "POST",
+    _RUNS,
+    (_READ, fs("CreateCommit", f"{_REPOSITORY}/branch/{{body.ref}}")),
+    statuses=(412,),
+)
+def run_actions(request: ApiRequest, repository: RepositoryID, body: TrialCreation) -> TrialResult:
+    """Run the hooks that an event on a ref would run, as the one who asks; nothing else happens."""
+    event = EventType(one_of(body.event, list(EventType), "event"))
+    trial = request.services.actions.try_out(
+        repository, body.ref, event, username=request.identity.user_id
+    )
+    return TrialResult(
+        run_id=trial.run_id or "", status=_status(passed=not trial.error), error=trial.error
+    )

@@ -1,0 +1,175 @@
+"""What hooks may ask of the server: calls of the REST API, as the user who triggered the event.
+
+They go through the same code as requests from outside, in this process and without a connection, so
+that permissions, statuses and answers are the same. They have slots of their own: a request that
+waits for a hook must not keep the hook's calls waiting.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from http import HTTPStatus
+from io import BytesIO
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+from wsgiref.types import WSGIApplication
+
+from lakebed.auth import AuthNotFound, Identity, UserID
+from lakebed.engine.errors import Deleting, RepositoryNotFound
+from lakebed.engine.model import RepositoryID
+from lakebed.errors import LakebedError
+from lakebed.hooks.events import Event
+from lakebed.hooks.kinds import Caller
+from lakebed.server.http.authentication import IDENTITY
+from lakebed.server.services import Services
+
+ANSWER_BYTES_MAX: Final = 16 << 20
+"""The largest answer, an object for example."""
+
+_API: Final = "/api/v1/repositories/{repository}"
+_CALLS: Final[Mapping[str, tuple[str, str]]] = {
+    "create_tag": ("POST", "/tags"),
+    "diff_refs": ("GET", "/refs/{left}/diff/{right}"),
+    "list_objects": ("GET", "/refs/{reference}/objects/ls"),
+    "get_object": ("GET", "/refs/{reference}/objects"),
+    "stat_object": ("GET", "/refs/{reference}/objects/stat"),
+    "diff_branch": ("GET", "/branches/{branch}/diff"),
+    "update_object_user_metadata": ("PUT", "/branches/{branch}/objects/stat/user_metadata"),
+}
+
+
+class HookCalls:
+    """Makes the callers of events; one for a process."""
+
+    def __init__(self) -> None:
+        self._services: Services | None = None
+        self._build: Callable[[], WSGIApplication] | None = None
+        self._app: WSGIApplication | None = None
+
+    def attach(self, services: Services, build: Callable[[], WSGIApplication]) -> None:
+        """Say what to call: the application is built when the first hook calls."""
+        self._services = services
+        self._build = build
+
+    def caller(self, event: Event) -> Caller:
+        """Return what the hooks of an event may ask."""
+        assert self._services is not None, "calls are attached before operations are asked for"
+        return _Caller(self._services, self._application, event)
+
+    def _application(self) -> WSGIApplication:
+        if self._app is None:
+            assert self._build is not None
+            self._app = self._build()
+        return self._app
+
+
+class _Caller:
+    def __init__(
+        self, services: Services, application: Callable[[], WSGIApplication], event: Event
+    ) -> None:
+        self._services = services
+        self._application = application
+        self._event = event
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
+        """See `Caller.call`."""
+        try:
+            identity = self._identity()
+            self._check_repository(str(arguments.get("repository", "")))
+            environ = _environ(name, dict(arguments), identity)
+        except (AuthNotFound, RepositoryNotFound, Deleting) as error:
+            return 404, {"message": str(error)}
+        except (KeyError, ValueError, TypeError) as error:
+            return 400, {"message": f"lakefs.{name}: {error}"}
+        except LakebedError as error:
+            return 503, {"message": error.public_message or str(error)}
+        # In a context of its own: the request that waits for the hook has notes in this one.
+        status, body = copy_context().run(_answer, self._application(), environ)
+        if name == "get_object" and status < HTTPStatus.MULTIPLE_CHOICES:
+            return status, body
+        try:
+            return status, json.loads(body) if body else None
+        except ValueError:
+            return status, {"message": body.decode(errors="replace")}
+
+    def _identity(self) -> Identity:
+        user = self._services.auth.users.get(self._event.username)
+        return Identity(
+            user_id=UserID(user.id),
+            unique_id=user.unique_id,
+            committer=user.committer,
+            access_key_id=None,
+        )
+
+    def _check_repository(self, repository: str) -> None:
+        """Make sure that the repository of the event is not another one of that name by now."""
+        if repository == self._event.repository_id:
+            engine = self._services.foundation.engine
+            found = engine.repositories.get(RepositoryID(repository))
+            if found.unique_id != self._event.repository_uid:
+                raise RepositoryNotFound(RepositoryID(repository))
+
+
+def _environ(name: str, arguments: dict[str, Any], identity: Identity) -> dict[str, Any]:
+    method, template = _CALLS[name]
+    body: dict[str, Any] | None = None
+    if name == "create_tag":
+        body = {"id": arguments.pop("tag"), "ref": arguments.pop("reference")}
+    elif name == "update_object_user_metadata":
+        body = {"set": arguments.pop("metadata")}
+    path_template = _API + template
+    parts = {
+        key: str(arguments.pop(key))
+        for key in ("repository", "left", "right", "reference", "branch")
+        if f"{{{key}}}" in path_template
+    }
+    query = {key: value for key, value in arguments.items() if value is not None}
+    quoted = {key: quote(value, safe="") for key, value in parts.items()}
+    raw = b"" if body is None else json.dumps(body).encode()
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": method,
+        "SCRIPT_NAME": "",
+        # As servers do: decoded, one character for each byte.
+        "PATH_INFO": path_template.format(**parts).encode().decode("latin-1"),
+        "RAW_URI": path_template.format(**quoted),
+        "QUERY_STRING": urlencode(query),
+        "SERVER_NAME": "hooks",
+        "SERVER_PORT": "0",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": "127.0.0.1",
+        "HTTP_HOST": "hooks",
+        "CONTENT_LENGTH": str(len(raw)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": BytesIO(raw),
+        "wsgi.errors": BytesIO(),
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+        IDENTITY: identity,
+    }
+    if body is not None:
+        environ["CONTENT_TYPE"] = "application/json"
+    return environ
+
+
+def _answer(application: WSGIApplication, environ: dict[str, Any]) -> tuple[int, bytes]:
+    statuses: list[str] = []
+
+    def start(status: str, _headers: Any, _exc_info: Any = None) -> Callable[[bytes], object]:
+        statuses.append(status)
+        return lambda _data: None
+
+    chunks = application(environ, start)
+    found = bytearray()
+    try:
+        for chunk in chunks:
+            found += chunk
+            if len(found) > ANSWER_BYTES_MAX:
+                text = f"the answer has more than {ANSWER_BYTES_MAX} bytes"
+                return 413, json.dumps({"message": text}).encode()
+    finally:
+        close = getattr(chunks, "close", None)
+        if close is not None:
+            close()
+    return int(statuses[-1].partition(" ")[0]), bytes(found)

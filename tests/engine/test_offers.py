@@ -1,0 +1,316 @@
+"""What hooks are offered, when, and that it is what is published; rules broken one at a time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from lakebed.engine.commits import offers
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.offers import Draft, OfferDesk, Offers
+from lakebed.engine.errors import NoChanges, Refused
+from lakebed.engine.hooks import Hooks, Offer, Preparation
+from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
+from lakebed.engine.parts import EngineParts
+from lakebed.testing.faults import FaultyStore, ResultT, StoreCall
+from tests.engine.commit_kit import CommitKit, commit, head, put
+from tests.engine.histories import REPOSITORY
+from tests.simulation.engine_mutants import Plant
+from tests.simulation.world import DEV, MAIN, entry
+
+MERGE = MergeRequest(committer="ann", message="m")
+
+
+class Expired(Exception):  # noqa: N818 - it says what happened
+    """A source is marked."""
+
+
+class Listening(Hooks):
+    """Writes down what it is asked, in order, and does things when first asked."""
+
+    def __init__(self, engine: Callable[[], EngineParts], *things: Callable[[], object]) -> None:
+        self.heard: list[tuple[str, Offer]] = []
+        self._engine = engine
+        self._things = list(things)
+
+    def offers(self, name: str) -> list[Offer]:
+        return [offer for kind, offer in self.heard if kind == name]
+
+    def before_commit(self, offer: Offer) -> None:
+        self._engine().commits.get(REPOSITORY, offer.commit.id)  # another process can read it
+        self.heard.append(("before", offer))
+        if self._things:
+            self._things.pop(0)()
+
+    def before_publish(self, offer: Offer) -> None:
+        self.heard.append(("publish", offer))
+
+    def after_commit(self, offer: Offer) -> None:
+        assert head(self._engine()).id == offer.commit.id
+        self.heard.append(("after", offer))
+
+
+def new_lake() -> CommitKit:
+    """Return a lake with something new on the other branch."""
+    lake = CommitKit()
+    engine = lake.engine()
+    engine.writer.put(REPOSITORY, DEV, entry(b"dev", "d1"))
+    engine.committer.commit(REPOSITORY, DEV, CommitRequest(committer="", message=""))
+    return lake
+
+
+@pytest.fixture
+def lake() -> CommitKit:
+    return new_lake()
+
+
+def merge(lake: CommitKit, hooks: Hooks) -> Commit:
+    engine = lake.engine(hooks)
+    source = engine.commits.get(REPOSITORY, engine.branches.get(REPOSITORY, DEV).commit_id)
+    return engine.merger.merge(REPOSITORY, MAIN, source, MERGE, source_ref="dev")
+
+
+def commit_of_one(lake: CommitKit, hooks: Hooks) -> Commit:
+    ours = lake.engine(hooks)
+    put(ours, b"a", "w1")
+    return commit(ours).commit
+
+
+DOINGS = [commit_of_one, merge]
+
+
+@pytest.mark.parametrize("do", DOINGS)
+def test_what_hooks_approved_is_what_is_published(
+    lake: CommitKit, do: Callable[[CommitKit, Hooks], Commit]
+) -> None:
+    """The branch record changes under the hook, and what would be published does not."""
+
+    def seal() -> None:
+        other = lake.engine()
+        other.publisher.seal(REPOSITORY, other.branches.get(REPOSITORY, MAIN))
+
+    hooks = Listening(lake.engine, seal)
+    made = do(lake, hooks)
+    assert [kind for kind, _ in hooks.heard] == ["before", "publish", "publish", "after"]
+    assert {offer.commit.id for _, offer in hooks.heard} == {made.id} == {head(lake.engine()).id}
+    assert made.branch == MAIN
+    assert made.stored_us > 0
+
+
+@pytest.mark.parametrize("do", DOINGS)
+def test_another_content_is_offered_again(
+    lake: CommitKit, do: Callable[[CommitKit, Hooks], Commit]
+) -> None:
+    other = lake.engine()
+
+    def move_the_head() -> None:
+        # What is staged stays: the branch is moved, as by a merge.
+        now = other.branches.get(REPOSITORY, MAIN)
+        before = other.commits.get(REPOSITORY, now.commit_id)
+        moved = other.commits.add(
+            REPOSITORY,
+            committer="",
+            message="",
+            metarange_id=lake.committed.save({b"merged": entry(b"merged", "m")}),
+            parents=[before],
+            metadata={},
+        )
+        other.branches.change(REPOSITORY, now, commit_id=moved.id)
+
+    hooks = Listening(lake.engine, move_the_head)
+    made = do(lake, hooks)
+    first, second = hooks.offers("before")
+    assert (first.number, second.number) == (1, 2)
+    assert first.commit.metarange_id != second.commit.metarange_id
+    assert second.commit.id == made.id == hooks.offers("after")[0].commit.id
+    assert b"merged" in lake.contents(made)
+
+
+@pytest.mark.parametrize("do", DOINGS)
+def test_nobody_is_told_an_id_before_its_sources_were_checked(
+    lake: CommitKit,
+    do: Callable[[CommitKit, Hooks], Commit],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The check comes when the record is stored, and before any hook."""
+    hooks = Listening(lake.engine)
+
+    def refuse(repository: Repository, made: Commit) -> None:
+        assert lake.engine().commits.get(repository, made.id) == made
+        raise Expired
+
+    monkeypatch.setattr(offers, "check_sources", refuse)
+    with pytest.raises(Expired):
+        do(lake, hooks)
+    assert not hooks.heard
+
+
+def test_a_merge_is_judged_by_its_source_and_names_it(lake: CommitKit) -> None:
+    hooks = Listening(lake.engine)
+    made = merge(lake, hooks)
+    (offer,) = hooks.offers("before")
+    assert offer.merge_source == "dev"
+    assert offer.judge.id == made.parents[1]
+    assert made.sources == (offer.judge.id,)
+
+
+def test_a_refused_commit_stays_readable_and_changes_nothing(lake: CommitKit) -> None:
+    def refuse() -> None:
+        raise Refused("no")
+
+    hooks = Listening(lake.engine, refuse)
+    before = head(lake.engine())
+    with pytest.raises(Refused):
+        commit_of_one(lake, hooks)
+    ((_, offer),) = hooks.heard
+    assert lake.contents(lake.engine().commits.get(REPOSITORY, offer.commit.id)) == {b"a": "w1"}
+    assert head(lake.engine()) == before
+
+
+# Hooks that write to the branch before it is sealed
+
+
+class Preparing(Hooks):
+    def __init__(self, lake: CommitKit, name: str) -> None:
+        self.asked: list[Preparation] = []
+        self._lake = lake
+        self._name = name
+
+    def prepare_commit(self, preparation: Preparation) -> bool:
+        self.asked.append(preparation)
+        if self._name:
+            put(self._lake.engine(), b"manifest", self._name)
+        return bool(self._name)
+
+
+def test_what_a_hook_writes_while_a_commit_is_prepared_is_in_the_commit(lake: CommitKit) -> None:
+    hooks = Preparing(lake, "p1")
+    made = commit_of_one(lake, hooks)
+    assert lake.contents(made) == {b"a": "w1", b"manifest": "p1"}
+    (asked,) = hooks.asked
+    assert lake.committed.contents(asked.metarange_id).keys() == {b"a"}
+
+
+def test_a_hook_may_prepare_a_commit_of_what_nobody_staged(lake: CommitKit) -> None:
+    ours = lake.engine(Preparing(lake, "p1"))
+    assert lake.contents(commit(ours).commit) == {b"manifest": "p1"}
+    with pytest.raises(NoChanges):
+        commit(lake.engine(Preparing(lake, "")))
+
+
+def test_a_commit_that_nobody_prepares_is_built_once(lake: CommitKit) -> None:
+    scans: list[str] = []
+
+    def count(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        scans.append(call.operation)
+        return apply()
+
+    counted = lake.engine(Preparing(lake, ""), store=FaultyStore(lake.store, count))
+    put(counted, b"a", "w1")
+    scans.clear()
+    commit(counted)
+    with_hooks = list(scans)
+    plain = lake.engine(store=FaultyStore(lake.store, count))
+    put(plain, b"a", "w2")
+    scans.clear()
+    commit(plain)
+    assert sorted(with_hooks) == sorted(scans)  # two of the writes are made side by side
+
+
+# Proof that these tests bite
+
+
+def publish_another_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook approves one commit, and another with the same content is published."""
+    make = Offers.make
+
+    def make_again(
+        self: Offers,
+        branch: Branch,
+        draft: Draft,
+        tokens: Sequence[StagingToken],
+        *,
+        is_scan_young: Callable[[], bool] = lambda: True,
+    ) -> Offer | None:
+        was_offered = bool(self._made)
+        offer = make(self, branch, draft, tokens, is_scan_young=is_scan_young)
+        if offer is None or not was_offered:
+            return offer
+        return replace(offer, commit=self._store(branch.id, draft, tokens))
+
+    monkeypatch.setattr(Offers, "make", make_again)
+
+
+def skip_hooks_on_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks are asked for the first content of a request, and for no other."""
+    begin = OfferDesk.begin
+
+    class Once(Hooks):
+        def __init__(self, hooks: Hooks) -> None:
+            self.before_publish = hooks.before_publish  # type: ignore[method-assign]
+            self.after_commit = hooks.after_commit  # type: ignore[method-assign]
+            self._hooks = hooks
+            self._was_asked = False
+
+        def before_commit(self, offer: Offer) -> None:
+            if not self._was_asked:
+                self._hooks.before_commit(offer)
+            self._was_asked = True
+
+    def begin_once(self: OfferDesk, repository: Repository, wish: offers.Wish) -> Offers:
+        desk = OfferDesk(self.branches, self.commits, self.publisher, Once(self.hooks))
+        return begin(desk, repository, wish)
+
+    monkeypatch.setattr(OfferDesk, "begin", begin_once)
+
+
+def tell_the_id_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks are told of a commit before its sources were checked."""
+    store = Offers._store
+
+    def store_and_tell(
+        self: Offers, branch: BranchID, draft: Draft, tokens: Sequence[StagingToken]
+    ) -> Commit:
+        made = store(self, branch, draft, tokens)
+        told = Offer(
+            operation="commit",
+            repository=REPOSITORY,
+            branch=branch,
+            branch_unique_id=self._desk.branches.get(REPOSITORY, branch).unique_id,
+            commit=made,
+            judge=made,
+        )
+        self._desk.hooks.before_commit(told)
+        return made
+
+    monkeypatch.setattr(Offers, "_store", store_and_tell)
+
+
+@pytest.mark.parametrize("do", DOINGS)
+@pytest.mark.parametrize(
+    ("plant", "test"),
+    [
+        (publish_another_record, test_what_hooks_approved_is_what_is_published),
+        (skip_hooks_on_a_rebuild, test_another_content_is_offered_again),
+    ],
+)
+def test_a_broken_rule_is_found_out(
+    do: Callable[[CommitKit, Hooks], Commit],
+    plant: Plant,
+    test: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    test(new_lake(), do)
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, ValueError)):
+        test(new_lake(), do)
+
+
+@pytest.mark.parametrize("do", DOINGS)
+def test_an_id_told_early_is_found_out(
+    do: Callable[[CommitKit, Hooks], Commit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell_the_id_early(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_nobody_is_told_an_id_before_its_sources_were_checked(new_lake(), do, monkeypatch)

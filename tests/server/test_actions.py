@@ -1,0 +1,235 @@
+"""Hooks by the REST API: gates that refuse, runs that can be asked for, calls as the user."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from falcon.testing import Result
+
+from lakebed.auth import KeyPair
+from tests.server.kit import ADMIN, REPOSITORY, Server, server
+
+RUNS = f"/repositories/{REPOSITORY}/actions/runs"
+
+
+class Receiver:
+    """A real HTTP server that hooks send to; each path answers a status."""
+
+    def __init__(self) -> None:
+        self.bodies: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        self.statuses: dict[str, int] = {}
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                raw = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.bodies.append((self.path, json.loads(raw), dict(self.headers)))
+                self.send_response(receiver.statuses.get(self.path, 200))
+                self.send_header("Content-Length", "6")
+                self.end_headers()
+                self.wfile.write(b"thanks")
+
+            def log_message(self, *_arguments: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def world(receiver: Receiver) -> Iterator[Server]:
+    receiver.bodies.clear()
+    receiver.statuses.clear()
+    with server(hooks__allow_private_networks=True) as made:
+        yield made
+
+
+def put_action(world: Server, url: str, *events: str, more: str = "") -> None:
+    on = "".join(f"  {event}:\n" for event in events)
+    text = (
+        f"name: gate\non:\n{on}hooks:\n"
+        f"  - id: check\n    type: webhook\n    properties: {{url: '{url}'{more}}}\n"
+    )
+    world.put("_lakefs_actions/gate.yaml", text.encode())
+
+
+def commit(world: Server, pair: KeyPair = ADMIN) -> Result:
+    path = f"/repositories/{REPOSITORY}/branches/main/commits"
+    body = {"message": "why", "metadata": {"k": "v"}}
+    return world.call("POST", path, json=body, pair=pair)
+
+
+def test_a_webhook_lets_a_commit_pass_or_refuses_it(world: Server, receiver: Receiver) -> None:
+    put_action(world, f"{receiver.url}/gate", "pre-commit", "post-commit")
+    receiver.statuses["/gate"] = 500
+    refused = commit(world)
+    assert refused.status_code == 412
+    run = world.call("GET", RUNS).json["results"][0]
+    message = refused.json["message"]
+    assert message.startswith(
+        f"pre-commit hook aborted, run id '{run['run_id']}': 1 error occurred:\n"
+        "\t* hook run id '0000_0000' failed on action 'gate' hook 'check': "
+    )
+    assert run["status"] == "failed"
+    receiver.statuses.clear()
+    made = commit(world)
+    assert made.status_code == 201, made.text
+    before, after = (body for _, body, _ in receiver.bodies[1:])
+    assert (before["event_type"], after["event_type"]) == ("pre-commit", "post-commit")
+    told = {
+        "action_name": "gate", "hook_id": "check", "repository_id": REPOSITORY,
+        "branch_id": "main", "commit_id": made.json["id"], "commit_message": "why",
+        "committer": made.json["committer"], "commit_metadata": {"k": "v"},
+    }  # fmt: skip
+    assert {name: before[name] for name in told} == told
+    assert {name: after[name] for name in told} == told
+    assert (before["source_ref"], after["source_ref"]) == ("main", made.json["id"])
+
+
+def test_a_file_that_cannot_be_used_answers_412_and_names_it(world: Server) -> None:
+    world.put("_lakefs_actions/gate.yaml", b"name: gate\non: {}\nhooks: []\n")
+    refused = commit(world)
+    assert refused.status_code == 412
+    assert "action file _lakefs_actions/gate.yaml: " in refused.json["message"]
+
+
+def test_runs_can_be_asked_for(world: Server, receiver: Receiver) -> None:
+    put_action(world, f"{receiver.url}/gate", "pre-commit")
+    made = commit(world).json
+    answer = world.call("GET", RUNS, params={"branch": "main"})
+    (run,) = answer.json["results"]
+    assert run.keys() == {
+        "run_id", "branch", "start_time", "end_time", "event_type", "status", "commit_id",
+    }  # fmt: skip
+    assert (run["status"], run["commit_id"], run["branch"]) == ("completed", made["id"], "main")
+    one = f"{RUNS}/{run['run_id']}"
+    assert world.call("GET", one).json == run
+    (hook,) = world.call("GET", f"{one}/hooks").json["results"]
+    assert (hook["hook_run_id"], hook["status"]) == ("0000_0000", "completed")
+    output = world.call("GET", f"{one}/hooks/0000_0000/output")
+    assert output.headers["Content-Type"] == "application/octet-stream"
+    assert output.headers["Content-Disposition"].startswith("attachment")
+    both = {"branch": "main", "commit": made["id"]}
+    assert world.call("GET", RUNS, params=both).status_code == 400
+    assert world.call("GET", f"{RUNS}/none").status_code == 404
+    assert world.call("GET", f"{one}/hooks/0001_0000/output").status_code == 404
+    by_commit = world.call("GET", RUNS, params={"commit": made["id"]}).json
+    assert by_commit["results"] == [run]
+
+
+def test_hooks_are_tried_by_hand(world: Server, receiver: Receiver) -> None:
+    put_action(world, f"{receiver.url}/gate", "pre-merge")
+    commit(world)
+    receiver.statuses["/gate"] = 404
+    trial = world.call("POST", RUNS, json={"ref": "main", "event": "pre-merge"})
+    assert trial.status_code == 200, trial.text
+    assert trial.json["status"] == "failed"
+    assert "hook 'check'" in trial.json["error"]
+    assert world.call("GET", f"{RUNS}/{trial.json['run_id']}").json["status"] == "failed"
+    none = world.call("POST", RUNS, json={"ref": "main", "event": "pre-commit"})
+    assert none.json == {"run_id": "", "status": "completed", "error": ""}
+    unknown = world.call("POST", RUNS, json={"ref": "main", "event": "pre-breakfast"})
+    assert unknown.status_code == 400
+
+
+def test_private_addresses_are_refused_unless_allowed(receiver: Receiver) -> None:
+    receiver.bodies.clear()
+    with server() as world:
+        put_action(world, f"{receiver.url}/gate", "pre-commit")
+        assert commit(world).status_code == 412
+    assert not receiver.bodies
+
+
+def test_no_hook_runs_where_they_are_turned_off(receiver: Receiver) -> None:
+    with server(hooks__enabled=False) as world:
+        world.put("_lakefs_actions/gate.yaml", b"not even YAML: [")
+        assert commit(world).status_code == 201
+
+
+# Calls of scripts
+
+
+def put_script(world: Server, script: str) -> None:
+    lines = "".join(f"        {line}\n" for line in script.splitlines())
+    text = (
+        "name: gate\non: {pre-commit: }\nhooks:\n  - id: check\n    type: lua\n"
+        f"    properties:\n      script: |\n{lines}"
+    )
+    world.put("_lakefs_actions/gate.yaml", text.encode())
+
+
+@pytest.mark.slow
+def test_a_script_calls_the_server_as_its_user(world: Server) -> None:
+    world.put("data/a b", b"hello")
+    put_script(
+        world,
+        """
+local lakefs = require("lakefs")
+local code, body = lakefs.get_object(action.repository_id, action.commit_id, "data/a b")
+print(code, body)
+local code, stats = lakefs.stat_object(action.repository_id, action.commit_id, "data/a b")
+print(code, stats)
+local code, found = lakefs.list_objects(action.repository_id, action.commit_id, "", "data/")
+print(code, found.results[1].path)
+local code, changes = lakefs.diff_branch(action.repository_id, action.branch_id)
+print(code)
+local code, gone = lakefs.stat_object(action.repository_id, action.commit_id, "nothing")
+print(code)
+local code, tag = lakefs.create_tag(action.repository_id, "main", "by-script")
+print(code, tag.id)
+print(username)
+""",
+    )
+    made = commit(world)
+    assert made.status_code == 201, made.text
+    (run,) = world.call("GET", RUNS, params={"commit": made.json["id"]}).json["results"]
+    output = world.call("GET", f"{RUNS}/{run['run_id']}/hooks/0000_0000/output").text
+    lines = output.splitlines()
+    assert lines[0].split() == ["200", "hello"]
+    assert lines[1].startswith("200")
+    assert lines[2].split("\t") == ["200", "data/a b"]
+    assert [line.split()[0] for line in lines[3:6]] == ["200", "404", "201"]
+    assert lines[6] == "admin"
+
+
+@pytest.mark.slow
+def test_a_script_may_do_what_its_user_may_and_no_more(world: Server) -> None:
+    users, auth = "/auth/users", world.services.auth
+    world.call("POST", users, json={"id": "bea"})
+    policy = {
+        "id": "commits-only",
+        "statement": [
+            {"effect": "allow", "action": ["fs:CreateCommit"], "resource": "*"},
+        ],
+    }
+    world.call("POST", "/auth/policies", json=policy)
+    world.call("PUT", f"{users}/bea/policies/commits-only")
+    key = auth.credentials.create("bea")
+    pair = KeyPair(access_key_id=key.access_key_id, secret_access_key=key.secret_access_key)
+    put_script(
+        world,
+        """
+local lakefs = require("lakefs")
+local code, body = lakefs.create_tag(action.repository_id, "main", "not-mine")
+error("tag: " .. tostring(code))
+""",
+    )
+    refused = commit(world, pair)
+    assert refused.status_code == 412
+    assert "tag: 401" in refused.json["message"]
+    assert world.call("GET", f"/repositories/{REPOSITORY}/tags").json["results"] == []

@@ -1,0 +1,157 @@
+"""Threads that take turns: who is about to wait makes place for another one."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from lakebed.runtime import about_to_wait
+from lakebed.server.connections.turns import Turns
+from tests.kit.served import PATIENCE_SECONDS, eventually
+
+Work = Callable[[], None]
+
+
+class Bench:
+    """Threads that take turns at a queue of small functions."""
+
+    def __init__(self, most: int = 8) -> None:
+        self._queue: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._works: list[Work] = []
+        self.done: list[tuple[int, int]] = []
+        """Which thread did what, in the order of their ends."""
+        self.turns = Turns(self._queue.get, self._do, most=most)
+        self.gates: list[threading.Event] = []
+
+    def add(self, work: Work) -> int:
+        """Give the threads something to do; return its number."""
+        self._works.append(work)
+        number = len(self._works) - 1
+        self._queue.put(number)
+        return number
+
+    def add_gate(self, *, says_so: bool) -> threading.Event:
+        """Give them something that waits; return what ends the wait."""
+        gate = threading.Event()
+        self.gates.append(gate)
+
+        def wait() -> None:
+            if says_so:
+                about_to_wait()
+            gate.wait(PATIENCE_SECONDS)
+
+        self.add(wait)
+        return gate
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many are done."""
+        eventually(lambda: len(self.done) >= count)
+
+    def threads_of_last(self, count: int) -> set[int]:
+        """Return the threads that did the last ones."""
+        return {thread for thread, _ in self.done[-count:]}
+
+    def _do(self, number: int) -> None:
+        self._works[number]()
+        self.done.append((threading.get_ident(), number))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    made.turns.start()
+    yield made
+    for gate in made.gates:
+        gate.set()
+
+
+def nothing() -> None:
+    """Work that is done at once."""
+
+
+def test_what_waits_for_nothing_is_done_by_one_thread(bench: Bench) -> None:
+    for _ in range(500):
+        bench.add(nothing)
+    bench.wait_for(500)
+    # A slow machine may take the turn from a thread that had no processor.
+    assert len(bench.threads_of_last(500)) == bench.turns.count <= 3
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_others_work_while_one_waits(bench: Bench, *, says_so: bool) -> None:
+    gates = [bench.add_gate(says_so=says_so) for _ in range(3)]
+    for _ in range(50):
+        bench.add(nothing)
+    bench.wait_for(50)
+    assert [number for _, number in bench.done] == list(range(3, 53))
+    for gate in gates:
+        gate.set()
+    bench.wait_for(53)
+
+
+def test_who_says_so_loses_the_turn_before_it_waits(bench: Bench) -> None:
+    seen = threading.Event()
+
+    def wait() -> None:
+        about_to_wait()
+        assert seen.wait(PATIENCE_SECONDS)
+
+    # The second piece of work ends the wait of the first: by another thread.
+    bench.add(wait)
+    bench.add(seen.set)
+    bench.wait_for(2)
+    assert len(bench.threads_of_last(2)) == 2
+
+
+def test_when_all_wait_the_first_that_ends_takes_the_turn() -> None:
+    bench = Bench(most=2)
+    bench.turns.start()
+    gates = [bench.add_gate(says_so=True) for _ in range(2)]
+    bench.add(nothing)
+    eventually(lambda: bench.turns._is_free)
+    assert not bench.done
+    gates[1].set()
+    bench.wait_for(2)
+    assert {number for _, number in bench.done} == {1, 2}
+    assert len(bench.threads_of_last(2)) == 1
+    gates[0].set()
+    bench.wait_for(3)
+
+
+def test_it_goes_on_when_the_system_gives_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.turns.start()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    gate = bench.add_gate(says_so=True)
+    bench.add(nothing)
+    eventually(lambda: bench.turns._is_free)
+    assert not bench.done
+    gate.set()
+    bench.wait_for(2)
+    assert bench.turns.count == 1
+
+
+def test_threads_that_are_not_needed_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakebed.server.connections.turns._SLEEP_SECONDS", 0.05)
+    bench = Bench()
+    bench.turns.start()
+    gates = [bench.add_gate(says_so=True) for _ in range(4)]
+    eventually(lambda: bench.turns.count == 5)
+    for gate in gates:
+        gate.set()
+    eventually(lambda: bench.turns.count == 1)
+    bench.add(nothing)
+    bench.wait_for(5)
+
+
+def test_only_the_thread_that_has_the_turn_gives_it_away(bench: Bench) -> None:
+    bench.turns.step_aside()
+    about_to_wait()
+    bench.add(nothing)
+    bench.wait_for(1)
+    assert bench.turns.count == 1

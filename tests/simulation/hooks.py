@@ -1,0 +1,293 @@
+"""Scenarios of hooks: committers and mergers whose hooks refuse, sleep and die, and what follows.
+
+Every call may fail, hang or kill its process; whoever lives takes over what comes after operations.
+Every commit that a branch leads to was approved under its own id, and the hooks that come after it
+have run, once everybody is done. No hook is told that something happened that did not.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from lakebed.catalog.catalog import Catalog
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, Commit, CommitID, TagID
+from lakebed.errors import LakebedError
+from lakebed.hooks.actions import Actions
+from lakebed.hooks.errors import HookFailed
+from lakebed.hooks.events import Event, EventType
+from lakebed.hooks.files import HookSpec
+from lakebed.hooks.guard import Guard
+from lakebed.hooks.settings import HooksSettings
+from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.runtime import Runtime
+from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.simulator import Faults, Simulation
+from tests.simulation.objects import DEV, ENGINE, LINKS, MAIN, REPOSITORY, REQUEST, CatalogWorld
+
+FAULTS: Final = Faults(
+    fail_before=0.01,
+    fail_after=0.02,
+    kill=0.0015,
+    stall=0.01,
+    stall_seconds=200,
+    skew_seconds=20,
+    until_step=3000,
+)
+HEARTBEAT_SECONDS: Final = 60.0
+FILE: Final = b"_lakefs_actions/gate.yaml"
+ACTION: Final = b"""
+name: gate
+on:
+  pre-commit:
+  post-commit:
+  pre-merge:
+  post-merge:
+  post-create-branch:
+  post-delete-branch:
+  post-create-tag:
+  post-delete-tag:
+hooks:
+  - {id: gate, type: webhook, properties: {url: "http://gate.example/"}}
+"""
+
+
+class NoCalls:
+    """The hooks here ask nothing of the server."""
+
+    def call(self, name: str, arguments: Any) -> tuple[int, Any]:
+        raise AssertionError(name, arguments)
+
+
+@dataclass
+class Hooking:
+    """What hooks were told, and what they said."""
+
+    world: CatalogWorld
+    calm: bool = False
+    approved: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    told: dict[EventType, dict[str, set[str]]] = field(default_factory=dict)
+    """Of what comes after operations: for each commit, branch or tag the runs."""
+
+    def run_hook(self, spec: HookSpec, event: Event, *, runtime: Runtime, **_rest: object) -> None:
+        del spec
+        random = self.world.random
+        if not self.calm and random.random() < 0.5:
+            runtime.sleep(random.random() * random.choice([1, 20, 300]))
+        if event.event_type.is_post:
+            name = event.commit_id or event.branch_id
+            if event.event_type in {EventType.POST_CREATE_BRANCH, EventType.POST_DELETE_BRANCH}:
+                name = event.branch_id
+            elif event.event_type.is_about_tag:
+                name = event.tag_id
+            runs = self.told.setdefault(event.event_type, {}).setdefault(name, set())
+            runs.add(event.run_id)
+            return
+        if not self.calm and random.random() < 0.15:
+            self.refused.add(event.commit_id)
+            raise HookFailed("no")
+        self.approved.add(event.commit_id)
+
+    def actions(
+        self,
+        engine: Engine,
+        catalog: Catalog,
+        guard: Guard,
+        parts: tuple[Any, Any, Runtime],
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    ) -> Actions:
+        store, block, runtime = parts
+        return Actions(
+            guard,
+            engine,
+            catalog,
+            store,
+            block,
+            runtime,
+            HooksSettings(),
+            heartbeat_seconds=heartbeat_seconds,
+            new_caller=lambda _event: NoCalls(),
+            while_waiting=nullcontext,
+            run_hook=self.run_hook,
+        )
+
+    def process(self, name: str) -> "HookedProcess":
+        world = self.world
+        actor = world.simulation.actor(name)
+        store: Any = world.store.handle(actor)
+        if world.random.random() < 0.5:
+            store = RetryingStore(store, actor.runtime)
+        block = world.block.handle(actor)
+        guard = Guard(actor.runtime)
+        engine = Engine(store, block, runtime=actor.runtime, settings=ENGINE, hooks=guard)
+        catalog = Catalog(engine, store, block, actor.runtime, world.settings, links=LINKS)
+        actions = self.actions(engine, catalog, guard, (store, block, actor.runtime))
+        return HookedProcess(actor, catalog, actions, self)
+
+    def history(self) -> list[Commit]:
+        """The commits that led to the branch, by first parents, newest first."""
+        engine, repository = self.world.onlooker, self.world.repository
+        head = engine.branches.get(repository, MAIN).commit_id
+        found = [engine.commits.get(repository, head)]
+        while found[-1].parents:
+            found.append(engine.commits.get(repository, found[-1].parents[0]))
+        return found[:-2]  # without the first two, of the beginning
+
+
+@dataclass(frozen=True)
+class HookedProcess:
+    """A process, and what it works with."""
+
+    actor: Actor
+    catalog: Catalog
+    actions: Actions
+    hooking: Hooking
+
+
+def begin(world: CatalogWorld) -> Hooking:
+    """Both branches have the action file."""
+    world.catalog.uploads.upload(REPOSITORY, MAIN, FILE, [ACTION])
+    world.catalog.commits.commit(REPOSITORY, MAIN, REQUEST)
+    world.onlooker.hard_reset(REPOSITORY, DEV, MAIN)
+    return Hooking(world)
+
+
+# What actors do
+
+
+def commit(process: HookedProcess) -> None:
+    world = process.hooking.world
+    random = world.random
+    for _ in range(6):
+        process.actor.runtime.sleep(random.random() * 40)
+        with suppress(LakebedError):
+            path = random.choice([b"a", b"b", b"c"])
+            process.catalog.uploads.upload(REPOSITORY, MAIN, path, world.new_body())
+            process.catalog.commits.commit(REPOSITORY, MAIN, REQUEST)
+
+
+def merge(process: HookedProcess) -> None:
+    world = process.hooking.world
+    for _ in range(6):
+        process.actor.runtime.sleep(world.random.random() * 60)
+        with suppress(LakebedError):
+            process.catalog.commits.commit(REPOSITORY, MAIN, REQUEST)
+        with suppress(LakebedError):
+            process.catalog.uploads.upload(REPOSITORY, DEV, b"merged", world.new_body())
+            process.catalog.commits.commit(REPOSITORY, DEV, REQUEST)
+            request = MergeRequest(committer="", message="merge")
+            process.catalog.commits.merge(REPOSITORY, DEV, MAIN, request)
+
+
+def seal(process: HookedProcess) -> None:
+    """Change the branch record, and nothing that a commit holds."""
+    world = process.hooking.world
+    for _ in range(6):
+        process.actor.runtime.sleep(world.random.random() * 20)
+        with suppress(LakebedError):
+            request = CommitRequest(committer="", message="")
+            process.catalog.commits.commit(REPOSITORY, MAIN, request)
+
+
+def run_what_comes_after(process: HookedProcess) -> None:
+    for _ in range(12):
+        with suppress(LakebedError):
+            process.actions.post.run_waiting()
+        process.actor.runtime.sleep(process.hooking.world.random.random() * 60)
+
+
+def start(hooking: Hooking, name: str, task: Callable[[HookedProcess], None]) -> None:
+    process = hooking.process(name)
+    process.actor.start(partial(task, process))
+
+
+# What must hold
+
+
+def check(hooking: Hooking) -> None:
+    ids = {commit.id for commit in hooking.history()}
+    assert ids <= hooking.approved, "a commit was published that no hook approved"
+    assert not ids & hooking.refused, "a commit was published that a hook refused"
+    for event_type in (EventType.POST_COMMIT, EventType.POST_MERGE):
+        for commit_id in hooking.told.get(event_type, {}):
+            branch = hooking.world.onlooker.commits.get(
+                hooking.world.repository, CommitID(commit_id)
+            ).branch
+            if branch == MAIN:
+                assert commit_id in ids, "a hook was told of a commit that never was"
+
+
+def bring_to_end(hooking: Hooking) -> None:
+    """Take over what dead processes left, with nothing going wrong any more."""
+    world = hooking.world
+    hooking.calm = True
+    # To whoever looks twice, every process that does nothing meanwhile has died.
+    actions = hooking.actions(
+        world.onlooker,
+        world.catalog,
+        Guard(world.onlooker_runtime),
+        (world.store.inner, world.block.inner, world.onlooker_runtime),
+        heartbeat_seconds=1e-9,
+    )
+    for _ in range(5):
+        actions.post.run_waiting()
+    told = hooking.told
+    for commit in hooking.history():
+        event_type = EventType.POST_MERGE if len(commit.parents) > 1 else EventType.POST_COMMIT
+        assert commit.id in told.get(event_type, {}), f"no hook was told of commit {commit.id}"
+
+
+# Scenarios
+
+
+def hooks_hold(seed: int, faults: Faults = FAULTS) -> Hooking:
+    world = CatalogWorld(Simulation(seed, faults, steps_max=400_000))
+    hooking = begin(world)
+    for number in range(2):
+        start(hooking, f"committer{number}", commit)
+        start(hooking, f"runner{number}", run_what_comes_after)
+    start(hooking, "merger", merge)
+    start(hooking, "sealer", seal)
+    world.simulation.run()
+    check(hooking)
+    bring_to_end(hooking)
+    check(hooking)
+    return hooking
+
+
+def hooks(seed: int) -> None:
+    hooks_hold(seed)
+
+
+SCENARIOS: Final = {"hooks": hooks}
+
+
+# Refs, for deaths at every step
+
+
+def make_and_delete_refs(process: HookedProcess) -> None:
+    refs = process.catalog.refs
+    with suppress(LakebedError):
+        refs.create_branch(REPOSITORY, "new", MAIN)
+        refs.create_tag(REPOSITORY, "v1", MAIN)
+        refs.delete_branch(REPOSITORY, BranchID("new"))
+        refs.delete_tag(REPOSITORY, TagID("v1"))
+
+
+def commit_once(process: HookedProcess) -> None:
+    with suppress(LakebedError):
+        process.catalog.uploads.upload(REPOSITORY, MAIN, b"a", process.hooking.world.new_body())
+        process.catalog.commits.commit(REPOSITORY, MAIN, REQUEST)
+
+
+def merge_once(process: HookedProcess) -> None:
+    with suppress(LakebedError):
+        process.catalog.uploads.upload(REPOSITORY, DEV, b"a", process.hooking.world.new_body())
+        process.catalog.commits.commit(REPOSITORY, DEV, REQUEST)
+        request = MergeRequest(committer="", message="merge")
+        process.catalog.commits.merge(REPOSITORY, DEV, MAIN, request)

@@ -1,0 +1,172 @@
+"""Hooks under the simulator: every seed holds, a death at any step, broken rules."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from lakebed.engine.hooks import Offer
+from lakebed.engine.model import Branch, Repository
+from lakebed.hooks import records_pb2 as pb
+from lakebed.hooks.events import EventType
+from lakebed.hooks.guard import Guard
+from lakebed.hooks.keys import RunID
+from lakebed.hooks.post import PostRunner
+from lakebed.hooks.runs import Runs
+from lakebed.testing.simulation.explore import first_failure
+from tests.engine.test_offers import publish_another_record, skip_hooks_on_a_rebuild
+from tests.kit.rounds import rounds
+from tests.simulation import hooks
+from tests.simulation.engine_mutants import Plant
+from tests.simulation.hooks import (
+    HookedProcess,
+    begin,
+    bring_to_end,
+    check,
+    commit_once,
+    make_and_delete_refs,
+    merge_once,
+    run_what_comes_after,
+)
+from tests.simulation.kills import KillsAt
+from tests.simulation.objects import REPOSITORY, CatalogWorld
+
+
+def test_every_seed_holds() -> None:
+    seeds = range(rounds(25, long=3_000, fast=4))
+    assert first_failure("tests.simulation.hooks:hooks", seeds) is None
+
+
+@pytest.mark.slow
+def test_the_scenario_reaches_what_it_is_about() -> None:
+    runs = [hooks.hooks_hold(seed) for seed in range(20)]
+    assert sum(len(run.history()) for run in runs) > 40
+    assert sum(len(run.refused) for run in runs) > 20
+    told = [ids for run in runs for by_name in run.told.values() for ids in by_name.values()]
+    assert sum(EventType.POST_MERGE in run.told for run in runs) > 5
+    assert len(told) > 60
+    # Approved and never published: what was prepared for these was dropped.
+    assert sum(len(run.approved) for run in runs) > len(told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("body", [commit_once, merge_once, run_what_comes_after])
+def test_a_process_that_dies_at_any_step_loses_no_hook(
+    body: Callable[[HookedProcess], None], *, after: bool
+) -> None:
+    deaths = 0
+    for at in range(1, 200):
+        simulation = KillsAt(at, after=after)
+        hooking = begin(CatalogWorld(simulation))
+        hooking.calm = True
+        if body is run_what_comes_after:
+            other = hooking.process("other")
+            other.actor.start(partial(commit_once, other))
+            simulation.run()
+        process = hooking.process("victim")
+        process.actor.start(partial(body, process))
+        simulation.run()
+        check(hooking)
+        bring_to_end(hooking)
+        check(hooking)
+        if simulation.calls < at:
+            break
+        deaths += 1
+    assert deaths > 10
+    assert hooking.history()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_process_that_dies_at_any_step_tells_of_the_refs_that_it_made_and_deleted(
+    *, after: bool
+) -> None:
+    for at in range(1, 200):
+        simulation = KillsAt(at, after=after)
+        hooking = begin(CatalogWorld(simulation))
+        hooking.calm = True
+        process = hooking.process("victim")
+        process.actor.start(partial(make_and_delete_refs, process))
+        simulation.run()
+        refs = hooking.world.catalog.refs
+        branches = {branch.id for branch in refs.list_branches(REPOSITORY)}
+        tags = {tag.id for tag in refs.list_tags(REPOSITORY)}
+        bring_to_end(hooking)
+        told = {event_type for event_type, names in hooking.told.items() if names}
+        assert (EventType.POST_CREATE_BRANCH in told) >= ("new" in branches)
+        assert (EventType.POST_CREATE_TAG in told) >= ("v1" in tags)
+        # What was deleted was there; what was not made is not told of.
+        if EventType.POST_CREATE_BRANCH in told:
+            assert (EventType.POST_DELETE_BRANCH in told) == ("new" not in branches)
+        if EventType.POST_CREATE_TAG in told:
+            assert (EventType.POST_DELETE_TAG in told) == ("v1" not in tags)
+        if simulation.calls < at:
+            break
+    assert len(told) == 4
+
+
+# Broken rules
+
+
+def prepare_after_publishing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after a commit is written down when the commit is there."""
+    before, after = Guard.before_publish, Guard.after_commit
+
+    def do_nothing(_self: Guard, _offer: Offer) -> None:
+        pass
+
+    def prepare_and_confirm(self: Guard, offer: Offer) -> None:
+        before(self, offer)
+        after(self, offer)
+
+    monkeypatch.setattr(Guard, "before_publish", do_nothing)
+    monkeypatch.setattr(Guard, "after_commit", prepare_and_confirm)
+
+
+def look_without_touching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds a prepared run looks for its commit, and leaves the branch as it is."""
+
+    def was_published(
+        self: PostRunner, repository: Repository, branch: Branch, run: pb.Run
+    ) -> bool:
+        publisher = self._engine._parts.publisher
+        history = publisher.first_parents(repository, branch.commit_id)
+        return any(commit.id == run.commit_id for commit in history)
+
+    monkeypatch.setattr(PostRunner, "_was_published", was_published)
+    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+
+
+def publish_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher tries again without a look at what it had prepared."""
+
+    def stays_prepared(_self: Runs, _repository: Repository, _run_id: RunID) -> bool:
+        return True
+
+    monkeypatch.setattr(Runs, "stays_prepared", stays_prepared)
+    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "plant",
+    [
+        publish_another_record,
+        skip_hooks_on_a_rebuild,
+        prepare_after_publishing,
+        look_without_touching,
+        publish_what_was_dropped,
+    ],
+)
+def test_a_broken_rule_is_found_out(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    failure = first_failure("tests.simulation.hooks:hooks", range(300))
+    assert failure is not None
+    assert "AssertionError" in failure.error, "found by a check, not by a crash"
+
+
+@pytest.mark.slow
+def test_who_does_not_wait_before_a_look_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+    assert first_failure("tests.simulation.hooks:hooks", range(15)) is None
