@@ -27,6 +27,7 @@ from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.hooks.settings import HooksSettings
+from lakebed.kv import check_url
 
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
 """Of the pair that everyone knows from tutorials: it opens only servers on loopback."""
@@ -334,6 +335,10 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
             yield f"hooks.commands.{name} is empty: name a program, and its first arguments"
     if settings.metrics.key is not None and len(settings.metrics.key) < SECRET_KEY_LENGTH_MIN:
         yield f"metrics.key needs {SECRET_KEY_LENGTH_MIN} characters or more"
+    try:
+        check_url(settings.database.url)
+    except LakebedError as error:
+        yield f"database.url: {error}"
     for check in (lambda: settings.blockstore.block, settings.auth.key):
         try:
             check()
