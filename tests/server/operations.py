@@ -83,6 +83,9 @@ BODIES: dict[str, Any] = {
         ],
         "commit": {"message": "an import"},
     },
+    "importReport": {
+        "paths": [{"type": "common_prefix", "path": "mem://elsewhere/x", "destination": "in"}],
+    },
     "uploadPart": {"physical_address": "mem://lakes/lake/x"},
     "uploadPartCopy": {
         "physical_address": "mem://lakes/lake/x",

@@ -27,6 +27,7 @@ LakebedError
     ├── PullStatusRefused   a pull request cannot be merged, closed or reopened as it is
     ├── PullBusy            somebody else merges or changes a pull request just now
     ├── ImportOver          an import that has ended, or is just being published
+    ├── JobSilent           the Spark job of an import has died
     ├── InvalidRun          a run of garbage collection that is not there, or not so far
     │                                                                   (also a ValueError)
     └── InvalidSettings     settings that contradict each other         (also a ValueError)
@@ -70,6 +71,7 @@ __all__ = [
     "InvalidRef",
     "InvalidRun",
     "InvalidSettings",
+    "JobSilent",
     "LinkExpired",
     "MergeConflict",
     "MissingBytes",
@@ -307,6 +309,18 @@ class ImportOver(CatalogError):
 
     def __init__(self, import_id: str, how: str) -> None:
         super().__init__(f"import {import_id} cannot be canceled: it {how}")
+
+
+class JobSilent(CatalogError):
+    """The program that makes the metarange of an import was not heard of for too long."""
+
+    kind = "job_silent"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the Spark job of this import was not heard of for {seconds:g} seconds: nothing was"
+            " imported. Start it again"
+        )
 
 
 class InvalidPull(CatalogError, ValueError):
