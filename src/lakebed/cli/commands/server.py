@@ -124,7 +124,7 @@ def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path) -> None:
     console.print("\n[dim]# 2. Ask the API, which is that of lakeFS.[/]")
     keys = f"{pair.access_key_id}:{pair.secret_access_key}"
     console.print(f"curl -u {keys} {endpoint}/api/v1/repositories", markup=False)
-    console.print("\n[dim]# 3. Open the page of the server: it has more to copy.[/]")
+    console.print("\n[dim]# 3. Open the web UI, and log in with these keys.[/]")
     console.print(f"{endpoint}/\n", markup=False)
 
 
