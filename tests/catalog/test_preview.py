@@ -219,6 +219,16 @@ def test_any_text_becomes_a_tree_of_known_tags(text: str) -> None:
     _walk(texts.markdown_tree(text), see)
 
 
+def test_long_markdown_is_shown_as_text(shelf: Shelf) -> None:
+    """It would cost too much to read, also in many pieces."""
+    long = "[)\n\n" * 6200
+    shelf.put("long.md", long.encode())
+    assert shelf.show("long.md").kind == "text"
+    cells = [{"cell_type": "markdown", "source": long[:20_000]}] * 3
+    found = texts.notebook_cells(json.dumps({"cells": cells}))
+    assert [each["kind"] for each in found] == ["markdown", "code", "code"]
+
+
 def test_rows_are_compared_by_key() -> None:
     left = pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]})
     right = pa.table({"id": [4, 3, 2], "v": ["d", "c", "B"]})

@@ -233,24 +233,21 @@ export async function pullRequests({ page, at, lake }) {
   await button(page, "Open a pull request").click();
   await says(page, "Choose the branch to merge");
   await page.getByRole("button", { name: "From: choose" }).click();
-  await page.locator(".picker .list").getByRole("button", { name: "add-depths" }).click();
+  await page.locator(".picker .list").getByRole("button", { name: "proposal" }).click();
   await says(page, "Give it a title");
   assert(await dialog(page).getByRole("button", { name: "Open", exact: true }).isDisabled());
   await field(page, "Title").fill("From the page");
   await dialog(page).getByRole("button", { name: "Open", exact: true }).click();
   await page.waitForURL(/pulls\/[^/?]+$/);
-  await says(page, "Nothing left to merge");
+  await button(page, "Compare rows").click();
+  await says(page, "1 row added");
   await button(page, "Close").click();
-  await button(page, "Reopen").waitFor();
+  await button(page, "Reopen").click();
+  await button(page, "Merge").click();
+  await page.getByText("merged", { exact: true }).waitFor();
   await page.goto(at(`pulls/${lake.conflicting_pull}`));
   await says(page, "It cannot be merged as it is");
   assert(await button(page, "Merge").isDisabled());
-  await page.goto(at("pulls"));
-  await page.getByRole("link", { name: "Stations of November" }).click();
-  await button(page, "Compare rows").click();
-  await says(page, "3 rows added");
-  await button(page, "Merge").click();
-  await page.getByText("merged", { exact: true }).waitFor();
 }
 
 export async function actions({ page, at }) {

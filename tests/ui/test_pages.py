@@ -104,6 +104,7 @@ def _more(api: httpx.Client) -> dict[str, str]:
     for branch, path, data, kind in (
         ("main", "broken.parquet", b"PAR1 but no more than that", "application/octet-stream"),
         ("main", "picture.png", _PIXEL, "image/png"),
+        ("main", "proposed.csv", b"id,level\n1,370\n", "text/csv"),
         ("draft", "new.txt", b"new", "text/plain"),
     ):
         made = api.post(
@@ -114,6 +115,11 @@ def _more(api: httpx.Client) -> dict[str, str]:
         )
         assert made.status_code == 201, made.text
     done = api.post(f"{base}/main/commits", json={"message": "More to look at"})
+    assert done.status_code == 201, done.text
+    assert api.post(base, json={"name": "proposal", "source": "main"}).status_code == 201
+    proposed = b"id,level\n1,370\n2,371\n"
+    api.post(f"{base}/proposal/objects", params={"path": "proposed.csv"}, content=proposed)
+    done = api.post(f"{base}/proposal/commits", json={"message": "One level more"})
     assert done.status_code == 201, done.text
     assert api.post("/auth/users", json={"id": "reader"}).status_code == 201
     assert api.put("/auth/users/reader/policies/FSReadAll").status_code == 201

@@ -146,7 +146,7 @@ class Previews:
         if text is None:
             return Preview(kind="none", reason="It is neither text, a table nor a picture.")
         truncated = stats.size > most
-        if extension in {"md", "markdown"} and not truncated:
+        if extension in {"md", "markdown"} and len(text) <= texts.MARKDOWN_LENGTH_MAX:
             return Preview(kind="markdown", tree=texts.markdown_tree(text))
         if is_notebook and not truncated:
             try:

@@ -20,6 +20,8 @@ _TAGS: Final = frozenset({
 # fmt: on
 _SCHEMES: Final = frozenset({"http", "https", "mailto"})
 _CELLS_MAX: Final = 200
+MARKDOWN_LENGTH_MAX: Final = 24 << 10
+"""What is longer is shown as text: reading 64 KiB can take more than a second."""
 _OUTPUT_LENGTH_MAX: Final = 4000
 
 Node = Any
@@ -99,12 +101,18 @@ def notebook_cells(text: str) -> list[dict[str, Any]]:
     found = json.loads(text)
     if not isinstance(found, dict) or not isinstance(found.get("cells"), list):
         raise ValueError("it has no list of cells")  # noqa: TRY004 - a value of the wrong form
-    return [_cell(each) for each in found["cells"][:_CELLS_MAX] if isinstance(each, dict)]
+    cells, left = [], MARKDOWN_LENGTH_MAX
+    for each in found["cells"][:_CELLS_MAX]:
+        if isinstance(each, dict):
+            source = _joined(each.get("source"))
+            is_markdown = each.get("cell_type") == "markdown" and len(source) <= left
+            left -= len(source) if is_markdown else 0
+            cells.append(_cell(each, source, is_markdown=is_markdown))
+    return cells
 
 
-def _cell(cell: dict[str, Any]) -> dict[str, Any]:
-    source = _joined(cell.get("source"))
-    if cell.get("cell_type") == "markdown":
+def _cell(cell: dict[str, Any], source: str, *, is_markdown: bool) -> dict[str, Any]:
+    if is_markdown:
         return {"kind": "markdown", "tree": markdown_tree(source)}
     outputs = cell.get("outputs")
     texts = (

@@ -1,6 +1,6 @@
 // The app: which page belongs to an address, and the frame around it.
 
-import { html, render, useEffect, useErrorBoundary, useState } from "./vendor/preact-htm.js";
+import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { get, path, whenSignedOut } from "./api.js";
 import { Dialog, Empty, ErrorBox, Loading, Menu } from "./components.js";
 import { Icon } from "./icons.js";
@@ -121,10 +121,17 @@ function redirect(address) {
   return null;
 }
 
-/** On narrow windows the links are a row, of which only a part is seen. @param {any} rail */
-function showCurrent(rail) {
-  const current = rail?.querySelector("[aria-current]");
-  if (current && rail.scrollWidth > rail.clientWidth) rail.scrollLeft = current.offsetLeft - 60;
+/**
+ * The links beside a page. On narrow windows they are a row, of which only a part is seen.
+ * @param {{label: string, children?: any}} props
+ */
+function Rail({ label, children }) {
+  const rail = useRef(/** @type {any} */ (null));
+  useLayoutEffect(() => {
+    const current = rail.current.querySelector("[aria-current]");
+    if (current && rail.current.scrollWidth > rail.current.clientWidth) rail.current.scrollLeft = current.offsetLeft - 60;
+  }, []);
+  return html`<nav class="rail" aria-label=${label} ref=${rail}>${children}</nav>`;
 }
 
 /** @param {any} page */
@@ -135,9 +142,9 @@ function alone(page) {
 /** @param {any} page */
 function administered(page) {
   return (/** @type {any} */ props) => html`<div class="frame">
-    <nav class="rail" aria-label="Administration" ref=${showCurrent}>${ADMIN_PAGES.map(
+    <${Rail} label="Administration">${ADMIN_PAGES.map(
       ([address, name, icon]) => html`<${Link} key=${address} href=${address} aria-current=${here().path.startsWith(address) ? "page" : undefined}><${Icon} name=${icon} />${name}<//>`,
-    )}</nav>
+    )}<//>
     <main id="main"><${Guarded} page=${page} ...${props} /></main></div>`;
 }
 
@@ -149,13 +156,13 @@ function inFrame(page) {
     const repository = useLoad((signal) => get(path`/repositories/${name}`, {}, signal), name);
     const ref = query.get("ref") ?? undefined;
     return html`<div class="frame">
-      <nav class="rail" aria-label="Repository" ref=${showCurrent}>${REPOSITORY_PAGES.map(([address, , label, icon, feature]) => {
+      <${Rail} label="Repository">${REPOSITORY_PAGES.map(([address, , label, icon, feature]) => {
         if (!label || (feature && !hasFeature(feature))) return null;
         const isHere = here().path.replace(`/repositories/${encodeURIComponent(name)}/`, "").split("/");
         const isCurrent = address === "settings" ? isHere[0] === "settings" && isHere[1] !== "retention" : address === "settings/retention" ? isHere.join("/") === address : isHere[0] === address || (address === "objects" && isHere[0] === "object");
         const keepsRef = ["objects", "changes", "commits"].includes(address);
         return html`<${Link} key=${address} href=${inRepository(name, address, keepsRef ? { ref } : {})} aria-current=${isCurrent ? "page" : undefined}><${Icon} name=${icon} />${label}<//>`;
-      })}</nav>
+      })}<//>
       <main id="main">${repository.error?.status === 404
         ? html`<${Empty} icon="repository" title=${`There is no repository ${name}`}><p>It may have been deleted, or you may not see it.</p><${Link} class="button" href="/repositories">All repositories<//><//>`
         : html`<${Guarded} page=${page} name=${name} repository=${repository} parts=${parts} query=${query} />`}</main>
