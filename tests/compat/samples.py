@@ -296,7 +296,14 @@ def _pull_request(sample: Sample, body: Any = None) -> Good:
     return Good(path={"pull_request": made["id"]}, body=body)
 
 
+def _row_diff(sample: Sample) -> Good:
+    """A table, whose rows are compared with themselves."""
+    sample.upload("main", "table.csv")
+    return Good(query={"path": "table.csv", "right_ref": "main"})
+
+
 _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
+    "diffObjectRows": _row_diff,
     "getRun": _run,
     "listRunHooks": _run,
     "getRunHookOutput": _run,
