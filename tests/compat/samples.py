@@ -299,7 +299,8 @@ def _pull_request(sample: Sample, body: Any = None) -> Good:
 def _row_diff(sample: Sample) -> Good:
     """A table, whose rows are compared with themselves."""
     sample.upload("main", "table.csv")
-    return Good(query={"path": "table.csv", "right_ref": "main"})
+    query = {"path": "table.csv", "right_ref": "main", "keys": ["content"]}
+    return Good(path={"ref": "main"}, query=query)
 
 
 _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {

@@ -168,6 +168,11 @@ export async function history({ page, at, lake }) {
   await button(page, "Compare rows").click();
   await says(page, "3 rows added");
   await page.getByLabel("Rows that differ").getByText("Station 43").waitFor();
+  const [answer] = await Promise.all([
+    page.waitForResponse((each) => each.url().includes("keys=id&keys=name")),
+    page.locator(".rows-of").getByLabel("name", { exact: true }).click(),
+  ]);
+  assert.equal(answer.status(), 200);
   await button(page, "Branch from here").click();
   await field(page, "Name of the branch").fill("main");
   await button(page, "Create branch").click();
