@@ -1,17 +1,20 @@
 """Hooks before operations: which ones run, what they are told, and that they can refuse."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from lakebed.block import Namespace
+from lakebed.catalog.imports.sources import ImportSource
 from lakebed.catalog.nouns import CommitRequest, MergeRequest
+from lakebed.engine.acting import acting_as
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.read_only import read_only_lifted
-from lakebed.hooks.acting import acting_as
-from lakebed.hooks.errors import RunNotFound
+from lakebed.hooks.actions import TRIALS_MAX, Trial, TrialHook
+from lakebed.hooks.errors import RunNotFound, TooManyTrials
 from lakebed.hooks.events import Event, EventType
 from lakebed.hooks.guard import OFFERS_MAX
 from lakebed.hooks.outputs import Output
@@ -19,6 +22,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore
 from tests.hooks.run_kit import DEV, FOLDER, HEARTBEAT_SECONDS, LAKE, MAIN, HookLake, fail
+from tests.kit.served import eventually
 from tests.kit.steps import StepBlockStore, StepRuntime, Steps
 
 REQUEST = CommitRequest(committer="ann", message="m")
@@ -208,6 +212,32 @@ def test_a_read_only_repository_fires_nothing(lake: HookLake) -> None:
     assert not lake.answers.heard
 
 
+def test_an_import_fires_the_hooks_of_a_commit(lake: HookLake) -> None:
+    lake.put_action("gate", "pre-commit", "post-commit")
+    lake.commit()
+    lake.actions.post.run_waiting()
+    lake.answers.heard.clear()
+    place = Namespace.parse("mem://data/outside")
+    lake.block.put(place.address("1"), [b"imported"])
+    source = ImportSource.of_prefix(place, b"in/")
+    with acting_as("bea"):
+        imported = lake.catalog.imports.start(
+            LAKE, MAIN, [source], committer="bea@example.com", message="in"
+        )
+    status = lake.catalog.imports.status(LAKE, MAIN, imported)
+    assert status.commit is not None
+    lake.actions.post.run_waiting()
+    before, after = lake.heard(EventType.PRE_COMMIT) + lake.heard(EventType.POST_COMMIT)
+    assert before.commit_id == after.commit_id == status.commit.id
+    # They run as the one who asked, whatever the commit shows.
+    assert before.username == after.username == "bea"
+    lake.answers.deeds["check"] = fail
+    refused = lake.catalog.imports.start(LAKE, MAIN, [source], committer="bea", message="again")
+    error = lake.catalog.imports.status(LAKE, MAIN, refused).error
+    assert error is not None
+    assert "pre-commit hook aborted" in error
+
+
 # How hooks run
 
 
@@ -367,6 +397,48 @@ def test_a_repository_made_again_has_no_runs_of_the_one_before(lake: HookLake) -
     assert lake.actions.post.run_waiting() == 0
     assert not lake.heard(EventType.POST_COMMIT)
     assert not list(lake.actions.runs.waiting.scan())
+
+
+# Trials
+
+
+def test_what_a_tried_hook_prints_can_be_read_while_it_runs(lake: HookLake) -> None:
+    lake.put_action("gate", "pre-commit")
+    head = lake.commit()
+
+    def print_and_look(event: Event, output: Output) -> None:
+        output.print("first")
+        seen = partial(lake.actions.runs.output, LAKE, event.run_id, "0000_0000")
+        eventually(lambda: seen() == b"first\n")
+        output.print("second")
+
+    lake.answers.deeds["check"] = print_and_look
+    trial = lake.actions.try_out(LAKE, "main", EventType.PRE_COMMIT, username="bea")
+    assert trial.run_id is not None
+    assert trial.hooks == (TrialHook("0000_0000", "gate", "check"),)
+    assert lake.actions.runs.get(LAKE, trial.run_id).passed
+    assert lake.actions.runs.output(LAKE, trial.run_id, "0000_0000") == b"first\nsecond\n"
+    assert lake.answers.events()[-1].username == "bea"
+    assert lake.head() == head.id
+    none = lake.actions.try_out(LAKE, "main", EventType.PRE_MERGE, username="bea")
+    assert none == Trial(None, ())
+
+
+def test_trials_are_bounded(lake: HookLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.put_action("gate", "pre-commit")
+    lake.commit()
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(lake.actions, "_run_in_background", waiting.append)
+
+    def begin() -> Trial:
+        return lake.actions.try_out(LAKE, "main", EventType.PRE_COMMIT, username="bea")
+
+    for _ in range(TRIALS_MAX):
+        begin()
+    with pytest.raises(TooManyTrials, match="try again"):
+        begin()
+    waiting.pop()()
+    assert begin().run_id is not None
 
 
 # What it costs where there are none

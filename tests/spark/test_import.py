@@ -14,6 +14,7 @@ from lakebed.cli.running import run
 from lakebed.client.http import Client as HTTPClient
 from lakebed.client.settings import ClientSettings
 from lakebed.gc.storage import find_storage
+from lakebed.ingest import beat, running
 from lakebed.ingest import job as jobs
 from lakebed.ingest.__main__ import main
 from lakebed.ingest.errors import ImportEnded
@@ -132,7 +133,7 @@ def test_a_cancel_ends_the_job(
     making: Making, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is canceled while executors are at work: these wait until the job is gone."""
-    monkeypatch.setattr(jobs, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(beat, "BEAT_SECONDS", 0.1)
 
     def endless(*_args: object, **_options: object) -> Callable[[object], Iterator[object]]:
         def read(_batches: object) -> Iterator[object]:
@@ -159,35 +160,55 @@ class Died(BaseException):
     """What a killed process does next: nothing."""
 
 
-@pytest.mark.parametrize("step", ["_list", "_mapped", "_store_metarange", "_hand"])
 def test_a_job_that_dies_at_any_step_changes_nothing(
-    making: Making,
     client: Client,
     source: str,
+    sqlite_lakebed: LakebedServer,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    step: str,
 ) -> None:
-    """The step is done, and nothing after it. Then the import is made once more, and ends well."""
-    job = making.job(spark)
-    real = getattr(job, step)
+    """Each step is done, and nothing after it. Then the import is made again, and ends well."""
+    for step in ("_list", "_store_metarange"):
+        making = Making(client, sqlite_lakebed, source)
+        job = making.job(spark)
+        real = getattr(job, step)
 
-    def dying(*args: Any) -> Any:
-        real(*args)
-        raise Died
+        def dying(*args: Any, real: Callable[..., Any] = real) -> Any:
+            real(*args)
+            raise Died
 
-    monkeypatch.setattr(job, step, dying)
-    for silent in ("_report_failure", "_remove_listing"):  # the dead do not speak, nor clean up
-        monkeypatch.setattr(job, silent, lambda *_args: None)
-    with pytest.raises(Died):
-        job.run()
-    if step != "_hand":
+        monkeypatch.setattr(job, step, dying)
+        for silent in ("_report_failure", "_remove_listing"):  # the dead do not speak or clean up
+            monkeypatch.setattr(job, silent, lambda *_args: None)
+        with pytest.raises(Died):
+            job.run()
         assert not making.status()["completed"]
         assert making.commits() == 1
+        making.http.close()
     to = f"lakefs://{client.repository}/main/lake"
     assert imported(capsys, "--from", source, "--to", to, "--spark")["objects"] == len(FOUND)
     assert client.read("lake/one") == "one"
+
+
+def test_the_server_hears_of_a_job_before_spark_is_there(
+    making: Making, sqlite_lakebed: LakebedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where machines are busy, Spark takes longer to start than a silent job is waited for."""
+    monkeypatch.setattr(beat, "BEAT_SECONDS", 0.1)
+
+    def starting(*_args: object, **_options: object) -> None:
+        while making.status().get("current_prefix") != "starting Spark":
+            time.sleep(0.05)  # a test has a time-out
+        raise Died
+
+    monkeypatch.setattr(running, "new_session", starting)
+    settings = ClientSettings(
+        sqlite_lakebed.endpoint, sqlite_lakebed.access_key_id, sqlite_lakebed.secret_access_key
+    )
+    options = running.Options()
+    with pytest.raises(Died):
+        running.run_job(settings, making.branch, making.started, options, lambda _line: None)
 
 
 def test_what_is_handed_in_twice_or_made_twice_is_published_once(

@@ -12,7 +12,6 @@ The driver's memory grows with the number of ranges and files, not of objects.
 """
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -34,6 +33,7 @@ from lakebed.formats import (
 from lakebed.formats.layout import import_folder
 from lakebed.gc.spark import explained
 from lakebed.gc.storage import Storage
+from lakebed.ingest.beat import Progress, beating
 from lakebed.ingest.errors import ImportEnded
 from lakebed.ingest.executors import (
     FOUND,
@@ -46,8 +46,6 @@ from lakebed.ingest.executors import (
 )
 from lakebed.ingest.plan import Found, Stretch, in_order, parts, stretches
 from lakebed.ingest.server import Server, Started
-
-BEAT_SECONDS: Final = 2.0
 
 _PIECES: Final = 8
 """For each core, work is cut into so many pieces: so it is spread evenly, and progress is seen."""
@@ -151,6 +149,7 @@ class Job:
         self, rows: Sequence[tuple[object, ...]], schema: str, transform: object, result: str
     ) -> DataFrame:
         """Apply a transform to a few rows, spread over all executors."""
+        self._check_not_ended()
         frame = self._spark.createDataFrame(rows, schema)
         return frame.repartition(min(len(rows), self._width)).mapInArrow(transform, result)  # type: ignore[arg-type]
 
@@ -180,35 +179,25 @@ class Job:
             ImportEnded: It has.
         """
         context, group = self._spark.sparkContext, f"lakebed import {self._started.id}"
-        over = threading.Event()
 
-        def beat() -> None:
-            while not over.wait(BEAT_SECONDS):
-                try:
-                    error = self._server.report(**self._progress()).get("error")
-                except ClientError as unheard:
-                    _LOGGER.warning("the server does not hear from the job: %s", unheard)
-                    continue
-                if error:
-                    self._ended = error["message"]
-                    context.cancelJobGroup(group)
+        def end(why: str) -> None:
+            self._ended = why
+            context.cancelJobGroup(group)
 
         context.setJobGroup(group, group, interruptOnCancel=True)
-        thread = threading.Thread(target=beat, name="import-beat", daemon=True)
-        thread.start()
         try:
-            yield
+            with beating(self._server, self._progress, end):
+                yield
         except Exception:
-            if self._ended:
-                raise ImportEnded(f"the import has ended: {self._ended}") from None
+            self._check_not_ended()
             raise
-        finally:
-            over.set()
-            thread.join()
-        if self._ended:
-            raise ImportEnded(f"the import has ended: {self._ended}")
+        self._check_not_ended()
 
-    def _progress(self) -> dict[str, int | str | Sequence[str]]:
+    def _check_not_ended(self) -> None:
+        if self._ended:
+            raise ImportEnded(f"the import has ended: {self._ended}") from None
+
+    def _progress(self) -> Progress:
         return {
             "objects": self._count or _value(self._listed),
             "current_prefix": self._step,

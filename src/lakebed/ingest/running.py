@@ -1,8 +1,10 @@
 """Starting the Spark job of an import that a server has begun."""
 
+import logging
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Final
 
 from lakebed.block import BlockSettings
 from lakebed.client.http import Client
@@ -11,8 +13,11 @@ from lakebed.client.settings import ClientSettings
 from lakebed.errors import LakebedError
 from lakebed.gc.spark import new_session
 from lakebed.gc.storage import find_storage
+from lakebed.ingest.beat import beating
 from lakebed.ingest.job import Job
 from lakebed.ingest.server import Branch, Server, Started
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,5 +54,7 @@ def run_job(
         except LakebedError as error:
             server.report(error=str(error))
             raise
-        spark = new_session(options.master, name=f"lakebed import {started.id}")
+        # Spark may take a while. If the import ends meanwhile, the job is told so.
+        with beating(server, lambda: {"current_prefix": "starting Spark"}, _LOGGER.info):
+            spark = new_session(options.master, name=f"lakebed import {started.id}")
         Job(spark, server, storage, started, strict=options.strict, say=say).run()
