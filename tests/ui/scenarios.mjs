@@ -375,6 +375,7 @@ export async function keyboard({ page, at }) {
   await page.keyboard.press("?");
   await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
   await page.keyboard.press("Escape");
+  await dialog(page).waitFor({ state: "detached" });
   await page.keyboard.type("gc");
   await page.waitForURL(/\/commits/);
 }
