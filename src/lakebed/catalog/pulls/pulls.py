@@ -312,7 +312,8 @@ class Pulls:
         if base.id == source.id or (base.metarange_id == source.metarange_id and not base.is_first):
             return _hindered(heads, "the source has no changes that the destination has not")
         conflicts = self._count_conflicts(repository, base, source, destination)
-        text = f"{conflicts} objects were changed differently on both sides" if conflicts else ""
+        objects = "1 object was" if conflicts == 1 else f"{conflicts} objects were"
+        text = f"{objects} changed differently on both sides" if conflicts else ""
         return _hindered(heads, text, conflicts)
 
     def _count_conflicts(
