@@ -5,12 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from lakebed.block import Namespace
+from lakebed.catalog.imports.sources import ImportSource
 from lakebed.catalog.nouns import CommitRequest, MergeRequest
+from lakebed.engine.acting import acting_as
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.read_only import read_only_lifted
-from lakebed.hooks.acting import acting_as
 from lakebed.hooks.errors import RunNotFound
 from lakebed.hooks.events import Event, EventType
 from lakebed.hooks.guard import OFFERS_MAX
@@ -206,6 +207,32 @@ def test_a_read_only_repository_fires_nothing(lake: HookLake) -> None:
         lake.catalog.uploads.upload(frozen, MAIN, FOLDER + b"gate.yaml", [text])
         lake.catalog.commits.commit(frozen, MAIN, REQUEST)
     assert not lake.answers.heard
+
+
+def test_an_import_fires_the_hooks_of_a_commit(lake: HookLake) -> None:
+    lake.put_action("gate", "pre-commit", "post-commit")
+    lake.commit()
+    lake.actions.post.run_waiting()
+    lake.answers.heard.clear()
+    place = Namespace.parse("mem://data/outside")
+    lake.block.put(place.address("1"), [b"imported"])
+    source = ImportSource.of_prefix(place, b"in/")
+    with acting_as("bea"):
+        imported = lake.catalog.imports.start(
+            LAKE, MAIN, [source], committer="bea@example.com", message="in"
+        )
+    status = lake.catalog.imports.status(LAKE, MAIN, imported)
+    assert status.commit is not None
+    lake.actions.post.run_waiting()
+    before, after = lake.heard(EventType.PRE_COMMIT) + lake.heard(EventType.POST_COMMIT)
+    assert before.commit_id == after.commit_id == status.commit.id
+    # They run as the one who asked, whatever the commit shows.
+    assert before.username == after.username == "bea"
+    lake.answers.deeds["check"] = fail
+    refused = lake.catalog.imports.start(LAKE, MAIN, [source], committer="bea", message="again")
+    error = lake.catalog.imports.status(LAKE, MAIN, refused).error
+    assert error is not None
+    assert "pre-commit hook aborted" in error
 
 
 # How hooks run

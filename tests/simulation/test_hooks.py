@@ -31,6 +31,13 @@ from tests.simulation.hooks import (
 from tests.simulation.kills import KillsAt
 from tests.simulation.objects import REPOSITORY, CatalogWorld
 
+# Of some broken rules, one seed in dozens tells: where to begin, so as not to look for long.
+RARELY_FOUND: dict[str, int] = {
+    "skip_hooks_on_a_rebuild": 11,
+    "look_without_touching": 19,
+    "publish_what_was_dropped": 41,
+}
+
 
 def test_every_seed_holds() -> None:
     seeds = range(rounds(25, long=3_000, fast=4))
@@ -161,7 +168,9 @@ def publish_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_broken_rule_is_found_out(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    failure = first_failure("tests.simulation.hooks:hooks", range(300))
+    begin_at = RARELY_FOUND.get(plant.__name__, 0)
+    seeds = range(begin_at, begin_at + 300)
+    failure = first_failure("tests.simulation.hooks:hooks", seeds)
     assert failure is not None
     assert "AssertionError" in failure.error, "found by a check, not by a crash"
 

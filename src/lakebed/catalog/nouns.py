@@ -6,6 +6,7 @@ imported from where they are defined.
 
 from lakebed.block import Address, Between, ByteRange, ByteStream, FromOffset, Suffix
 from lakebed.block.ranges import resolve as resolve_range
+from lakebed.engine.acting import acting_as
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import ChangeType, CommonPrefix, Page, Query, Strategy
@@ -49,6 +50,7 @@ __all__ = [
     "Suffix",
     "Tag",
     "TagID",
+    "acting_as",
     "is_commit_id",
     "read_only_lifted",
     "resolve_range",

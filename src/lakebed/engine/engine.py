@@ -49,7 +49,7 @@ from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.fast_read import FastReader
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
-from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID, RangeID
+from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
 from lakebed.ids import UniqueID
 from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime, ThreadRuntime
@@ -210,11 +210,9 @@ class Engine:
         """Return a page of the entries of a metarange, which some commit holds or will hold."""
         return self._committed_in(repository.home).list(metarange_id, query)
 
-    def ranges_below(
-        self, repository: Repository, metarange_id: MetaRangeID, prefix: bytes
-    ) -> tuple[RangeID, ...]:
-        """Return the ranges of a metarange that can have keys with a prefix."""
-        return self._committed_in(repository.home).ranges_below(metarange_id, prefix)
+    def has_below(self, repository: Repository, metarange_id: MetaRangeID, prefix: bytes) -> bool:
+        """Whether a metarange, which some commit holds or will hold, has keys with a prefix."""
+        return self._committed_in(repository.home).has_below(metarange_id, prefix)
 
     @traced("engine.put")
     def put(

@@ -20,14 +20,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
+from lakebed.engine.acting import acting_user
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.hooks import Hooks, Offer, Preparation
-from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, TagID
+from lakebed.engine.model import Branch, BranchID, CommitID, Repository, TagID
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.hooks import records_pb2 as pb
-from lakebed.hooks.acting import acting_user
 from lakebed.hooks.errors import InvalidAction
 from lakebed.hooks.events import EventType
 from lakebed.hooks.files import Action
@@ -54,6 +54,9 @@ _EVENTS: Final[Mapping[str, tuple[EventType, EventType]]] = {
     "revert": (EventType.PRE_REVERT, EventType.POST_REVERT),
     "cherry-pick": (EventType.PRE_CHERRY_PICK, EventType.POST_CHERRY_PICK),
 }
+NewRun = Callable[[], pb.Run]
+"""Makes what is written down of a run; most operations have none."""
+
 _LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -63,8 +66,6 @@ class _UnderWay:
 
     pre_run_id: str = ""
     post_run_id: RunID | None = None
-    has_looked: bool = False
-    """Whether it is known if there is anything to run afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Guard(Hooks):
 
     def __init__(self, runtime: Runtime) -> None:
         self._parts: GuardParts | None = None
-        self._under_way: LRU[tuple[bytes, str], _UnderWay] = LRU(runtime, cost_max=_UNDER_WAY)
+        self._under_way: LRU[tuple[str, str], _UnderWay] = LRU(runtime, cost_max=_UNDER_WAY)
 
     def attach(self, parts: GuardParts) -> None:
         """Begin to work; before this, no operation may be asked for."""
@@ -100,42 +101,45 @@ class Guard(Hooks):
     # Commits
 
     def prepare_commit(self, preparation: Preparation) -> bool:
-        run = pb.Run(
-            event_type=EventType.PREPARE_COMMIT,
-            metarange_id=preparation.metarange_id,
-            source_ref=preparation.branch,
-            branch=preparation.branch,
-            committer=preparation.committer,
-            message=preparation.message,
-            metadata=preparation.metadata,
-            username=acting_user() or preparation.committer,
-        )
-        return bool(self._ask(preparation.repository, run))
+        where = _Where(preparation.repository, preparation.metarange_id, preparation.branch)
+
+        def new_run() -> pb.Run:
+            return pb.Run(
+                source_ref=preparation.branch,
+                committer=preparation.committer,
+                message=preparation.message,
+                metadata=preparation.metadata,
+                username=acting_user() or preparation.committer,
+            )
+
+        return bool(self._ask(where, EventType.PREPARE_COMMIT, new_run))
 
     def before_commit(self, offer: Offer) -> None:
         before, _ = _EVENTS[offer.operation]
-        run = _run_of(offer, before, offer.judge.metarange_id)
-        run.source_ref = offer.judge.id if before is EventType.PRE_MERGE else offer.branch
-        under_way = _UnderWay(pre_run_id=self._ask(offer.repository, run, offer.number))
-        self._under_way.put((offer.repository.partition, offer.commit.id), under_way)
+        source_ref = offer.judge.id if before is EventType.PRE_MERGE else offer.branch
+        where = _Where(offer.repository, offer.judge.metarange_id, offer.branch)
+        run_id = self._ask(where, before, lambda: _run_of(offer, source_ref), offer.number)
+        if run_id:
+            self._note(offer.repository, offer.commit.id, _UnderWay(pre_run_id=run_id))
 
     def before_publish(self, offer: Offer) -> None:
-        key = offer.repository.partition, offer.commit.id
+        key = offer.repository.unique_id, offer.commit.id
         under_way = self._under_way.get(key) or _UnderWay()
-        self._under_way.put(key, under_way)
-        runs = self._with.runs
-        if under_way.post_run_id is not None:
-            if runs.stays_prepared(offer.repository, under_way.post_run_id):
-                return
-        elif under_way.has_looked:
+        prepared = under_way.post_run_id
+        if prepared is not None and self._with.runs.stays_prepared(offer.repository, prepared):
             return
         _, after = _EVENTS[offer.operation]
-        run = _run_of(offer, after, offer.commit.metarange_id)
-        run.source_ref = offer.commit.id
-        run.branch_unique_id = offer.branch_unique_id
-        run.pre_run_id = under_way.pre_run_id
-        under_way.post_run_id = self._prepare(offer.repository, run)
-        under_way.has_looked = True
+        where = _Where(offer.repository, offer.commit.metarange_id, offer.branch)
+
+        def new_run() -> pb.Run:
+            run = _run_of(offer, offer.commit.id)
+            run.branch_unique_id = offer.branch_unique_id
+            run.pre_run_id = under_way.pre_run_id
+            return run
+
+        under_way.post_run_id = self._prepare(where, after, new_run)
+        if under_way.post_run_id is not None:
+            self._note(offer.repository, offer.commit.id, under_way)
 
     def after_commit(self, offer: Offer) -> None:
         self._confirm(offer.repository, offer.commit.id)
@@ -145,21 +149,19 @@ class Guard(Hooks):
     def before_create_branch(
         self, repository: Repository, branch: BranchID, commit_id: CommitID, source: str
     ) -> None:
-        run = self._ref_run(repository, commit_id, source_ref=source, branch=branch)
-        run.commit_id = commit_id
+        run = pb.Run(source_ref=source, commit_id=commit_id)
         pair = EventType.PRE_CREATE_BRANCH, EventType.POST_CREATE_BRANCH
-        self._ask_both(repository, run, pair, f"+{branch}")
+        where = self._where(repository, commit_id, branch)
+        self._ask_both(where, run, pair, f"+{branch}")
 
     def after_create_branch(self, repository: Repository, branch: BranchID) -> None:
         self._confirm(repository, f"+{branch}")
 
     def before_delete_branch(self, repository: Repository, branch: Branch) -> None:
-        run = self._ref_run(
-            repository, branch.commit_id, source_ref=branch.commit_id, branch=branch.id
-        )
-        run.branch_unique_id = branch.unique_id
+        run = pb.Run(source_ref=branch.commit_id, branch_unique_id=branch.unique_id)
         pair = EventType.PRE_DELETE_BRANCH, EventType.POST_DELETE_BRANCH
-        self._ask_both(repository, run, pair, branch.unique_id)
+        where = self._where(repository, branch.commit_id, branch.id)
+        self._ask_both(where, run, pair, branch.unique_id)
 
     def after_delete_branch(self, repository: Repository, branch: Branch) -> None:
         self._confirm(repository, branch.unique_id)
@@ -167,10 +169,9 @@ class Guard(Hooks):
     # Tags
 
     def before_create_tag(self, repository: Repository, tag: TagID, commit_id: CommitID) -> None:
-        run = self._ref_run(repository, commit_id, source_ref=commit_id, tag=tag)
-        run.commit_id = commit_id
+        run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag)
         pair = EventType.PRE_CREATE_TAG, EventType.POST_CREATE_TAG
-        self._ask_both(repository, run, pair, f"+{tag}")
+        self._ask_both(self._where(repository, commit_id), run, pair, f"+{tag}")
 
     def after_create_tag(self, repository: Repository, tag: TagID, commit_id: CommitID) -> None:
         del commit_id
@@ -179,11 +180,9 @@ class Guard(Hooks):
     def before_delete_tag(
         self, repository: Repository, tag: TagID, commit_id: CommitID, version: Version
     ) -> None:
-        run = self._ref_run(repository, commit_id, source_ref=commit_id, tag=tag)
-        run.commit_id = commit_id
-        run.tag_version = version
+        run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag, tag_version=version)
         pair = EventType.PRE_DELETE_TAG, EventType.POST_DELETE_TAG
-        self._ask_both(repository, run, pair, version.hex())
+        self._ask_both(self._where(repository, commit_id), run, pair, version.hex())
 
     def after_delete_tag(self, repository: Repository, tag: TagID, version: Version) -> None:
         del tag
@@ -191,79 +190,69 @@ class Guard(Hooks):
 
     # Steps
 
-    def _ref_run(
-        self,
-        repository: Repository,
-        commit_id: CommitID,
-        *,
-        source_ref: str,
-        branch: str = "",
-        tag: str = "",
-    ) -> pb.Run:
+    def _where(self, repository: Repository, commit_id: CommitID, branch: str = "") -> "_Where":
         commit = self._with.engine.commits.get(repository, commit_id)
-        return pb.Run(
-            metarange_id=commit.metarange_id,
-            source_ref=source_ref,
-            branch=branch,
-            tag=tag,
-            username=acting_user(),
-        )
+        return _Where(repository, commit.metarange_id, branch)
 
     def _ask_both(
-        self, repository: Repository, run: pb.Run, pair: tuple[EventType, EventType], key: str
+        self, where: "_Where", run: pb.Run, pair: tuple[EventType, EventType], key: str
     ) -> None:
         """Run what comes before an operation, and prepare what comes after it."""
-        run.event_type = pair[0]
-        run.pre_run_id = self._ask(repository, run)
-        run.event_type = pair[1]
-        post_run_id = self._prepare(repository, run)
+        run.username = acting_user()
+        run.pre_run_id = self._ask(where, pair[0], lambda: run)
+        post_run_id = self._prepare(where, pair[1], lambda: run)
         if post_run_id is not None:
-            self._under_way.put((repository.partition, key), _UnderWay(post_run_id=post_run_id))
+            self._note(where.repository, key, _UnderWay(post_run_id=post_run_id))
 
-    def _ask(self, repository: Repository, run: pb.Run, number: int = 1) -> str:
+    def _note(self, repository: Repository, key: str, under_way: _UnderWay) -> None:
+        self._under_way.put((repository.unique_id, key), under_way)
+
+    def _ask(self, where: "_Where", event_type: EventType, new_run: NewRun, number: int = 1) -> str:
         """Run the hooks of an event; return the run's id, or nothing if there are none.
 
         Raises:
             Refused: A hook failed, or an action file cannot be used.
         """
-        actions = self._actions(repository, run)
+        actions = self._actions(where, event_type)
         if not actions:
             return ""
         if number > OFFERS_MAX:
             raise Refused(
-                f"branch {run.branch} changed {OFFERS_MAX} times while {run.event_type} hooks ran:"
+                f"branch {where.branch} changed {OFFERS_MAX} times while {event_type} hooks ran:"
                 " try again when it rests"
             )
-        parts = self._with
-        held = parts.runs.begin(repository, run)
+        parts, repository = self._with, where.repository
+        held = parts.runs.begin(repository, where.complete(new_run(), event_type))
         try:
             with parts.while_waiting():
                 failures = parts.runner.run(repository, held, actions)
         except NotOurs:
-            raise Refused(f"run {held.id} of {run.event_type} hooks was ended by others") from None
-        HOOK_RUNS.labels(run.event_type, "failure" if failures else "success").inc()
+            raise Refused(f"run {held.id} of {event_type} hooks was ended by others") from None
+        HOOK_RUNS.labels(event_type, "failure" if failures else "success").inc()
         if failures:
-            raise Refused(refusal(run.event_type, held.id, failures))
+            raise Refused(refusal(event_type, held.id, failures))
         return held.id
 
-    def _prepare(self, repository: Repository, run: pb.Run) -> RunID | None:
-        if not self._actions(repository, run):
+    def _prepare(self, where: "_Where", event_type: EventType, new_run: NewRun) -> RunID | None:
+        if not self._actions(where, event_type):
             return None
-        return self._with.runs.prepare(repository, run)
+        return self._with.runs.prepare(where.repository, where.complete(new_run(), event_type))
 
-    def _actions(self, repository: Repository, run: pb.Run) -> list[Action]:
-        if repository.read_only:
+    def _actions(self, where: "_Where", event_type: EventType) -> list[Action]:
+        if where.repository.read_only:
             return []
         try:
-            actions = self._with.reader.read(repository, MetaRangeID(run.metarange_id))
+            actions = self._with.reader.read(where.repository, where.metarange_id)
         except InvalidAction as error:
-            raise Refused(f"{run.event_type}: {error}") from error
-        return select(actions, EventType(run.event_type), run.branch)
+            raise Refused(f"{event_type}: {error}") from error
+        return select(actions, event_type, where.branch) if actions else []
 
     def _confirm(self, repository: Repository, key: str) -> None:
-        under_way = self._under_way.get((repository.partition, key))
-        self._under_way.pop((repository.partition, key))
-        if under_way is None or under_way.post_run_id is None:
+        under_way = self._under_way.get((repository.unique_id, key))
+        if under_way is None:
+            return
+        self._under_way.pop((repository.unique_id, key))
+        if under_way.post_run_id is None:
             return
         try:
             self._with.runs.confirm(repository, under_way.post_run_id)
@@ -284,12 +273,25 @@ def refusal(event_type: str, run_id: str, failures: list[Failure]) -> str:
     return text
 
 
-def _run_of(offer: Offer, event_type: EventType, metarange_id: MetaRangeID) -> pb.Run:
-    commit: Commit = offer.commit
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where an event happens, and what holds the action files for it."""
+
+    repository: Repository
+    metarange_id: MetaRangeID
+    branch: str = ""
+
+    def complete(self, run: pb.Run, event_type: EventType) -> pb.Run:
+        run.event_type = event_type
+        run.metarange_id = self.metarange_id
+        run.branch = self.branch
+        return run
+
+
+def _run_of(offer: Offer, source_ref: str) -> pb.Run:
+    commit = offer.commit
     return pb.Run(
-        event_type=event_type,
-        metarange_id=metarange_id,
-        branch=offer.branch,
+        source_ref=source_ref,
         commit_id=commit.id,
         committer=commit.committer,
         message=commit.message,

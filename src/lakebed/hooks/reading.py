@@ -1,7 +1,7 @@
 """Finding and reading the action files of a commit.
 
-Most repositories have none, and each commit has a content of its own. What is remembered is that
-some *ranges* hold none: a commit that changes other ranges finds that out without reading anything.
+Most repositories have none. That costs one look into one range, which whoever commits has in
+memory, and is remembered for the content.
 """
 
 from typing import Final
@@ -10,10 +10,11 @@ from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.pins import with_pin
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
-from lakebed.engine.model import Home, Repository
-from lakebed.formats import Entry, MetaRangeID, RangeID
+from lakebed.engine.model import Repository
+from lakebed.formats import Entry, MetaRangeID
 from lakebed.hooks.errors import InvalidAction
 from lakebed.hooks.files import FILE_BYTES_MAX, FOLDER, Action, check_names, parse_action
+from lakebed.ids import UniqueID
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 
@@ -28,10 +29,8 @@ class ActionReader:
     def __init__(self, engine: Engine, catalog: Catalog, runtime: Runtime) -> None:
         self._engine = engine
         self._catalog = catalog
-        # Ranges that hold no action files. They never change.
-        self._without: LRU[tuple[Home, tuple[RangeID, ...]], bool] = LRU(
-            runtime, cost_max=_REMEMBERED
-        )
+        # What is known to have no action files. It never changes.
+        self._without: LRU[tuple[UniqueID, MetaRangeID], bool] = LRU(runtime, cost_max=_REMEMBERED)
 
     def read(self, repository: Repository, metarange_id: MetaRangeID) -> list[Action]:
         """Return all actions of a content, in order of their files' paths.
@@ -47,14 +46,15 @@ class ActionReader:
         return actions
 
     def _find(self, repository: Repository, metarange_id: MetaRangeID) -> list[Entry]:
-        ranges = self._engine.ranges_below(repository, metarange_id, FOLDER.encode())
-        if not ranges or self._without.get((repository.home, ranges)):
+        known = repository.unique_id, metarange_id
+        if self._without.get(known):
+            return []
+        if not self._engine.has_below(repository, metarange_id, FOLDER.encode()):
+            self._without.put(known, True)
             return []
         query = Query(prefix=FOLDER.encode(), delimiter=b"/", amount=FILES_MAX + 1)
         page = self._engine.list_committed(repository, metarange_id, query)
         found = [item for item in page.items if isinstance(item, Entry)]
-        if not found and not page.has_more:
-            self._without.put((repository.home, ranges), True)
         if len(found) > FILES_MAX:
             raise InvalidAction(FOLDER, f"there are more than {FILES_MAX} action files")
         return [entry for entry in found if entry.key != FOLDER.encode()]

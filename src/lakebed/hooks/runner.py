@@ -14,7 +14,7 @@ from lakebed.hooks import records_pb2 as pb
 from lakebed.hooks.conditions import evaluate
 from lakebed.hooks.errors import HookFailed
 from lakebed.hooks.events import CommitDetails, Event, EventType
-from lakebed.hooks.files import PRE_SECONDS_MAX, Action, HookSpec
+from lakebed.hooks.files import POST_SECONDS_MAX, PRE_SECONDS_MAX, Action, HookSpec
 from lakebed.hooks.kinds import Caller
 from lakebed.hooks.metrics import HOOK_SECONDS
 from lakebed.hooks.outputs import Output
@@ -26,9 +26,6 @@ from lakebed.times import now_us, to_datetime
 
 ACTIONS_AT_ONCE: Final = 16
 BEATS_A_TIMEOUT: Final = 4
-POST_SECONDS_MAX: Final = 24 * 3600.0
-"""How long the hooks of one run may take together if nobody waits for them."""
-
 OUTPUT_SHOWN_BYTES: Final = 2000
 """How much of what a failed hook printed is shown in an error."""
 

@@ -19,12 +19,9 @@ from lakebed.engine.errors import Deleting, RepositoryNotFound
 from lakebed.engine.model import RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.hooks.events import Event
-from lakebed.hooks.kinds import Caller
+from lakebed.hooks.kinds import OBJECT_BYTES_MAX, Caller
 from lakebed.server.http.authentication import IDENTITY
 from lakebed.server.services import Services
-
-ANSWER_BYTES_MAX: Final = 16 << 20
-"""The largest answer, an object for example."""
 
 _API: Final = "/api/v1/repositories/{repository}"
 _CALLS: Final[Mapping[str, tuple[str, str]]] = {
@@ -165,8 +162,8 @@ def _answer(application: WSGIApplication, environ: dict[str, Any]) -> tuple[int,
     try:
         for chunk in chunks:
             found += chunk
-            if len(found) > ANSWER_BYTES_MAX:
-                text = f"the answer has more than {ANSWER_BYTES_MAX} bytes"
+            if len(found) > OBJECT_BYTES_MAX:
+                text = f"the answer has more than {OBJECT_BYTES_MAX} bytes"
                 return 413, json.dumps({"message": text}).encode()
     finally:
         close = getattr(chunks, "close", None)

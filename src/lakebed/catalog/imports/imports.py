@@ -18,6 +18,7 @@ from lakebed.catalog.imports.places import check_places
 from lakebed.catalog.imports.sources import ImportSource, in_order
 from lakebed.catalog.keys import IMPORTS, WAITING, WAITING_PARTITION, copy_of, remove_where
 from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.acting import acting_user
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, RepositoryID
 from lakebed.engine.read_only import is_read_only_lifted
@@ -128,6 +129,7 @@ class Imports:
             metadata=metadata or {},
             strict=strict,
             force=is_read_only_lifted(),
+            username=acting_user(),
             state=pb.IMPORT_STATE_RUNNING,
             started_us=now_us(self._runtime),
             updated_us=now_us(self._runtime),

@@ -18,6 +18,7 @@ from lakebed.catalog.imports.record import HeldImport
 from lakebed.catalog.imports.run import ImportRun
 from lakebed.catalog.keys import WAITING, WAITING_PARTITION
 from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.acting import acting_as
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, RepositoryNotFound
 from lakebed.engine.model import Repository, RepositoryID
@@ -143,7 +144,7 @@ class ImportRunner:
             died = f"{ATTEMPTS_MAX} processes died while they ran this import: it is given up"
             _note_failure(held, "task_died", died)
             return
-        with read_only_lifted(lifted=held.message.force):
+        with read_only_lifted(lifted=held.message.force), acting_as(held.message.username):
             ImportRun(self._engine, self._block, self._runtime, repository, held).run()
 
     def _forget_ended(self, held: HeldImport, note: Record[pb.WaitingImport]) -> None:

@@ -5,13 +5,18 @@ from typing import Annotated, Any
 
 import typer
 
-from lakebed.cli.errors import Incomplete, Misuse
+from lakebed.cli.errors import CommandError, Incomplete, Misuse
 from lakebed.cli.groups import new_group
+from lakebed.cli.output import printable
 from lakebed.cli.session import Session, client_command
+from lakebed.cli.uris import RefArgument, RepositoryArgument
+from lakebed.client.paging import list_items
 from lakebed.hooks.errors import InvalidAction
 from lakebed.hooks.files import FILE_BYTES_MAX, Action, check_names, parse_action
 
 app = new_group("Files that ask for hooks, and the runs of hooks.")
+runs_app = new_group("What became of hooks.")
+app.add_typer(runs_app, name="runs")
 
 
 @client_command(app, "validate")
@@ -76,3 +81,107 @@ def _read(file: Path) -> bytes:
             return opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise Misuse(f"cannot read {file}: {error.strerror}") from error
+
+
+@client_command(app, "run")
+def run_actions(
+    session: Session,
+    ref: RefArgument,
+    *,
+    event: Annotated[
+        str, typer.Option(metavar="EVENT", help="Whose hooks to run: pre-commit, post-merge, …")
+    ] = "pre-commit",
+) -> None:
+    """Run the hooks that an event on a ref would run, and show what they print.
+
+    Nothing else happens: nothing is committed or merged, and nothing is refused.
+
+    lakebed actions run lakefs://my-repo/main --event pre-commit
+    """
+    trial = session.client.call(
+        "POST",
+        *_runs(ref.repository),
+        body={"ref": ref.ref, "event": event},
+    )
+    if not trial["run_id"]:
+        session.output.done(f"No action file of {ref} asks for hooks of {event}", trial)
+        return
+    if session.output.as_json:
+        session.output.record(_described(session, ref.repository, trial["run_id"]))
+    else:
+        _show(session, ref.repository, trial["run_id"])
+    if trial["status"] != "completed":
+        raise CommandError(f"the hooks of {event} failed, see above")
+
+
+@client_command(runs_app, "list")
+def list_runs(
+    session: Session,
+    repository: RepositoryArgument,
+    *,
+    branch: Annotated[
+        str | None, typer.Option(metavar="BRANCH", help="Only runs of this branch.")
+    ] = None,
+    commit: Annotated[
+        str | None, typer.Option(metavar="COMMIT", help="Only runs of this commit.")
+    ] = None,
+    amount: Annotated[int, typer.Option(min=1, help="The most to show.")] = 100,
+) -> None:
+    """List the runs of hooks that have ended, newest first."""
+    if branch and commit:
+        raise Misuse("--branch and --commit cannot be combined")
+    query = {"branch": branch, "commit": commit}
+    session.output.table(
+        list_items(session.client, *_runs(repository.repository), query=query, limit=amount),
+        [
+            ("Run", lambda item: item["run_id"]),
+            ("Event", lambda item: item["event_type"]),
+            ("Branch", lambda item: item["branch"]),
+            ("Began", lambda item: item["start_time"]),
+            ("Status", lambda item: item["status"]),
+            ("Commit", lambda item: item["commit_id"]),
+        ],
+    )
+
+
+@client_command(runs_app, "describe")
+def describe_run(
+    session: Session,
+    repository: RepositoryArgument,
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The id of a run.")],
+) -> None:
+    """Show a run of hooks, and what each hook printed."""
+    if session.output.as_json:
+        session.output.record(_described(session, repository.repository, run_id))
+    else:
+        _show(session, repository.repository, run_id)
+
+
+def _runs(repository: str) -> tuple[str, ...]:
+    return "repositories", repository, "actions", "runs"
+
+
+def _described(session: Session, repository: str, run_id: str) -> dict[str, Any]:
+    run: dict[str, Any] = session.client.get(*_runs(repository), run_id)
+    hooks = [
+        {**hook, "output": _output(session, repository, run_id, hook)}
+        for hook in list_items(session.client, *_runs(repository), run_id, "hooks")
+    ]
+    return {**run, "hooks": hooks}
+
+
+def _show(session: Session, repository: str, run_id: str) -> None:
+    run = _described(session, repository, run_id)
+    hooks = run.pop("hooks")
+    session.output.record(run)
+    for hook in hooks:
+        state = "skipped" if hook.get("skipped") else hook["status"]
+        print(printable(f"\n{hook['action']}/{hook['hook_id']}: {state}".lstrip()))
+        for line in hook["output"].splitlines():
+            print("    " + printable(line))
+
+
+def _output(session: Session, repository: str, run_id: str, hook: dict[str, Any]) -> str:
+    path = (*_runs(repository), run_id, "hooks", hook["hook_run_id"], "output")
+    with session.client.stream("GET", *path) as answer:
+        return answer.read().decode(errors="replace")

@@ -32,7 +32,7 @@ from lakebed.engine.committed.replace import replace as replace_intervals
 from lakebed.engine.committed.walk import map_ahead, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Home
-from lakebed.formats import Entry, MetaRange, MetaRangeID, RangeID
+from lakebed.formats import Entry, MetaRange, MetaRangeID
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.entries import one_array
 from lakebed.runtime import Runtime
@@ -238,11 +238,18 @@ class Committed:
         refs = window(self._files.metarange(metarange_id), start, end)
         return [ref.max_key for ref in refs if end is None or ref.max_key < end]
 
-    def ranges_below(self, metarange_id: MetaRangeID, prefix: bytes) -> tuple[RangeID, ...]:
-        """Return the ranges that can have keys with a prefix, without reading a range."""
-        end = prefix_end(prefix)
-        refs = window(self._files.metarange(metarange_id), prefix, end)
-        return tuple(ref.range_id for ref in refs if end is None or ref.min_key < end)
+    def has_below(self, metarange_id: MetaRangeID, prefix: bytes) -> bool:
+        """Whether there is a key with a prefix. At most one range is read."""
+        metarange = self._files.metarange(metarange_id)
+        place = metarange.position(prefix)
+        if place == len(metarange.refs):
+            return False
+        ref = metarange.refs[place]
+        if ref.min_key >= prefix:
+            return ref.min_key.startswith(prefix)
+        keys = self._files.range(ref.range_id).keys
+        # The last key of the range is not below the prefix, so this finds one.
+        return keys[keys.find(prefix)].startswith(prefix)
 
     def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
         """Return a page of entries and common prefixes."""

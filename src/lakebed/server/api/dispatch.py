@@ -8,8 +8,7 @@ import falcon
 import msgspec
 
 from lakebed.auth import Context, Permission
-from lakebed.catalog.nouns import read_only_lifted
-from lakebed.hooks.acting import acting_as
+from lakebed.catalog.nouns import acting_as, read_only_lifted
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission

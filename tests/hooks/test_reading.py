@@ -1,0 +1,35 @@
+"""Whether a content has action files at all."""
+
+from itertools import combinations
+
+import pytest
+
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.committed import Query
+from tests.hooks.run_kit import FOLDER, LAKE, MAIN, HookLake
+
+KEYS = [b"A", b"_lakefs_actions", FOLDER + b"a", FOLDER + b"b/c", b"_lakefs_actions0", b"z"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_look_into_one_range_says_what_a_listing_says(count: int) -> None:
+    lake = HookLake()
+    for number, keys in enumerate(combinations(KEYS, count)):
+        branch = lake.catalog.refs.create_branch(LAKE, f"b{number}", "dev")
+        for key in keys:
+            lake.put(key, branch=branch.id)
+        # Without hooks: these files are no action files.
+        sealed = lake.engine._parts.publisher.seal(lake.repository, branch)
+        built = lake.engine._parts.committer._build(lake.repository, sealed, sealed.sealed_tokens)
+        metarange_id = built.made.metarange_id
+        found = lake.engine.has_below(lake.repository, metarange_id, FOLDER)
+        listed = lake.engine.list_committed(lake.repository, metarange_id, Query(prefix=FOLDER))
+        assert found == bool(listed.items) == any(key.startswith(FOLDER) for key in keys)
+
+
+def test_an_empty_content_has_none() -> None:
+    lake = HookLake()
+    head = lake.engine.resolver.commit(lake.repository, MAIN)
+    assert not lake.engine.has_below(lake.repository, head.metarange_id, FOLDER)
+    request = CommitRequest(committer="", message="", allow_empty=True)
+    assert lake.engine.commit(LAKE, MAIN, request).commit.parents == (head.id,)
