@@ -12,6 +12,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.read_only import read_only_lifted
+from lakebed.hooks import reading
 from lakebed.hooks.errors import RunNotFound
 from lakebed.hooks.events import Event, EventType
 from lakebed.hooks.guard import OFFERS_MAX
@@ -95,6 +96,22 @@ def test_a_file_that_cannot_be_used_refuses_the_operation_by_name(
 def test_files_in_folders_below_are_not_action_files(lake: HookLake) -> None:
     lake.put(FOLDER + b"scripts/check.lua", "not YAML: [")
     assert lake.commit().id == lake.head()
+
+
+def test_folders_do_not_hide_the_action_files_behind_them(
+    lake: HookLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FILES_MAX", 3)
+    lake.answers.deeds["check"] = fail
+    lake.put_action("gate", "pre-commit")
+    for folder in (b"a", b"b", b"c", b"d"):
+        lake.put(FOLDER + folder + b"/x")
+    with pytest.raises(Refused, match="more than 3 files and folders"):
+        lake.commit()
+    lake.catalog.objects.delete(LAKE, MAIN, FOLDER + b"a/x")
+    lake.catalog.objects.delete(LAKE, MAIN, FOLDER + b"b/x")
+    with pytest.raises(Refused, match="the data is bad"):
+        lake.commit()
 
 
 # Which files count

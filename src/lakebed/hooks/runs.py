@@ -216,7 +216,7 @@ class Runs:
                 records.set_if(found.name, waiting, found.predicate)
 
     def drop(self, repository: Repository, run_id: RunID) -> None:
-        """Remove a prepared run whose operation was refused."""
+        """Remove a prepared run whose operation failed."""
         self.records(repository).delete(run_id.encode())
         self.waiting.delete(run_id.encode())
 
