@@ -6,6 +6,7 @@ import pytest
 from falcon.testing import Result
 
 from lakebed.auth import KeyPair
+from lakebed.server.hook_calls import DEPTH_MAX
 from tests.kit.receiver import Receiver
 from tests.server.kit import ADMIN, REPOSITORY, Server, server
 
@@ -139,6 +140,24 @@ def put_script(world: Server, script: str) -> None:
         f"    properties:\n      script: |\n{lines}"
     )
     world.put("_lakefs_actions/gate.yaml", text.encode())
+
+
+@pytest.mark.slow
+def test_hooks_that_call_themselves_come_to_an_end(world: Server) -> None:
+    text = (
+        "name: gate\non: {pre-create-tag: }\nhooks:\n  - id: check\n    type: lua\n"
+        "    properties:\n      script: |\n"
+        """        local name = action.tag_id .. "x"\n"""
+        """        print(require("lakefs").create_tag(action.repository_id, "main", name))\n"""
+    )
+    world.put("_lakefs_actions/gate.yaml", text.encode())
+    assert commit(world).status_code == 201
+    tags = f"/repositories/{REPOSITORY}/tags"
+    made = world.call("POST", tags, json={"id": "v", "ref": "main"})
+    assert made.status_code == 201
+    assert [tag["id"] for tag in world.call("GET", tags).json["results"]] == [
+        "v" + number * "x" for number in range(DEPTH_MAX + 1)
+    ]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ waits for a hook must not keep the hook's calls waiting.
 
 import json
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any, Final
@@ -23,6 +23,10 @@ from lakebed.hooks.kinds import OBJECT_BYTES_MAX, Caller
 from lakebed.server.http.authentication import IDENTITY
 from lakebed.server.services import Services
 
+DEPTH_MAX: Final = 3
+"""How deep hooks may be nested: a hook that makes a tag runs the hooks of that tag, which may make
+a tag. Each one waits in a process and a slot."""
+
 _API: Final = "/api/v1/repositories/{repository}"
 _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "create_tag": ("POST", "/tags"),
@@ -33,6 +37,10 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "diff_branch": ("GET", "/branches/{branch}/diff"),
     "update_object_user_metadata": ("PUT", "/branches/{branch}/objects/stat/user_metadata"),
 }
+
+
+_depth: ContextVar[int] = ContextVar("lakebed_hook_depth", default=0)
+"""In how many hooks, each called by another, the request at hand was made."""
 
 
 class HookCalls:
@@ -67,10 +75,13 @@ class _Caller:
         self._services = services
         self._application = application
         self._event = event
+        self._depth = _depth.get() + 1
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
         """See `Caller.call`."""
         try:
+            if name == "create_tag" and self._depth > DEPTH_MAX:
+                raise ValueError(f"hooks call hooks, more than {DEPTH_MAX} deep")  # noqa: TRY301
             identity = self._identity()
             self._check_repository(str(arguments.get("repository", "")))
             environ = _environ(name, dict(arguments), identity)
@@ -81,7 +92,9 @@ class _Caller:
         except LakebedError as error:
             return 503, {"message": error.public_message or str(error)}
         # In a context of its own: the request that waits for the hook has notes in this one.
-        status, body = copy_context().run(_answer, self._application(), environ)
+        context = copy_context()
+        context.run(_depth.set, self._depth)
+        status, body = context.run(_answer, self._application(), environ)
         if name == "get_object" and status < HTTPStatus.MULTIPLE_CHOICES:
             return status, body
         try:
