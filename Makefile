@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 # uv comes from PATH when it is there, else from a small environment of its own.
 UV := $(shell command -v uv || echo .uv/bin/uv)
 WORKERS ?= 4
+SHOTS ?= ui-shots
+UI := src/lakebed/server/ui/app
 SEEDS ?= 10000
 SECONDS ?= 300
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
@@ -15,14 +17,14 @@ PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 FAST := $(addprefix tests/,auth block catalog cli client engine formats gc hooks kv server) \
 	$(wildcard tests/test_*.py) \
 	$(patsubst %,tests/conformance/test_%.py,block_memory kv_memory kv_sqlite) \
-	$(patsubst %,tests/simulation/test_%.py,engine kv simulated_block simulator)
+	$(patsubst %,tests/simulation/test_%.py,engine fenced kv simulated_block simulator)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of processes; each would compile all that it imports, again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast quickstart format lint typecheck layers check tests test test-fast test-long simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-commands bench-compare proto lock clean
+.PHONY: help install install-fast quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-long simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-commands bench-compare proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -56,7 +58,13 @@ $(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) pip install --quiet --python .quickstart/bin/python --no-deps --editable .
 	touch $@
 
-# Azurite, a server, and Chromium, a browser, that tests use. No scripts of packages are run.
+# Airflow wants other versions of libraries than we do, so it has an environment of its own.
+.airflow/.installed: requirements/airflow.txt | $(filter .uv/bin/uv,$(UV))
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .airflow
+	$(UV) pip sync --quiet --compile-bytecode --python .airflow/bin/python --require-hashes requirements/airflow.txt
+	touch $@
+
+# Azurite and DynamoDB, servers, and Chromium, a browser, that tests use. No scripts of packages are run.
 node_modules/.installed: package.json package-lock.json .npmrc
 	@command -v npm >/dev/null || { echo "the test servers need Node: there is no program npm" >&2; exit 1; }
 	npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -76,10 +84,13 @@ lint: install ## check format and lint rules
 typecheck: install ## mypy, strict, on sources, tests and benchmarks
 	mypy
 
+typecheck-ui: install ## tsc, strict, on the modules of the web UI
+	node_modules/.bin/tsc -p jsconfig.json
+
 layers: install ## import-linter: nothing imports what lies above it
 	lint-imports --no-cache
 
-check: lint typecheck layers ## all that needs no test to run
+check: lint typecheck typecheck-ui layers ## all that needs no test to run
 
 tests: install ## all tests, in parallel
 	pytest $(PARALLEL) --durations 10
@@ -95,13 +106,24 @@ test-fast: install-fast ## what a developer runs all day: a minute, without Node
 	LAKEBED_TEST_FAST=1 HYPOTHESIS_PROFILE=fast pytest -n 2 --dist loadgroup \
 		--no-loadscope-reorder -q -m "not slow" $(FAST)
 
-test-long: install ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep)
+test-long: install .airflow/.installed ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep), and real Airflow
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600
+
+test-ui: install ## the web UI in a real browser
+	pytest -q tests/ui tests/server/test_page.py tests/catalog/test_preview.py
+
+ui-shots: install ## screenshots of all pages into SHOTS: three widths, light and dark
+	$(BIN)/python -m tests.ui.shots $(SHOTS)
+
+# The file is committed, and its checksum with it: servers and users need no npm.
+ui-vendor: install ## take Preact and htm over from npm, into the web UI
+	cp node_modules/htm/preact/standalone.module.js $(UI)/vendor/preact-htm.js
+	cd $(UI)/vendor && sha256sum preact-htm.js > SHA256SUMS
 
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
-		tests.simulation.scenarios tests.simulation.objects \
+		tests.simulation.scenarios tests.simulation.fenced tests.simulation.objects \
 		tests.simulation.multiparts tests.simulation.pulls tests.auth.scenarios tests.simulation.gc_histories
 
 fuzz: install ## feed every parser that strangers reach, and a running server, with new inputs for SECONDS in all
@@ -152,11 +174,14 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
-		--constraint requirements/dev.txt --extra azure --extra gcs --extra otel --extra postgres \
-		--extra s3 --extra testing --group fast --output-file requirements/fast.txt pyproject.toml
+		--constraint requirements/dev.txt --extra azure --extra dynamodb --extra gcs --extra otel \
+		--extra postgres --extra s3 --extra testing --extra valkey --group fast --output-file requirements/fast.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/run.txt pyproject.toml
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--output-file requirements/airflow.txt requirements/airflow.in
 
 clean: ## remove what the targets made
-	rm -rf .check.log $(VENV) .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .check.log $(SHOTS) $(VENV) .airflow .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

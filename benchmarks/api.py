@@ -29,6 +29,7 @@ from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 OBJECTS = 2000
 LARGE_BYTES = 1 << 30
 CHUNK = os.urandom(1 << 20)
+QUIET = {"logging": {"level": "warning"}}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,13 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
         place = Path(folder)
         (place / "floor").mkdir()
         with (
-            lakebed_server(place, settings={"logging": {"level": "warning"}}) as server,
+            lakebed_server(place, settings=QUIET) as server,
+            unsynced_server(place / "unsynced") as unsynced,
             floor_server(place / "floor", "bare") as (bare_port, bare_pid),
             floor_server(place / "floor", "app") as (floor_port, _),
         ):
             objects = 20 if tiny else OBJECTS
             bars = api_rates.SQLITE_BARS
             targets = api_rates.targets_of(server, bare_port, bare_pid, objects=objects, bars=bars)
+            targets += api_rates.unsynced_targets_of(unsynced, bars=bars)
             small = api_rates.rows(targets, seconds=seconds)
             use_keys_of(server)
             each = each_operation(server, seconds / 10)
@@ -167,7 +170,16 @@ def transfer(port: int, head: bytes, size: int) -> float:
     return (size + length) / (time.perf_counter() - begun)
 
 
-# The floor
+# Other servers
+
+
+@contextmanager
+def unsynced_server(folder: Path) -> Iterator[LakebedServer]:
+    """A server whose storage leaves it to the system when the disk gets the bytes of objects."""
+    folder.mkdir()
+    local = {"root": str(folder / "objects"), "sync": False}
+    with lakebed_server(folder, settings={**QUIET, "blockstore": {"local": local}}) as server:
+        yield server
 
 
 @contextmanager

@@ -53,8 +53,12 @@ OPERATIONS: Final = {
     "getTag": Operation("GET", f"{REPOSITORY}/tags/t0"),
     "getCommit": Operation("GET", f"{REPOSITORY}/commits/main"),
     "logCommits": Operation("GET", f"{REF}/commits"),
+    # On a branch of its own: the first commit to main would have all that was uploaded before.
     "commit (empty)": Operation(
-        "POST", f"{BRANCH}/commits", {"message": "m", "allow_empty": True}, alone=True
+        "POST",
+        f"{REPOSITORY}/branches/empty/commits",
+        {"message": "m", "allow_empty": True},
+        alone=True,
     ),
     "mergeIntoBranch (empty)": Operation(
         "POST", f"{REF}/merge/dev", {"message": "m", "allow_empty": True}, alone=True

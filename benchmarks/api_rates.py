@@ -29,6 +29,9 @@ from lakebed.testing.servers.lakebed import LakebedServer
 FEW, MANY = 16, 100
 TURNS: Final = 5
 SMALL: Final = b"x" * 1024
+SIGNED: Final = 5000
+"""Requests of S3 that are signed beforehand, each for a key of its own: of requests that write one
+key at the same time, all but one have to try again."""
 MANY_SHARE: Final = 0.9
 """What a rate with many connections is at least, as a share of that with few."""
 
@@ -48,6 +51,8 @@ SQLITE_BARS: Final = {
     "upload 1 KiB": 0.030,
     "S3 PUT 1 KiB": 0.030,
     "create branch": 0.06,
+    "upload 1 KiB, not synced": 0.05,
+    "S3 PUT 1 KiB, not synced": 0.05,
 }
 POSTGRESQL_BARS: Final = {
     "stat, committed": 0.10,
@@ -171,7 +176,6 @@ def targets_of(
         )
 
     at = f"{REPOSITORY}/refs/{commit}/objects"
-    put = f"{BRANCH}/objects?path=new/{{n}}"
     branch = json.dumps({"name": "b{n}", "source": "main"}).encode()
     listing = "/bench?list-type=2&prefix=main%2Fdata%2F&max-keys=1000"
     return [
@@ -186,9 +190,27 @@ def targets_of(
         rest("list 1000", "GET", f"{REF}/objects/ls?prefix=data/&amount=1000"),
         s3("S3 LIST 1000", "GET", listing),
         s3("S3 GET 1 KiB", "GET", f"/bench/main/{path_of(0)}"),
-        rest("upload 1 KiB", "POST", put, SMALL),
-        s3("S3 PUT 1 KiB", "PUT", "/bench/main/put/one", SMALL),
+        *_writes(server, ask, bars, ""),
         rest("create branch", "POST", f"{REPOSITORY}/branches", branch),
+    ]
+
+
+def unsynced_targets_of(server: LakebedServer, *, bars: Mapping[str, float]) -> list[Target]:
+    """Prepare a server whose storage does not wait for the disk; return what to measure there."""
+    prepare(server, objects=1)
+    return _writes(server, Asker(server), bars, ", not synced")
+
+
+def _writes(
+    server: LakebedServer, ask: "Asker", bars: Mapping[str, float], note: str
+) -> list[Target]:
+    upload, put = f"upload 1 KiB{note}", f"S3 PUT 1 KiB{note}"
+    port, pid = server.port, server.process.pid
+    posts = ask.rest("POST", f"{BRANCH}/objects?path=new/{{n}}", SMALL)
+    puts = [ask.s3("PUT", f"/bench/main/put/{number}", SMALL)(0) for number in range(SIGNED)]
+    return [
+        Target(upload, bars.get(upload), posts, port, pid),
+        Target(put, bars.get(put), lambda number: puts[number % SIGNED], port, pid),
     ]
 
 
@@ -209,8 +231,9 @@ def prepare(server: LakebedServer, objects: int) -> str:
         made = client.post(f"{BRANCH}/commits", json={"message": "all"}).raise_for_status()
         staged = client.post(f"{BRANCH}/objects", params={"path": "staged"}, content=SMALL)
         staged.raise_for_status()
-        dev = {"name": "dev", "source": "main"}
-        client.post(f"{REPOSITORY}/branches", json=dev).raise_for_status()
+        for name in ("dev", "empty"):
+            branch = {"name": name, "source": "main"}
+            client.post(f"{REPOSITORY}/branches", json=branch).raise_for_status()
         return str(made.json()["id"])
 
 

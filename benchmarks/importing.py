@@ -9,72 +9,35 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.committed import OUR_OPTIONS
+from benchmarks.importing_lake import PLACE, GeneratedStore, listing
+from benchmarks.importing_spark import spark_and_print
 from benchmarks.report import Row, report
-from lakebed.block import LIST_SCHEMA, Address, Namespace
+from lakebed.block import Namespace
 from lakebed.block.drivers.local.store import LocalBlockStore
 from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.imports.entries import imported_page
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.engine.committed import Interval
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.formats.imported import imported_page
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime
 
 OBJECTS: Final = 10_000_000
 MEMORY_BYTES: Final = 600_000_000
-_PLACE: Final = Namespace.parse("local://generated/lake")
-_BATCH: Final = 10_000
+SPARK_OBJECTS_MIN: Final = 1_000_000
+"""Below that, Spark would be measured at nothing but starting tasks."""
 _FLOOR_ROWS: Final = 50_000
 REPOSITORY: Final = RepositoryID("lake")
 MAIN: Final = BranchID("main")
-
-
-class GeneratedStore(LocalBlockStore):
-    """Local storage, and a namespace whose objects are made up while they are listed."""
-
-    objects = 0
-
-    def list_objects(
-        self, namespace: Namespace, *, start_after: Address | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        if namespace != _PLACE:
-            return super().list_objects(namespace, start_after=start_after)
-        assert start_after is None
-        return listing(self.objects)
-
-    def list_folders(self, namespace: Namespace) -> Iterator[str]:
-        return iter(()) if namespace == _PLACE else super().list_folders(namespace)
-
-
-def listing(objects: int) -> Iterator[pa.RecordBatch]:
-    """Yield a listing of so many objects, in order of their paths."""
-    for begin in range(0, objects, _BATCH):
-        numbers = pa.array(np.arange(begin, min(begin + _BATCH, objects), dtype=np.int64))
-        digits = pc.utf8_lpad(numbers.cast(pa.string()), 10, "0")
-        days = pc.utf8_lpad(pc.divide(numbers, 50_000).cast(pa.string()), 6, "0")
-        addresses = pc.binary_join_element_wise(
-            f"{_PLACE}events/day=", days, "/part-", digits, ".parquet", ""
-        )
-        mixed = (numbers.to_numpy().astype(np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15)
-        hexes = [f"{number:016x}" for number in mixed.tolist()]
-        etags = pa.array([each + each[::-1] for each in hexes])
-        mtimes = pa.array(mixed.astype(np.int64) % 10**15, pa.int64()).cast(
-            LIST_SCHEMA.field("mtime").type
-        )
-        sizes = pa.array((mixed % np.uint64(10**9)).astype(np.int64))
-        yield pa.record_batch([addresses, sizes, mtimes, etags], schema=LIST_SCHEMA)
 
 
 def import_and_print(objects: int) -> None:
@@ -88,7 +51,7 @@ def import_and_print(objects: int) -> None:
         catalog = Catalog(engine, store, block, runtime, runs_imports=False)
         place = Namespace.parse("local://lakes/lake")
         engine.repositories.create(REPOSITORY, place, committer="me")
-        source = ImportSource.of_prefix(_PLACE, b"lake/")
+        source = ImportSource.of_prefix(PLACE, b"lake/")
         import_id = catalog.imports.start(
             REPOSITORY, MAIN, [source], committer="me", message="import"
         )
@@ -114,7 +77,7 @@ def generate_and_print(objects: int) -> None:
             making_cpu += process_time() - begun_cpu
             if batch is not None:
                 table = pa.Table.from_batches([batch])
-                waiting.append(imported_page(table, str(_PLACE), b"lake/").entries)
+                waiting.append(imported_page(table, str(PLACE), b"lake/").entries)
                 if sum(each.num_rows for each in waiting) < _FLOOR_ROWS:
                     continue
             if waiting:
@@ -139,7 +102,7 @@ def replace_and_print(objects: int) -> None:
         place = Namespace.parse("local://lakes/lake")
         repository = engine.repositories.create(REPOSITORY, place, committer="me")
         tables = [pa.Table.from_batches([batch]) for batch in listing(objects)]
-        pages = [imported_page(table, str(_PLACE), b"lake/").entries for table in tables]
+        pages = [imported_page(table, str(PLACE), b"lake/").entries for table in tables]
         whole = pa.concat_tables(pages).combine_chunks()
         ingest = engine.ingest(repository)
         ingest.add(whole)
@@ -179,7 +142,7 @@ def measure(objects: int = OBJECTS) -> list[Row]:
     own, own_cpu = max(seconds - making, 1e-9), max(cpu - making_cpu, 1e-9)
     read, written, allowed = _in_child("replace", max(objects // 10, 10))
     megabytes = peak_bytes / 1e6
-    return [
+    rows = [
         Row(f"import {objects:,} objects", "local", objects / own, writing / own, 0.4),
         Row("the same, by CPU time", "local", objects / own_cpu, writing_cpu / own_cpu, None),
         Row("the same, listing included", "local", objects / seconds, writing / seconds, None),
@@ -193,11 +156,28 @@ def measure(objects: int = OBJECTS) -> list[Row]:
         Row(f"replace a tenth: {read:.0f} ranges read", "local", 0, allowed / max(read, 1), 1.0),
         Row(f"and {written:.0f} written", "local", 0, allowed / max(written, 1), 1.0),
     ]
+    return rows if objects < SPARK_OBJECTS_MIN else [*rows, *_measure_spark(objects, seconds, cpu)]
+
+
+def _measure_spark(objects: int, seconds: float, cpu: float) -> list[Row]:
+    """Import on Spark; the server took so many seconds, with the listing that both make up."""
+    on_spark, spark_cpu, driver_before, driver = _in_child("spark", objects)
+    megabytes = f"{driver_before / 1e6:,.0f} MB for a tenth, {driver / 1e6:,.0f} MB"
+    return [
+        Row("the same import on Spark", "local[2]", objects / on_spark, seconds / on_spark, 0.25),
+        Row("the same, by CPU time", "local[2]", objects / spark_cpu, cpu / spark_cpu, None),
+        Row(f"memory of the driver: {megabytes}", "local[2]", 0, driver_before / driver, 1 / 1.1),
+    ]
 
 
 def main(arguments: list[str]) -> int:
     """Run the benchmark, or one measurement of it."""
-    parts = {"import": import_and_print, "floor": generate_and_print, "replace": replace_and_print}
+    parts = {
+        "import": import_and_print,
+        "floor": generate_and_print,
+        "replace": replace_and_print,
+        "spark": spark_and_print,
+    }
     if arguments and arguments[0] in parts:
         parts[arguments[0]](int(arguments[1]))
         return 0

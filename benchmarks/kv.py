@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from benchmarks import kv_postgresql, kv_sqlite
+from benchmarks import kv_databases, kv_postgresql, kv_sqlite
 from benchmarks.report import report
 
 TINY_SCALE = 0.002
@@ -14,7 +14,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true", help="do next to nothing, to see it run")
     scale = TINY_SCALE if parser.parse_args(arguments).tiny else 1.0
-    return report([*kv_sqlite.measure(scale=scale), *kv_postgresql.measure(scale=scale)])
+    parts = (kv_sqlite, kv_postgresql, kv_databases)
+    return report([row for part in parts for row in part.measure(scale=scale)])
 
 
 if __name__ == "__main__":

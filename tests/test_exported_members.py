@@ -25,7 +25,9 @@ def test_the_public_names_of_the_store() -> None:
         "StoreLocked",
         "StoreUnavailable",
         "StoreUnreachable",
+        "UnsafeStore",
         "Version",
+        "check_url",
         "open_store",
     ]
     for name in lakebed.kv.__all__:

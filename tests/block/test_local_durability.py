@@ -119,6 +119,15 @@ def test_an_object_that_nothing_names_yet_is_moved_before_it_is_synced(
     assert not drafts(root)
 
 
+def test_an_object_that_nothing_names_yet_needs_no_lock(root: Path) -> None:
+    locks = root / ".lakebed" / "locks"
+    with open_local(root) as store:
+        store.put_unnamed(DATA.address("a/1"), [b"data"])
+        assert not list(locks.iterdir())
+        store.put(DATA.address("a/1"), [b"other"])
+        assert list(locks.iterdir())
+
+
 def test_without_sync_nothing_waits_for_the_disk(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,6 @@ from lakebed.block import Address, ETag
 from lakebed.catalog.checksums import ALGORITHMS, Checksum
 from lakebed.catalog.entry_metadata import (
     CHECKSUM,
-    CONTENT,
     HEADERS,
     RESERVED,
     checksum_of,
@@ -24,6 +23,7 @@ from lakebed.catalog.entry_metadata import (
     parts_of,
     split,
 )
+from lakebed.formats.imported import CONTENT
 
 PARTS = f"{RESERVED}parts"
 printable = st.text(st.characters(codec="ascii", min_codepoint=32, max_codepoint=126))

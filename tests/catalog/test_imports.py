@@ -21,7 +21,6 @@ from lakebed.catalog.errors import (
 )
 from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports import listing, run, runner
-from lakebed.catalog.imports.entries import imported_page
 from lakebed.catalog.imports.imports import ImportID, ImportStatus
 from lakebed.catalog.imports.listing import list_in_order
 from lakebed.catalog.imports.record import HeldImport
@@ -32,6 +31,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, DirtyBranch
 from lakebed.engine.model import RepositoryID
 from lakebed.formats import AddressType, boundaries
+from lakebed.formats.imported import imported_page
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
 

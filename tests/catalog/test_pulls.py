@@ -57,6 +57,11 @@ def get(lake: Lake, pull_id: PullID) -> PullRequest:
     return lake.catalog.pulls.get(REPOSITORY, pull_id)
 
 
+def announced(lake: Lake) -> int:
+    """How many merges are announced."""
+    return len(list(Records(lake.store, PULLS_MERGING, lake.repository.partition).scan()))
+
+
 def merges(lake: Lake) -> list[Commit]:
     """The commits on main that merged a pull request."""
     page = lake.catalog.refs.log(REPOSITORY, MAIN, amount=100)
@@ -89,7 +94,7 @@ def test_it_is_made_and_merged(lake: Lake, pull_id: PullID) -> None:
     outlook = lake.catalog.pulls.outlook(REPOSITORY, found)
     assert (outlook.source_commit_id, outlook.destination_commit_id) == (source, destination)
     assert outlook.mergeable is None
-    assert not list(Records(lake.store, PULLS_MERGING, lake.repository.partition).scan())
+    assert not announced(lake)
 
 
 def test_it_is_closed_and_opened_again(lake: Lake, pull_id: PullID) -> None:
@@ -300,7 +305,7 @@ def other_process(lake: Lake, *meetings: tuple[bytes, Callable[[], object]]) -> 
     left = list(meetings)
 
     def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
-        if left and call.operation == "set_if" and call.key == left[0][0]:
+        if left and call.writes and call.key == left[0][0]:
             left.pop(0)[1]()
         return apply()
 
@@ -360,7 +365,16 @@ def test_a_merge_of_whom_nothing_was_heard_again(lake: Lake, pull_id: PullID) ->
     assert clean_expired(lake.catalog, lake.clock).pulls == 0  # it may be alive
     take_over(lake)
     assert get(lake, pull_id).merged_commit_id == merges(lake)[0].id
-    assert not list(Records(lake.store, PULLS_MERGING, lake.repository.partition).scan())
+    assert not announced(lake)
+
+
+def test_a_commit_right_before_the_source_is_deleted(lake: Lake, pull_id: PullID) -> None:
+    lake.catalog.pulls.merge(REPOSITORY, pull_id, REQUEST)
+    other = other_process(lake, (b"branches/dev", lambda: commit(lake, DEV, b"newer")))
+    kept = other.pulls.delete_source(REPOSITORY, pull_id)
+    assert kept is not None
+    assert "changed meanwhile" in kept
+    assert lake.exists(b"newer", DEV)
 
 
 def test_a_long_merge_gives_signs_of_life(lake: Lake, pull_id: PullID) -> None:
@@ -413,12 +427,17 @@ def test_a_merge_knows_what_its_request_may_do(lake: Lake) -> None:
 
 
 def test_a_cleaner_between_the_announcement_and_the_merge(lake: Lake, pull_id: PullID) -> None:
-    """It removes the announcement, so that merge may not begin; the next one announces again."""
+    """It removes the announcement, so the merge does not begin before it has announced it again."""
     record = b"pulls/" + pull_id.encode()
-    merger = other_process(lake, (record, lambda: lake.catalog.pulls.clean(lake.repository)))
-    with pytest.raises(PullBusy):
-        merger.pulls.merge(REPOSITORY, pull_id, REQUEST)
-    assert not get(lake, pull_id).is_merging
+
+    def clean() -> None:
+        lake.catalog.pulls.clean(lake.repository)
+        assert not announced(lake)
+
+    def look() -> None:
+        assert announced(lake)
+
+    merger = other_process(lake, (record, clean), (b"branches/main", look))
     merger.pulls.merge(REPOSITORY, pull_id, REQUEST)
     assert len(merges(lake)) == 1
 
@@ -428,4 +447,4 @@ def test_a_refused_merge_leaves_nothing_behind(lake: Lake, pull_id: PullID) -> N
     with pytest.raises(DirtyBranch):
         lake.catalog.pulls.merge(REPOSITORY, pull_id, REQUEST)
     assert clean_expired(lake.catalog, lake.clock).pulls == 0
-    assert not list(Records(lake.store, PULLS_MERGING, lake.repository.partition).scan())
+    assert not announced(lake)

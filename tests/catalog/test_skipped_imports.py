@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lakebed.block import LIST_SCHEMA
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.imports.entries import ImportedPage, imported_page
 from lakebed.catalog.imports.run import _Skipped
+from lakebed.formats.imported import ImportedPage, imported_page
 
 PLACE = "mem://outside/"
 

@@ -19,6 +19,7 @@ from lakebed.engine.errors import (
     Stale,
 )
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.opening import RECENT_SECONDS
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import Entry
 from lakebed.formats.object_paths import ObjectPath
@@ -104,12 +105,18 @@ def during(act: Callable[[], object]) -> Iterator[bytes]:
     yield b"last"
 
 
+def slowly(lake: Lake, act: Callable[[], object]) -> Iterator[bytes]:
+    """Bytes that take so long that the write is checked again."""
+    yield from during(act)
+    lake.clock.ahead_seconds += 2 * RECENT_SECONDS
+
+
 def test_what_is_refused_after_the_bytes_came_leaves_nothing(lake: Lake) -> None:
     def protect() -> None:
         lake.engine.protection.set(lake.repository, ["main"])
 
     with pytest.raises(Protected):
-        lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", during(protect))
+        lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", slowly(lake, protect))
     assert not lake.exists(b"a")
     assert lake.stored() == []
 
@@ -121,10 +128,14 @@ def test_a_repository_made_again_meanwhile_gets_nothing(lake: Lake) -> None:
         lake.engine.repositories.create(REPOSITORY, namespace, committer="bob")
 
     with pytest.raises(RepositoryNotFound):
-        lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", during(make_again))
+        lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", slowly(lake, make_again))
     with pytest.raises(EntryNotFound):
         lake.catalog.objects.stat(REPOSITORY, "main", b"a")
     assert lake.stored() == []
+    # Too quick to be checked again: it went into the repository that it began with.
+    lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", during(make_again))
+    with pytest.raises(EntryNotFound):
+        lake.catalog.objects.stat(REPOSITORY, "main", b"a")
 
 
 def test_a_condition_is_looked_at_again_when_the_bytes_have_come(lake: Lake) -> None:

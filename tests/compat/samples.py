@@ -260,6 +260,13 @@ def _begun_import(sample: Sample) -> Good:
     return Good(path={"branch": "main"}, query={"id": begun["id"]})
 
 
+def _reported_import(sample: Sample) -> Good:
+    """An import that waits for a job on Spark."""
+    body = _import(sample).body
+    begun = sample.post("branches/main/import", {**body, "spark": True})
+    return Good(path={"branch": "main"}, query={"id": begun["id"]}, body={"paths": body["paths"]})
+
+
 def _canceled_import(sample: Sample) -> Good:
     """An import that was canceled before it found out that there is nothing; to repeat is fine."""
     for _ in range(50):
@@ -299,6 +306,7 @@ _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
     "importStart": _import,
     "importStatus": _begun_import,
     "importCancel": _canceled_import,
+    "importReport": _reported_import,
     "linkPhysicalAddress": _link,
     "endUnfinishedUpload": _unfinished,
     "uploadPart": _in_parts,

@@ -122,12 +122,13 @@ def test_the_command_line_shows_hooks(
     assert "pre-commit hook aborted" in refused
     assert "nobody owns this" in refused
     tried = run("actions", "run", f"{repo}/main", "--event", "pre-commit")
-    assert f"looking at {made.id}" in tried
-    assert "owners/never: skipped" in tried
+    assert f"owners/has_owner: looking at {made.id}\n" in tried
+    assert tried.endswith(": completed\n")
     assert "No action file" in run("actions", "run", f"{repo}/main", "--event", "pre-merge")
     listed = run.json("actions", "runs", "list", repo, "--branch", "main")
     assert {item["event_type"] for item in listed} >= {"pre-commit"}
     newest = listed[0]["run_id"]
     described = run("actions", "runs", "describe", repo, newest)
     assert newest in described
-    assert "owners/has_owner" in described
+    assert "owners/has_owner: completed" in described
+    assert "owners/never: skipped" in described

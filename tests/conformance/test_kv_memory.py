@@ -7,3 +7,11 @@ class TestMemoryStore(StoreConformance):
     @pytest.fixture
     def url(self) -> str:
         return "memory://"
+
+
+class TestNamespacedStore(StoreConformance):
+    """The same in a namespace: nothing that a caller sees changes."""
+
+    @pytest.fixture
+    def url(self) -> str:
+        return "memory://?namespace=tenant-1"

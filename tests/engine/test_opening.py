@@ -50,7 +50,7 @@ class TwoProcesses:
         self._meanwhile: dict[int, Callable[[], object]] = {}
         self.create()
         self.put("first")
-        self.writer.check_writable_if(NAME, MAIN, b"other key", if_absent)
+        self.writer.open_for_put(NAME, MAIN, b"other key", if_absent)
 
     def create(self) -> None:
         self.other.repositories.create(NAME, Namespace.parse("mem://lakes/a"), committer="ann")

@@ -10,6 +10,7 @@ from tests.fuzz import (
     http_requests,
     names,
     policies,
+    previews,
     s3_requests,
     signatures,
 )
@@ -17,7 +18,7 @@ from tests.fuzz.target import Target
 
 _FILES: Final = (
     *(signatures, s3_requests, http_requests, names, policies, documents, files, doors),
-    actions,
+    *(actions, previews),
 )
 
 TARGETS: Final[list[Target]] = [target for file in _FILES for target in file.targets.all]

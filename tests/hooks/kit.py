@@ -163,14 +163,13 @@ class BadServer:
             except OSError:
                 client.close()  # the client does not trust the certificate
                 return
-        with closing(client):
+        with closing(client), suppress(OSError):  # the client may leave at any time
             received = _read_request(client)
             if received is None:
                 return
             self.received.append(received)
             path = received.line.split()[1].partition("?")[0]
-            with suppress(OSError):  # the client may be gone
-                self._behaviours[path](Connection(client, received, self._stop))
+            self._behaviours[path](Connection(client, received, self._stop))
 
 
 def _read_request(client: socket.socket) -> Received | None:
@@ -185,7 +184,10 @@ def _read_request(client: socket.socket) -> Received | None:
     line, *rest = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in rest)}
     while len(body) < int(headers.get("content-length", "0")):
-        body += client.recv(65536)
+        piece = client.recv(65536)
+        if not piece:
+            return None
+        body += piece
     return Received(line, headers, body)
 
 

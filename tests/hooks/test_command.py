@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -9,6 +10,7 @@ import pytest
 
 from lakebed.hooks.settings import HooksSettings
 from tests.hooks.kit import Ran, run
+from tests.kit.served import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +67,14 @@ def test_it_is_killed_at_its_deadline_with_all_that_it_started(tmp_path: Path) -
     )
     assert "took too long" in str(ran.error)
     for pid in map(int, noted.read_text().split()):
-        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie"
+        eventually(partial(is_gone, pid))  # the system takes a moment to end a process
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_what_it_leaves_behind_does_not_hold_the_hook() -> None:

@@ -1,6 +1,7 @@
 """Hooks before operations: which ones run, what they are told, and that they can refuse."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,8 @@ from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.read_only import read_only_lifted
 from lakebed.hooks import reading
-from lakebed.hooks.errors import RunNotFound
+from lakebed.hooks.actions import TRIALS_MAX, Trial, TrialHook
+from lakebed.hooks.errors import RunNotFound, TooManyTrials
 from lakebed.hooks.events import Event, EventType
 from lakebed.hooks.guard import OFFERS_MAX
 from lakebed.hooks.outputs import Output
@@ -21,6 +23,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore
 from tests.hooks.run_kit import DEV, FOLDER, HEARTBEAT_SECONDS, LAKE, MAIN, HookLake, fail
+from tests.kit.served import eventually
 from tests.kit.steps import StepBlockStore, StepRuntime, Steps
 
 REQUEST = CommitRequest(committer="ann", message="m")
@@ -411,6 +414,48 @@ def test_a_repository_made_again_has_no_runs_of_the_one_before(lake: HookLake) -
     assert lake.actions.post.run_waiting() == 0
     assert not lake.heard(EventType.POST_COMMIT)
     assert not list(lake.actions.runs.waiting.scan())
+
+
+# Trials
+
+
+def test_what_a_tried_hook_prints_can_be_read_while_it_runs(lake: HookLake) -> None:
+    lake.put_action("gate", "pre-commit")
+    head = lake.commit()
+
+    def print_and_look(event: Event, output: Output) -> None:
+        output.print("first")
+        seen = partial(lake.actions.runs.output, LAKE, event.run_id, "0000_0000")
+        eventually(lambda: seen() == b"first\n")
+        output.print("second")
+
+    lake.answers.deeds["check"] = print_and_look
+    trial = lake.actions.try_out(LAKE, "main", EventType.PRE_COMMIT, username="bea")
+    assert trial.run_id is not None
+    assert trial.hooks == (TrialHook("0000_0000", "gate", "check"),)
+    assert lake.actions.runs.get(LAKE, trial.run_id).passed
+    assert lake.actions.runs.output(LAKE, trial.run_id, "0000_0000") == b"first\nsecond\n"
+    assert lake.answers.events()[-1].username == "bea"
+    assert lake.head() == head.id
+    none = lake.actions.try_out(LAKE, "main", EventType.PRE_MERGE, username="bea")
+    assert none == Trial(None, ())
+
+
+def test_trials_are_bounded(lake: HookLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.put_action("gate", "pre-commit")
+    lake.commit()
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(lake.actions, "_run_in_background", waiting.append)
+
+    def begin() -> Trial:
+        return lake.actions.try_out(LAKE, "main", EventType.PRE_COMMIT, username="bea")
+
+    for _ in range(TRIALS_MAX):
+        begin()
+    with pytest.raises(TooManyTrials, match="try again"):
+        begin()
+    waiting.pop()()
+    assert begin().run_id is not None
 
 
 # What it costs where there are none

@@ -105,3 +105,9 @@ def test_secrets_can_be_turned_off_or_have_another_prefix() -> None:
     assert not off.fill_text("{{ ENV.LAKEFSACTION_A }}")
     other = Environment(EnvironmentSettings(prefix="HO"), print, VARIABLES)
     assert other.fill_text("{{ ENV.HOME }}") == "/root"
+
+
+def test_secrets_of_the_server_itself_are_never_given() -> None:
+    own = {"LAKEBED_SERVER__AUTH__SECRET_KEY": "key of everything"}
+    environment = Environment(EnvironmentSettings(prefix=""), print, own)
+    assert not environment.fill_text("{{ ENV.LAKEBED_SERVER__AUTH__SECRET_KEY }}")

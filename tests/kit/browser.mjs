@@ -6,50 +6,13 @@
 // URL turns out to be a download, or when nothing more is loaded and no title was set.
 // The answer is a line of JSON: {ended, title, text}.
 
-import { existsSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
-import { chromium } from "playwright-core";
+import { launch } from "./launch.mjs";
 
-const folder = fileURLToPath(new URL("../../node_modules/.chromium", import.meta.url));
-
-// Unpack Chromium, once; several programs may do so at the same time.
-async function unpack() {
-  const draft = mkdtempSync(`${folder}-`);
-  // The package unpacks into the folder for temporary files, and the few libraries that Chromium
-  // needs too if it believes that it runs where its makers use it.
-  const kept = process.env.TMPDIR;
-  process.env.TMPDIR = draft;
-  process.env.AWS_LAMBDA_JS_RUNTIME = "nodejs20.x";
-  await (await import("@sparticuz/chromium")).default.executablePath();
-  if (kept === undefined) delete process.env.TMPDIR;
-  else process.env.TMPDIR = kept;
-  // Its own list of folders with fonts names other places; without fonts, Chromium shows no text.
-  const fonts = `<dir>${folder}/fonts</dir><cachedir>${folder}/fonts-cache</cachedir>`;
-  writeFileSync(`${draft}/fonts.conf`, `<fontconfig>${fonts}</fontconfig>`);
-  try {
-    renameSync(draft, folder);
-  } catch (error) {
-    if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
-    rmSync(draft, { recursive: true });
-  }
-}
-
-if (!existsSync(folder)) await unpack();
-const browser = await chromium.launch({
-  executablePath: `${folder}/chromium`,
-  args: [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-features=LocalNetworkAccessChecks",
-    "--host-resolver-rules=MAP *.example 127.0.0.1",
-  ],
-  env: {
-    ...process.env,
-    LD_LIBRARY_PATH: `${folder}/al2023/lib`,
-    FONTCONFIG_FILE: `${folder}/fonts.conf`,
-  },
-});
+const browser = await launch([
+  "--disable-features=LocalNetworkAccessChecks",
+  "--host-resolver-rules=MAP *.example 127.0.0.1",
+]);
 
 async function visit({ url, cookie, pages, without }) {
   const context = await browser.newContext();

@@ -1,15 +1,17 @@
 import sys
+from pathlib import Path
 
 import pytest
 
 from lakebed.errors import LakebedError, MissingExtraError
-from lakebed.kv import InvalidArgument, open_store
+from lakebed.kv import InvalidArgument, PredicateFailed, SchemaTooNew, open_store
+from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION
 
 
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
-        ("redis://localhost", "cannot open redis: use memory://, sqlite://, postgresql://"),
+        ("mysql://localhost", "cannot open mysql: use memory://, sqlite://, postgresql://"),
         ("lakebed.db", "without a scheme"),
         ("memory://name", "no name"),
     ],
@@ -20,9 +22,10 @@ def test_a_url_that_nobody_serves_is_refused(url: str, complaint: str) -> None:
 
 
 @pytest.mark.parametrize("secret", ["s3cr\u2100et", "s3cr[et", "s3cr et%"])
-def test_a_url_that_cannot_be_read_does_not_show_its_password(secret: str) -> None:
+@pytest.mark.parametrize("scheme", ["postgresql", "etcd", "valkey", "redis", "dynamodb"])
+def test_a_url_that_cannot_be_read_does_not_show_its_password(scheme: str, secret: str) -> None:
     with pytest.raises(LakebedError) as caught:
-        open_store(f"postgresql://user:{secret}@127.0.0.1:1/db")
+        open_store(f"{scheme}://user:{secret}@127.0.0.1:1/0")
     assert "s3cr" not in str(caught.value)
 
 
@@ -35,3 +38,53 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'lakebed\[postgres\]'"):
         open_store("postgresql://user:secret@127.0.0.1/db")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 65, "one&namespace=two"])
+def test_what_is_no_namespace_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="is not a namespace"):
+        open_store(f"memory://?namespace={name}")
+
+
+def test_installations_in_one_database_do_not_see_each_other(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/lakebed.db"
+    with (
+        open_store(url) as plain,
+        open_store(f"{url}?namespace=one") as one,
+        open_store(f"{url}?namespace=two") as two,
+    ):
+        stores = [plain, one, two]
+        for number, store in enumerate(stores):
+            store.set(b"p", b"key", b"%d" % number)
+            store.set_many(b"p", [(b"many", b"%d" % number)])
+        for number, store in enumerate(stores):
+            assert [item.value for item in store.scan(b"p")] == [b"%d" % number] * 2
+        one.drop_partition(b"p")
+        assert [len(list(store.scan(b"p"))) for store in stores] == [2, 0, 2]
+        with pytest.raises(PredicateFailed):
+            one.set_if(b"p", b"key", b"new", two.get(b"p", b"key").predicate)
+    # A namespace is a store of its own, with a version of its own in it.
+    with open_store(f"{url}?namespace=two") as two:
+        two.set(METADATA_PARTITION, SCHEMA_KEY, b"%d" % (SCHEMA_VERSION + 1))
+    open_store(f"{url}?namespace=one").close()
+    with pytest.raises(SchemaTooNew):
+        open_store(f"{url}?namespace=two")
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("dynamodb://a", "does not name a table"),
+        ("dynamodb://lakebed?regio=x", "has no option regio"),
+        ("valkey://:secret-word@/0", "malformed"),
+        ("valkey://:secret-word@host/zero", "malformed"),
+        ("valkey://host/0?tls=perhaps", "tls must be true or false"),
+        ("redis://host/0?durable=1", "durable must be true or false"),
+        ("etcd://user:secret-word@host/x", "with a host and a port"),
+        ("etcd://host:2379/x?ssl=1", "has no option ssl"),
+    ],
+)
+def test_a_url_that_cannot_be_is_refused(url: str, complaint: str) -> None:
+    with pytest.raises(InvalidArgument, match=complaint) as caught:
+        open_store(url)
+    assert "secret-word" not in str(caught.value)

@@ -109,6 +109,27 @@ def test_reads_keep_no_transaction_open(store: SqliteStore, path: Path) -> None:
     assert len(list(pages)) == 499
 
 
+def test_a_few_keys_take_one_statement(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        store.set(b"p", b"%d" % number, b"value %d" % number)
+    made: list[str] = []
+    connect = DatabaseFile.connect
+
+    def traced(file: DatabaseFile) -> sqlite3.Connection:
+        connection = connect(file)
+        connection.set_trace_callback(made.append)
+        return connection
+
+    monkeypatch.setattr(DatabaseFile, "connect", traced)
+    few = store.get_many([(b"p", b"3"), (b"p", b"absent"), (b"p", b"1"), (b"p", b"3")])
+    assert [item and item.value for item in few] == [b"value 3", None, b"value 1", b"value 3"]
+    assert len(made) == 1
+    many = store.get_many([(b"p", b"%d" % number) for number in range(20)])
+    assert [item and item.value for item in many] == [b"value %d" % n for n in range(20)]
+    assert len(made) == 4
+    assert store.get_many([]) == []
+
+
 def test_the_log_shrinks_again_after_a_long_read(path: Path) -> None:
     with (
         patch.object(writer_module, "LARGEST_LOG_BYTES", 100_000),

@@ -29,6 +29,7 @@ PARTS = {
 QUERIES = {
     "path": PATH,
     "dest_path": "folder/copy",
+    "right_ref": BRANCH,
     "ref": BRANCH,
     "task_id": "unknown",
     "id": "unknown",
@@ -81,6 +82,9 @@ BODIES: dict[str, Any] = {
             {"type": "object", "path": "mem://elsewhere/y", "destination": "one"},
         ],
         "commit": {"message": "an import"},
+    },
+    "importReport": {
+        "paths": [{"type": "common_prefix", "path": "mem://elsewhere/x", "destination": "in"}],
     },
     "uploadPart": {"physical_address": "mem://lakes/lake/x"},
     "uploadPartCopy": {

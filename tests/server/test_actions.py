@@ -1,5 +1,6 @@
 """Hooks by the REST API: gates that refuse, runs that can be asked for, calls as the user."""
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +8,9 @@ from falcon.testing import Result
 
 from lakebed.auth import KeyPair
 from lakebed.server.hook_calls import DEPTH_MAX
+from lakebed.server.processes.background import jobs_of
 from tests.kit.receiver import Receiver
+from tests.kit.served import eventually
 from tests.server.kit import ADMIN, REPOSITORY, Server, server
 
 RUNS = f"/repositories/{REPOSITORY}/actions/runs"
@@ -106,12 +109,12 @@ def test_hooks_are_tried_by_hand(world: Server, receiver: Receiver) -> None:
     commit(world)
     receiver.statuses["/gate"] = 404
     trial = world.call("POST", RUNS, json={"ref": "main", "event": "pre-merge"})
-    assert trial.status_code == 200, trial.text
-    assert trial.json["status"] == "failed"
-    assert "hook 'check'" in trial.json["error"]
+    assert trial.status_code == 202, trial.text
+    (hook,) = trial.json["hooks"]
+    assert hook == {"hook_run_id": "0000_0000", "action": "gate", "hook_id": "check"}
     assert world.call("GET", f"{RUNS}/{trial.json['run_id']}").json["status"] == "failed"
     none = world.call("POST", RUNS, json={"ref": "main", "event": "pre-commit"})
-    assert none.json == {"run_id": "", "status": "completed", "error": ""}
+    assert none.json == {"run_id": "", "hooks": []}
     unknown = world.call("POST", RUNS, json={"ref": "main", "event": "pre-breakfast"})
     assert unknown.status_code == 400
 
@@ -220,3 +223,37 @@ error("tag: " .. tostring(code))
     assert refused.status_code == 412
     assert "tag: 401" in refused.json["message"]
     assert world.call("GET", f"/repositories/{REPOSITORY}/tags").json["results"] == []
+
+
+def test_a_request_that_waits_for_a_hook_leaves_its_slot_to_others(receiver: Receiver) -> None:
+    receiver.bodies.clear()
+    receiver.statuses.clear()
+    limits = {"limits__work_slots": 1, "limits__queue_seconds": 0.0}
+    with server(hooks__allow_private_networks=True, **limits) as world:
+        put_action(world, f"{receiver.url}/gate", "pre-commit")
+        receiver.gate.clear()
+        answers: list[Result] = []
+        waiting = threading.Thread(target=lambda: answers.append(commit(world)))
+        waiting.start()
+        try:
+            eventually(lambda: receiver.bodies)
+            others = world.call("GET", f"/repositories/{REPOSITORY}/branches")
+            assert others.status_code == 200, others.text
+        finally:
+            receiver.gate.set()
+            waiting.join()
+        assert answers[0].status_code == 201, answers[0].text
+
+
+def test_the_background_process_removes_runs_that_were_kept_for_long(
+    world: Server, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_action(world, f"{receiver.url}/gate", "pre-commit")
+    commit(world)
+    (job,) = (job for job in jobs_of(world.services) if job.name == "runs")
+    assert job.run() == 0
+    runtime = world.services.runtime
+    later = runtime.now() + 31 * 24 * 3600
+    monkeypatch.setattr(runtime, "now", lambda: later)
+    assert job.run() == 1
+    assert world.call("GET", RUNS).json["results"] == []

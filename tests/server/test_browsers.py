@@ -120,6 +120,18 @@ def test_a_token_is_sent_by_nobody_but_its_owner(world: Server) -> None:
     assert answer.status_code == 200, answer.text
 
 
+@pytest.mark.parametrize(
+    ("headers", "asks"), [({}, True), (own("same-origin"), False), (own("cross-site"), True)]
+)
+def test_browsers_ask_for_no_password_on_behalf_of_our_pages(
+    world: Server, headers: dict[str, str], asks: bool
+) -> None:
+    """At this header they would, and keep it, whatever the page does to log somebody in."""
+    answer = world.call("GET", "/repositories", pair=None, headers=headers)
+    assert answer.status_code == 401
+    assert ("www-authenticate" in answer.headers) == asks
+
+
 def test_refusals_are_counted(world: Server) -> None:
     def counted() -> float:
         labels = {"kind": "forged_origin"}

@@ -1,32 +1,150 @@
+"""The document and the files of the web UI."""
+
+import hashlib
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
-from lakebed.server.ui import page
+import falcon
+import falcon.testing
+import pytest
+
+from lakebed.server.api.operations import ROUTES
+from lakebed.server.ui import pages
+from lakebed.server.ui.assets import PREFIX, load_assets
+
+APP = Path(pages.__file__).with_name("app")
+PACKED_BYTES_MAX = 60_000
 
 
 class Links(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.targets: list[str] = []
-        self.tags: set[str] = set()
+        self.inline: list[str] = []
+        self._script = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
         self.targets += [value or "" for name, value in attrs if name in {"href", "src"}]
+        self.inline += [name for name, _ in attrs if name.startswith("on") or name == "style"]
+        self._script = tag in {"script", "style"}
+
+    def handle_data(self, data: str) -> None:
+        if self._script and data.strip():
+            self.inline.append(data)
 
 
-def test_the_page_names_its_endpoint_and_needs_nothing_from_elsewhere() -> None:
-    text = page("http://127.0.0.1:8000").decode()
-    assert text.count("http://127.0.0.1:8000") >= 4
-    assert "{{" not in text
+@pytest.fixture(scope="module")
+def client() -> falcon.testing.TestClient:
+    app = falcon.App()
+    home = pages._Home(ROUTES)
+    app.add_route("/", home)
+    app.add_route(f"{PREFIX}/{{digest}}/{{name:path}}", pages._File())
+    return falcon.testing.TestClient(app)
+
+
+def document(client: falcon.testing.TestClient) -> tuple[str, list[str]]:
+    text = client.simulate_get("/").text
     links = Links()
     links.feed(text)
-    assert all(target.startswith(("/", "data:image/svg+xml,")) for target in links.targets)
-    assert {"/openapi.json", "/metrics", "/healthcheck"} <= set(links.targets)
-    assert "script" not in links.tags
-    assert not re.search(r"url\(|@import", text)
+    assert links.inline == []
+    return text, links.targets
 
 
-def test_an_endpoint_cannot_bring_markup_along() -> None:
-    text = page('http://x/"><script>alert(1)</script>').decode()
-    assert "<script" not in text
+def test_the_document_loads_files_of_this_server_and_nothing_else(
+    client: falcon.testing.TestClient,
+) -> None:
+    text, targets = document(client)
+    assert "{{" not in text
+    assert targets
+    for target in targets:
+        answer = client.simulate_get(target)
+        assert answer.status_code == 200, target
+        assert "immutable" in answer.headers["cache-control"]
+
+
+def test_every_import_is_there_and_those_of_the_objects_page_are_named_in_the_document(
+    client: falcon.testing.TestClient,
+) -> None:
+    """A browser that had to read a module to find the next would need a round trip for each."""
+    _, targets = document(client)
+    assets = load_assets()
+    for name in assets.needed_by(["main.js", "pages/objects.js"]):
+        assert f"{PREFIX}/{assets.digest}/{name}" in targets
+    for name, asset in assets.by_name.items():
+        wanted = re.findall(r'(?:from|import\() ?"(\.[^"]+)"', asset.plain.decode())
+        for each in wanted:
+            assert (APP / name).parent.joinpath(each).is_file(), f"{name} imports {each}"
+    assert not [name for name in assets.by_name if name.endswith(".ts")]
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (APP / "pages").iterdir()))
+def test_the_app_is_small_whatever_page_is_opened(page: str) -> None:
+    assets = load_assets()
+    names = assets.needed_by(["main.js", "pages/objects.js", f"pages/{page}"])
+    packed = sum(len(assets.by_name[name].packed) for name in {*names, "style.css", "logo.svg"})
+    assert packed < PACKED_BYTES_MAX
+
+
+def test_nothing_makes_markup_or_code_of_text() -> None:
+    """The policy of the page would stop it; it should not even be tried."""
+    for name, asset in load_assets().by_name.items():
+        if name.startswith("vendor/"):
+            continue
+        found = re.findall(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function",
+            asset.plain.decode(),
+        )
+        assert found == [], name
+
+
+def test_the_policy_is_strict(client: falcon.testing.TestClient) -> None:
+    headers = client.simulate_get("/").headers
+    policy = dict(
+        part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";")
+    )
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert policy["require-trusted-types-for"] == "'script'"
+    assert policy["trusted-types"] == "'none'"
+    assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+
+
+def test_a_document_that_is_known_is_not_sent_again(client: falcon.testing.TestClient) -> None:
+    etag = client.simulate_get("/").headers["etag"]
+    again = client.simulate_get("/", headers={"If-None-Match": etag})
+    assert again.status_code == 304
+    assert "content-security-policy" in again.headers
+
+
+def test_files_are_packed_for_those_who_can_unpack(client: falcon.testing.TestClient) -> None:
+    _, targets = document(client)
+    target = next(each for each in targets if each.endswith("/main.js"))
+    packed = client.simulate_get(target, headers={"Accept-Encoding": "br, gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    plain = client.simulate_get(target)
+    assert "content-encoding" not in plain.headers
+    assert len(packed.content) < len(plain.content)
+
+
+@pytest.mark.parametrize(
+    "path", ["other-digest/main.js", "{digest}/index.html", "{digest}/../pages.py", "{digest}/x"]
+)
+def test_other_files_are_not_served(path: str, client: falcon.testing.TestClient) -> None:
+    filled = path.format(digest=load_assets().digest)
+    assert client.simulate_get(f"{PREFIX}/{filled}").status_code == 404
+
+
+def test_the_vendored_file_is_what_its_checksum_says() -> None:
+    wanted, name = (APP / "vendor/SHA256SUMS").read_text().split()
+    assert hashlib.sha256((APP / "vendor" / name).read_bytes()).hexdigest() == wanted
+    assert "MIT License" in (APP / "vendor/LICENSE.txt").read_text()
+
+
+def test_pages_of_what_is_not_there_are_not_offered(client: falcon.testing.TestClient) -> None:
+    text, _ = document(client)
+    (found,) = re.findall('name="lakebed-features" content="([^"]*)"', text)
+    there = {route.operation for route in ROUTES if route.status != 501}
+    wanted = {name for name, operation in pages._FEATURES.items() if operation in there}
+    assert set(found.split()) == wanted
+    assert "import" in wanted

@@ -160,6 +160,21 @@ def test_merges_that_are_refused(world: Server) -> None:
     assert get(world, same)["status"] == "open"
 
 
+def test_a_hook_that_refuses(world: Server) -> None:
+    """Of action files on the source; the one that merges is told why, and it stays open."""
+    hook = "{id: check, type: command, properties: {command: none}}"
+    text = f"name: gate\non: {{pre-merge: }}\nhooks: [{hook}]\n"
+    put(world, "dev", "_lakefs_actions/gate.yaml", text.encode())
+    pull_id = create(world)
+    refused = world.call("PUT", f"{PULLS}/{pull_id}/merge")
+    assert refused.status_code == 412
+    assert refused.json["message"].startswith("pre-merge hook aborted, run id '")
+    found = get(world, pull_id)
+    assert (found["status"], found.get("merging", False)) == ("open", False)
+    runs = world.call("GET", f"/repositories/{REPOSITORY}/actions/runs").json["results"]
+    assert [(run["event_type"], run["status"]) for run in runs] == [("pre-merge", "failed")]
+
+
 def test_a_source_that_moved_on_is_kept(world: Server) -> None:
     pull_id = create(world)
     world.put("staged", branch="dev")

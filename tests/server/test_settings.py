@@ -121,6 +121,16 @@ def test_a_wrong_type_says_what_was_expected_and_from_where(tmp_path: Path) -> N
     )
 
 
+def test_commands_of_hooks_are_programs_with_arguments(tmp_path: Path) -> None:
+    text = "hooks: {commands: {scan: [/opt/scan, --deep]}}"
+    loaded = from_yaml(tmp_path, text)
+    assert loaded.hooks.commands == {"scan": ("/opt/scan", "--deep")}
+    (problem,) = problems_of(tmp_path, "hooks: {commands: {scan: /opt/scan}}")
+    assert problem.startswith("hooks.commands: expected names with lists of texts, not {'scan'")
+    (problem,) = problems_of(tmp_path, "hooks: {commands: {scan: []}}")
+    assert problem == "hooks.commands.scan is empty: name a program, and its first arguments"
+
+
 def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> None:
     text = "blockstore: {type: azure, azure: {endpoint: 'http://127.0.0.1:1/x'}}"
     assert problems_of(tmp_path, text) == ["blockstore.azure.account is missing"]

@@ -63,12 +63,14 @@ def fails() -> bool:
     return first_failure("tests.simulation.pulls:duels", range(1000)) is not None
 
 
+@pytest.mark.slow
 def test_looking_without_touching_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A swap of the branch that is still on its way lands after the pull request was reopened."""
     monkeypatch.setattr(Publisher, "_touch", Publisher.look_again)
     assert fails()
 
 
+@pytest.mark.slow
 def test_commits_that_are_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     def forget(self: HeldPull, commit: Commit) -> None:
         del commit
@@ -78,6 +80,7 @@ def test_commits_that_are_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fails()
 
 
+@pytest.mark.slow
 def test_a_status_that_is_set_before_the_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     def end_early(self: HeldPull, commit: Commit) -> None:
         self.end(commit.id)
@@ -86,12 +89,14 @@ def test_a_status_that_is_set_before_the_merge(monkeypatch: pytest.MonkeyPatch) 
     assert fails()
 
 
+@pytest.mark.slow
 def test_a_merge_that_goes_on_after_it_was_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without marks, whoever lost a merge to another takes the other's for its own."""
     monkeypatch.setattr(HeldPull, "_is_ours", HeldPull._goes_on)
     assert fails()
 
 
+@pytest.mark.slow
 def test_an_announcement_that_is_removed_under_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     def drop(
         self: PullMerger,

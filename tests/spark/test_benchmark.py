@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks import garbage
+from benchmarks import garbage, importing_spark
+from lakebed.formats import EMPTY_METARANGE
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -26,3 +27,8 @@ def test_the_benchmark_runs(spark: SparkSession, tmp_path: Path) -> None:
     ):
         assert operation.startswith(expected)
     assert all(row.ratio is not None and row.ratio > 0 for row in rows)
+
+
+def test_the_benchmark_of_imports_runs(spark: SparkSession, tmp_path: Path) -> None:
+    made = importing_spark.import_on_spark(spark, tmp_path, 2000)
+    assert made not in {"", EMPTY_METARANGE}

@@ -354,3 +354,43 @@ def test_a_connection_pooler_is_refused(bench: Bench) -> None:
     bench.proxy.forge_replies(forge_process_number)
     with pytest.raises(StoreUnavailable, match="pooler"):
         PostgreSQLStore(bench.url, ThreadRuntime())
+
+
+def test_every_call_is_one_round_trip_once_its_statement_is_prepared(bench: Bench) -> None:
+    replies: list[bytes] = []
+
+    def note(reply: bytes) -> bytes:
+        replies.append(reply)
+        return reply
+
+    version = bench.fill(b"p")
+    bench.proxy.forge_replies(note)
+    store = PostgreSQLStore(bench.url, ThreadRuntime())
+    keys = [(b"p", b"there"), (b"p", b"other"), (b"p", b"absent")]
+    calls: dict[str, Callable[[], object]] = {
+        "get": lambda: store.get(b"p", b"there"),
+        "get_many of few": lambda: store.get_many(keys),
+        "get_many of many": lambda: store.get_many(keys * 10),
+        "scan_page": lambda: store.scan_page(b"p", b"", 10),
+        "set": lambda: store.set(b"p", b"other", b"new"),
+        "set_if": lambda: store.set_if(b"p", b"there", b"new", version, version=version),
+        "set_many": lambda: store.set_many(b"p", [(b"x", b"1"), (b"y", b"2")]),
+        "delete": lambda: store.delete(b"p", b"x"),
+    }
+    with store:
+        for call in calls.values():
+            call()
+        for name, call in calls.items():
+            replies.clear()
+            call()
+            assert len(replies) == 1, name
+
+
+def test_a_value_that_is_larger_than_what_fits_on_the_way_arrives_whole(
+    postgresql: PostgreSQLServer, postgresql_url: str
+) -> None:
+    """It is sent in pieces, as there is room for them."""
+    large = bytes(range(256)) * (1 << 15)
+    with Bench(postgresql, postgresql_url, Patience()) as bench:
+        bench.store.set(b"p", b"large", large)
+        assert bench.store.get(b"p", b"large").value == large

@@ -14,7 +14,6 @@ from lakebed.block import (
     Suffix,
     open_block,
 )
-from lakebed.catalog.entry_metadata import CONTENT
 from lakebed.catalog.errors import ChangedBytes, MissingBytes, PartMissing
 from lakebed.catalog.keys import LINKS
 from lakebed.catalog.model import ObjectStats
@@ -23,6 +22,7 @@ from lakebed.catalog.settings import LinkSettings
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.formats.imported import CONTENT
 from lakebed.kv import open_store
 from lakebed.kv.records import Records
 from lakebed.testing.servers.object_stores import AZURE_ACCOUNT

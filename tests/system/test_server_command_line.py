@@ -141,13 +141,14 @@ def test_run_names_every_problem_of_the_settings(tmp_path: Path) -> None:
     ]
 
 
-def test_the_settings_are_shown_without_their_secrets(tmp_path: Path) -> None:
+def test_the_settings_are_shown_without_their_secrets(tmp_path: Path, postgresql_url: str) -> None:
     file = tmp_path / "lakebed.yaml"
-    file.write_text("listen: {port: 8123}\ndatabase: {url: 'postgresql://u:hunter2@db/x'}")
+    url = postgresql_url.replace("postgres@", "postgres:hunter2@")
+    file.write_text(f"listen: {{port: 8123}}\ndatabase: {{url: '{url}'}}")
     shown = invoke("config", "check", "--config", str(file), **KEYED)
     assert shown.exit_code == 0
     assert "port: 8123" in shown.stdout
-    assert "postgresql://u:********@db/x" in shown.stdout
+    assert "postgresql://postgres:********@/" in shown.stdout
     assert "hunter2" not in shown.stdout + shown.stderr
     assert "a key for tests" not in shown.stdout + shown.stderr
     failed = invoke("config", "check")
@@ -155,6 +156,32 @@ def test_the_settings_are_shown_without_their_secrets(tmp_path: Path) -> None:
     assert failed.stderr == (
         "lakebed: auth.secret_key is missing: set it, or auth.secret_key_file\n"
     )
+
+
+def test_a_database_that_cannot_be_opened_is_told_with_all_other_problems(tmp_path: Path) -> None:
+    file = tmp_path / "lakebed.yaml"
+    file.write_text("listen: {port: 0}\ndatabase: {url: 'mysql://u:hunter2@db/x'}")
+    problems = refused("config", "check", "--config", str(file), exit_code=2)
+    assert problems[0] == "lakebed: listen.port is 0: use a number above 0"
+    assert any(each.startswith("lakebed: database.url: cannot open mysql") for each in problems)
+    assert "lakebed: auth.secret_key is missing: set it, or auth.secret_key_file" in problems
+    assert "hunter2" not in "".join(problems)
+    (tmp_path / "not-a-database").write_text("what is this" * 100)
+    for url, complaint in [
+        (f"sqlite:///{tmp_path}/not-a-database", "not a"),
+        ("etcd://127.0.0.1:1/lakebed", "cannot reach etcd"),
+    ]:
+        file.write_text(f"listen: {{port: 0}}\ndatabase: {{url: '{url}'}}")
+        problems = refused("config", "check", "--config", str(file), exit_code=2)
+        assert "lakebed: listen.port is 0: use a number above 0" in problems
+        assert any("database.url: " in each and complaint in each for each in problems)
+
+
+def test_a_check_makes_no_new_file(tmp_path: Path) -> None:
+    file = tmp_path / "lakebed.yaml"
+    file.write_text(f"database: {{url: 'sqlite:///{tmp_path}/new.db?namespace=one'}}")
+    assert invoke("config", "check", "--config", str(file), **KEYED).exit_code == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["lakebed.yaml"]
 
 
 @pytest.fixture

@@ -73,6 +73,11 @@ class ObjectInfo:
     """When it was written, by the clock of the storage; in UTC."""
     etag: ETag
 
+    def as_listed(self) -> pa.RecordBatch:
+        """Return this as a listing would have it: one row with the columns of `LIST_SCHEMA`."""
+        row = [str(self.address)], [self.size], [self.mtime], [self.etag]
+        return pa.record_batch(list(row), schema=LIST_SCHEMA)
+
 
 @dataclass(frozen=True, slots=True)
 class PutResult:

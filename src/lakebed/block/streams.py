@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from hashlib import md5
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -19,12 +19,43 @@ LIST_BATCH_ROWS: Final = 4096
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class MD5(Protocol):
+    """An MD5 under way, as `hashlib` has it."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take in some more bytes."""
+
+    def hexdigest(self) -> str:
+        """Return the MD5 of the bytes so far, in hexadecimal."""
+
+
+class HashedChunks(Iterable[bytes]):
+    """Chunks that whoever makes them hashes already: to do it again would take as long."""
+
+    def __init__(self, chunks: Iterable[bytes], md5: MD5) -> None:
+        self._chunks = chunks
+        self.md5 = md5
+        """Of the chunks that were yielded so far."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._chunks)
+
+
+def _leave(_data: bytes, /) -> None:
+    """Leave the hashing to whoever does it already."""
+
+
+def with_md5_of(source: Iterable[bytes], wrapped: Iterable[bytes]) -> Iterable[bytes]:
+    """Return chunks that yield the same bytes as others, with the MD5 of those if they have one."""
+    return HashedChunks(wrapped, source.md5) if isinstance(source, HashedChunks) else wrapped
+
+
 class Meter:
     """Counts and hashes the chunks of a stream as they go through."""
 
     def __init__(self) -> None:
         self.size = 0
-        self._md5 = md5(usedforsecurity=False)
+        self._md5: MD5 = md5(usedforsecurity=False)
 
     @property
     def md5(self) -> str:
@@ -33,18 +64,25 @@ class Meter:
 
     def through(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the chunks as they are."""
+        update = self._md5.update
+        if isinstance(chunks, HashedChunks):
+            self._md5, update = chunks.md5, _leave
         for chunk in chunks:
             self.size += len(chunk)
-            self._md5.update(chunk)
+            update(chunk)
             yield chunk
 
 
-def exactly(size: int, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield chunks that hold `size` bytes together.
+def exactly(size: int, chunks: Iterable[bytes]) -> Iterable[bytes]:
+    """Return chunks that hold `size` bytes together.
 
-    Raises:
+    Iterating raises:
         InvalidArgument: They hold more, or have ended with fewer.
     """
+    return with_md5_of(chunks, _exactly(size, chunks))
+
+
+def _exactly(size: int, chunks: Iterable[bytes]) -> Iterator[bytes]:
     left = size
     for chunk in chunks:
         left -= len(chunk)

@@ -13,6 +13,7 @@ knows it: what the catalog keeps in an entry's metadata for itself is left out.
 | `pulls`                           | pull requests                                               |
 | `diff`                            | what differs between refs, or is uncommitted                |
 | `objects`                         | reads, lists and deletes objects                            |
+| `previews`                        | shows what is in objects: rows of tables, text, differences |
 | `uploads`, `copies`               | writes objects                                              |
 | `multiparts`, `completions`       | uploads in parts                                            |
 | `unfinished`                      | lists and ends uploads that nobody finished                 |

@@ -14,6 +14,7 @@ from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc.marks import GCMarks
 from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.catalog.imports.imports import Imports
+from lakebed.catalog.imports.outside import OutsideImports
 from lakebed.catalog.imports.runner import ImportRunner
 from lakebed.catalog.links import Links
 from lakebed.catalog.metadata_files import MetadataFiles
@@ -23,6 +24,7 @@ from lakebed.catalog.multipart.uploads import MultipartUploads
 from lakebed.catalog.objects import Objects
 from lakebed.catalog.pins import Pins
 from lakebed.catalog.presign import Presigning, Signer
+from lakebed.catalog.preview.previews import Previews
 from lakebed.catalog.pulls.pulls import Pulls
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
@@ -83,6 +85,7 @@ class Catalog:
         )
         self.pins = Pins(store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins)
+        self.previews = Previews(self.objects, runtime)
         self.uploads = Uploads(engine, block, addresses, stager)
         self.copies = Copies(engine, block, runtime, addresses, freshness, stager, self.pins)
         self.external = ExternalObjects(engine, block, runtime)
@@ -104,14 +107,9 @@ class Catalog:
         self.unfinished = UnfinishedUploads(engine, self.links, self.multiparts)
         self.completions = Completions(engine, store, block, runtime)
         self.tasks = Tasks(engine, store, runtime, settings, run_in_background)
-        self.imports = Imports(
-            engine,
-            store,
-            block,
-            runtime,
-            settings,
-            on_start=self._run_imports if runs_imports else lambda: None,
-        )
+        run_imports = self._run_imports if runs_imports else lambda: None
+        self.imports = Imports(engine, store, block, runtime, settings, on_start=run_imports)
+        self.outside_imports = OutsideImports(self.imports, runtime, on_handed=run_imports)
         self.import_runner = ImportRunner(engine, store, block, runtime, settings, self.imports)
         self.pulls = Pulls(engine, store, runtime, settings)
         self._run_in_background = run_in_background

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple, Protocol
 
 from awscrt import checksums as crt
 
+from lakebed.block.streams import HashedChunks
+
 
 class Digest(Protocol):
     """A checksum under way, as `hashlib` has them."""
@@ -24,6 +26,13 @@ class Digest(Protocol):
 
     def digest(self) -> bytes:
         """Return the checksum of the bytes so far."""
+
+
+class MD5(Digest, Protocol):
+    """An MD5 under way."""
+
+    def hexdigest(self) -> str:
+        """Return the MD5 of the bytes so far, in hexadecimal."""
 
 
 class _Crc:
@@ -128,8 +137,17 @@ class Proof(Protocol):
     def algorithm(self) -> str | None:
         """Of the checksum that comes with them; known before the first byte."""
 
+    @property
+    def md5(self) -> MD5 | None:
+        """Their MD5 so far, if it is computed as they are read."""
+
     def proved(self) -> Checksum | None:
         """Return the checksum that they were found to have; known after the last byte."""
+
+
+def hashed_by(proof: Proof | None, chunks: Iterable[bytes]) -> Iterable[bytes]:
+    """Return chunks that need not be hashed by the storage, if their proof does it."""
+    return chunks if proof is None or proof.md5 is None else HashedChunks(chunks, proof.md5)
 
 
 def of_parts(scheme: Scheme, parts: Iterable[tuple[Checksum, int]]) -> Checksum:

@@ -27,23 +27,18 @@ from typing import Final, NamedTuple
 
 from lakebed.block import PART_NUMBER_MAX, Address, ETag
 from lakebed.catalog.checksums import Checksum
+from lakebed.formats.imported import ANY_PLACE, CONTENT
 
 RESERVED: Final = "::lakebed::"
 _HEADER: Final = f"{RESERVED}header::"
 _PARTS: Final = f"{RESERVED}parts"
 CHECKSUM: Final = f"{RESERVED}checksum"
-CONTENT: Final = f"{RESERVED}content"
 UNVERIFIED: Final = f"{RESERVED}unverified"
 
 OUTSIDE_IDENTITY: Final = frozenset({CHECKSUM, CONTENT, UNVERIFIED})
 """What objects may differ in and still count as the same."""
 OF_ONE_ADDRESS: Final = frozenset({CONTENT, UNVERIFIED})
 """What means nothing for a copy of the bytes at another address."""
-
-ANY_PLACE: Final = "*"
-"""Instead of the place: wherever the entry says. Of an imported object, whose address is a whole
-one: it names the same object wherever the repository is restored to. A copy of its bytes does not
-take the mark along."""
 
 HEADERS: Final = (
     "Cache-Control",

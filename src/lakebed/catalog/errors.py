@@ -4,6 +4,9 @@ LakebedError
 └── CatalogError
     ├── InvalidPath         a path that no object can have              (also a ValueError)
     ├── BadDigest           the bytes that came are not those announced (also a ValueError)
+    ├── PreviewTooLarge     to show an object would cost too much
+    ├── UnreadableTable     an object is not the table that it claims   (also a ValueError)
+    ├── NotComparable       rows of two versions cannot be compared so  (also a ValueError)
     ├── MissingBytes        the entry is there, and its object is gone
     ├── ChangedBytes        the entry is there, and its object is another one by now
     ├── InvalidLink         the address was not given out for this, or is used up
@@ -24,6 +27,7 @@ LakebedError
     ├── PullStatusRefused   a pull request cannot be merged, closed or reopened as it is
     ├── PullBusy            somebody else merges or changes a pull request just now
     ├── ImportOver          an import that has ended, or is just being published
+    ├── JobSilent           the Spark job of an import has died
     ├── InvalidRun          a run of garbage collection that is not there, or not so far
     │                                                                   (also a ValueError)
     └── InvalidSettings     settings that contradict each other         (also a ValueError)
@@ -67,15 +71,18 @@ __all__ = [
     "InvalidRef",
     "InvalidRun",
     "InvalidSettings",
+    "JobSilent",
     "LinkExpired",
     "MergeConflict",
     "MissingBytes",
     "MultipartNotFound",
+    "NotComparable",
     "NothingToImport",
     "ParentNumberMissing",
     "PartMissing",
     "PartTooSmall",
     "PartsOutOfOrder",
+    "PreviewTooLarge",
     "PullBusy",
     "PullNotFound",
     "PullStatusRefused",
@@ -83,6 +90,7 @@ __all__ = [
     "RefNotFound",
     "RepositoryNotFound",
     "TaskNotFound",
+    "UnreadableTable",
     "UploadNotUnfinished",
     "WrongAddress",
 ]
@@ -98,6 +106,24 @@ class InvalidPath(CatalogError, ValueError):
     """A path that no object can have; nothing was done."""
 
     kind = "invalid_path"
+
+
+class PreviewTooLarge(CatalogError):
+    """A preview would have to read more, or work for longer, than it may."""
+
+    kind = "preview_too_large"
+
+
+class UnreadableTable(CatalogError, ValueError):
+    """An object that is not the table that it claims to be."""
+
+    kind = "unreadable_table"
+
+
+class NotComparable(CatalogError, ValueError):
+    """Two versions of an object whose rows cannot be compared, or not by these columns."""
+
+    kind = "not_comparable"
 
 
 class InvalidMetadata(CatalogError, ValueError):
@@ -283,6 +309,18 @@ class ImportOver(CatalogError):
 
     def __init__(self, import_id: str, how: str) -> None:
         super().__init__(f"import {import_id} cannot be canceled: it {how}")
+
+
+class JobSilent(CatalogError):
+    """The program that makes the metarange of an import was not heard of for too long."""
+
+    kind = "job_silent"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the Spark job of this import was not heard of for {seconds:g} seconds: nothing was"
+            " imported. Start it again"
+        )
 
 
 class InvalidPull(CatalogError, ValueError):

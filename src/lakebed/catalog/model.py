@@ -7,14 +7,16 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from lakebed.block import Address, Namespace
-from lakebed.catalog.entry_metadata import CONTENT, OUTSIDE_IDENTITY, split
+from lakebed.catalog.entry_metadata import OUTSIDE_IDENTITY, split
 from lakebed.catalog.errors import InvalidMetadata, InvalidPath
 from lakebed.formats import AddressType, Entry
+from lakebed.formats.entries import KEY_BYTES_MAX
+from lakebed.formats.imported import CONTENT
 from lakebed.formats.object_paths import ObjectPath
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 
-PATH_BYTES_MAX: Final = 1024
+PATH_BYTES_MAX: Final = KEY_BYTES_MAX
 """As with S3; every store can hold it."""
 METADATA_BYTES_MAX: Final = 8 << 10
 METADATA_NAMES_MAX: Final = 64

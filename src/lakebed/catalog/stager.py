@@ -10,6 +10,7 @@ from lakebed.catalog.model import ObjectStats, new_entry, stats_of
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, EntryNotFound, Protected, ReadOnly, RepositoryNotFound
 from lakebed.engine.model import BranchID, Repository
+from lakebed.engine.opening import Opened
 from lakebed.engine.staging.writer import Condition, check_condition
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.runtime import Runtime
@@ -44,6 +45,7 @@ class Stager:
         content_type: str,
         metadata: Mapping[str, str],
         condition: Condition | None,
+        opened: Opened | None = None,
     ) -> ObjectStats:
         """Stage the entry of an object at an address that nobody else has.
 
@@ -72,6 +74,7 @@ class Stager:
                 condition=condition,
                 is_fresh=self._freshness.test(issued),
                 unique_id=repository.unique_id,
+                opened=opened,
             )
         except _REFUSALS:
             self.discard(repository.namespace.address(str(issued)))

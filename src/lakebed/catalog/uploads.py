@@ -3,7 +3,8 @@
 1. Find out whether the write would be refused, before any byte is taken.
 2. Stream the bytes to an address that nobody else has. The object that was under the path stays as
    it is, so no reader ever sees half of an object, and no commit changes after it was made.
-3. Stage the entry, after one more check. Only now is the object visible.
+3. Stage the entry, after one more check if the bytes took their time. Only now is the object
+   visible.
 
 A process that dies after 2 leaves an object that nothing names: garbage, which is collected when it
 is old enough. So does an error after 2, unless it is certain that the entry was never visible: then
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from lakebed.block import Address, BlockError, BlockStore, PutResult
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.checksums import Proof
+from lakebed.catalog.checksums import Proof, hashed_by
 from lakebed.catalog.entry_metadata import for_checksum
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_metadata, check_path
 from lakebed.catalog.stager import Stager
@@ -71,13 +72,11 @@ class Uploads:
         """
         check_path(path)
         check_metadata(metadata or {})
-        if condition is None:
-            repository = self._engine.check_writable(repository_id, branch)
-        else:
-            repository = self._engine.check_writable_if(repository_id, branch, path, condition)
+        opened = self._engine.open_for_put(repository_id, branch, path, condition)
+        repository = opened.repository
         issued = self._addresses.issue(repository, branch)
         address = repository.namespace.address(str(issued))
-        stored = self._store(address, chunks)
+        stored = self._store(address, hashed_by(proof, chunks))
         return self._stager.stage(
             repository,
             branch,
@@ -88,6 +87,7 @@ class Uploads:
             content_type=content_type,
             metadata={**(metadata or {}), **for_checksum(proof.proved() if proof else None)},
             condition=condition,
+            opened=opened,
         )
 
     def _store(self, address: Address, chunks: Iterable[bytes]) -> PutResult:

@@ -33,6 +33,16 @@ MetaOption = Annotated[
 ]
 
 
+LocalRootOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Where the server's local storage is on this machine.",
+        show_default="where the server says",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class CommonOptions:
     """The options that all client commands share."""

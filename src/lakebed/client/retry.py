@@ -36,7 +36,7 @@ PATIENT_READS: Final = RetryPolicy(
 often it was made."""
 
 OUTLAST_RESTARTS: Final = RetryPolicy(
-    methods=frozenset({"GET", "POST"}),
+    methods=frozenset({"GET", "POST", "PUT"}),
     statuses=frozenset({429, 502, 503, 504}),
     seconds_max=60.0,
     pause_seconds=0.5,

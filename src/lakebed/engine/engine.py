@@ -8,11 +8,13 @@ commits, callers use the parts themselves (`Engine.branches` and so on).
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+import pyarrow as pa
+
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest, Replacement
-from lakebed.engine.committed import Cache, DiffEntry, Ingest, Page, Query, committed_for
+from lakebed.engine.committed import Breaks, Cache, DiffEntry, Ingest, Page, Query, committed_for
 from lakebed.engine.errors import (
     BranchNotFound,
     DefaultBranch,
@@ -36,7 +38,7 @@ from lakebed.engine.model import (
     TagID,
 )
 from lakebed.engine.names import check_branch_name, check_tag_name
-from lakebed.engine.opening import Opener
+from lakebed.engine.opening import Opened, Opener
 from lakebed.engine.parts import assemble
 from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.ancestry import find_merge_base
@@ -226,6 +228,7 @@ class Engine:
         condition: Condition | None = None,
         is_fresh: IsFresh | None = None,
         unique_id: UniqueID | None = None,
+        opened: Opened | None = None,
     ) -> Repository:
         """Stage an entry, always or on a condition; return where. See `Writer`.
 
@@ -237,6 +240,8 @@ class Engine:
             is_fresh: Says whether the entry's object is still young enough to be acknowledged.
             unique_id: The repository that the caller means; one made later under the same name is
                 not found.
+            opened: What `open_for_put` found for this key when the write began. If that is recent,
+                it is not asked for again.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
@@ -244,10 +249,11 @@ class Engine:
             Stale: The object is not fresh any more.
             TooManyTries, OutcomeUnknown: The entry may be visible.
         """
-        if condition is None and is_fresh is None:
-            opened = self._opener.open(repository_id, branch)
-        else:
-            opened = self._opener.open_at(repository_id, branch, entry.key)
+        if opened is None or not self._opener.is_recent(opened):
+            if condition is None and is_fresh is None:
+                opened = self._opener.open(repository_id, branch)
+            else:
+                opened = self._opener.open_at(repository_id, branch, entry.key)
         repository, target, writer = opened.repository, opened.target, self._parts.writer
         if unique_id not in {None, repository.unique_id}:
             raise RepositoryNotFound(repository_id)
@@ -270,20 +276,25 @@ class Engine:
         """
         return self._opener.open(repository_id, branch).repository
 
-    @traced("engine.check_writable_if")
-    def check_writable_if(
-        self, repository_id: RepositoryID, branch: BranchID, key: bytes, condition: Condition
-    ) -> Repository:
-        """Return the repository as `check_writable` does, if a condition holds for a key now.
+    @traced("engine.open_for_put")
+    def open_for_put(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        key: bytes,
+        condition: Condition | None = None,
+    ) -> Opened:
+        """Return the branch that a key is to be put on, if a write that began now would not fail.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
         """
         opened = self._opener.open_at(repository_id, branch, key)
-        found = self._parts.writer.find(opened.repository, opened.target, key)
-        check_condition(condition, key, found)
-        return opened.repository
+        if condition is not None:
+            found = self._parts.writer.find(opened.repository, opened.target, key)
+            check_condition(condition, key, found)
+        return opened
 
     @traced("engine.delete")
     def delete(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:
@@ -507,6 +518,14 @@ class Engine:
     def ingest(self, repository: Repository, so_far: MetaRangeID | None = None) -> Ingest:
         """Begin to store many entries of a repository, or go on; see `Committed.ingest`."""
         return self._committed_in(repository.home).ingest(so_far)
+
+    def examine(self, repository: Repository, metarange_id: MetaRangeID) -> Iterator[pa.Table]:
+        """Yield the entries of a metarange that was made outside; see `Committed.examine`."""
+        return self._committed_in(repository.home).examine(metarange_id)
+
+    def breaks(self, repository: Repository) -> Breaks:
+        """Return where the ranges of a repository end."""
+        return self._committed_in(repository.home).breaks
 
     @traced("engine.revert")
     def revert(

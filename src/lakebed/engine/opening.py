@@ -12,6 +12,12 @@ whoever needs them.
 
 Nothing that decides comes from a cache: every record is read after the call began. So once a rule
 is set, or a repository is read-only, that holds for every write that begins later.
+
+An upload opens its branch before it takes any byte. If the bytes came within `RECENT_SECONDS`, the
+write goes by that opening and does not ask again. A rule that is set in between is one that was set
+while the write was under way: as it may always come between a write's check and its effect. Whether
+the branch and the staged key are still as they were is no matter of time: the writer proves that,
+however old the opening is.
 """
 
 from dataclasses import dataclass
@@ -35,6 +41,9 @@ from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.staging.writer import Target
 from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime
+
+RECENT_SECONDS: Final = 1.0
+"""How long a write may go by what it found when it began. See the module's docstring."""
 
 _TRIES: Final = 10
 
@@ -92,6 +101,11 @@ class Opener:
     def open_at(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> Opened:
         """Return a branch as `open` does, with what is staged for a key."""
         return _checked(branch, self._read(repository_id, branch, key))
+
+    def is_recent(self, opened: Opened) -> bool:
+        """Whether a write may still go by an opening."""
+        age = self._runtime.monotonic() - opened.target.branch.read_at
+        return age <= RECENT_SECONDS
 
     def _read(
         self, repository_id: RepositoryID, branch: BranchID, key: bytes | None = None

@@ -11,6 +11,7 @@ Because the ending key belongs to the range it ends, the rows of a range alone s
 closed: what comes behind it never changes it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats import ENTRY_SCHEMA, RangeRef
+from lakebed.formats import ENTRY_SCHEMA, RangeRef, range_id
 from lakebed.formats.entries import one_array
 
 _U64 = np.uint64
@@ -62,7 +63,7 @@ class Breaks:
             open_rows: How many entries that range has already.
             open_bytes: The size of their values.
         """
-        by_hash = iter(np.flatnonzero(self._breaking(one_array(table, "key"))) + 1)
+        by_hash = iter(np.flatnonzero(self.ending(one_array(table, "key"))) + 1)
         totals = np.cumsum(sizes)
         ends: list[int] = []
         begin, next_by_hash = 0, next(by_hash, None)
@@ -84,11 +85,62 @@ class Breaks:
         return (
             ref.count >= self.max_rows
             or ref.size_bytes >= self.max_bytes
-            or bool(self._breaking(pa.array([ref.max_key], pa.binary()))[0])
+            or bool(self.ending(pa.array([ref.max_key], pa.binary()))[0])
         )
 
-    def _breaking(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+    def ending(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return which keys end a range by their hash.
+
+        Behind such a key the state of cutting is empty. So entries that are split there, and only
+        there, can be cut apart from each other, and make the ranges that all of them would.
+        """
         return key_hashes(keys) <= _U64((1 << 64) // self.mean_rows - 1)
+
+
+class Cutter:
+    """Cuts entries into ranges, as they come in order of their keys."""
+
+    def __init__(self, breaks: Breaks) -> None:
+        self._breaks = breaks
+        self._open: list[pa.Table] = []
+        self._rows = 0
+        self._bytes = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether some entries wait for the end of their range."""
+        return bool(self._open)
+
+    def add(self, entries: pa.Table) -> Iterator[pa.Table]:
+        """Add entries, each column in one chunk; yields the ranges that they close."""
+        begin = 0
+        sizes = row_bytes(entries)
+        for end in self._breaks.ends(entries, sizes, self._rows, self._bytes):
+            self._open.append(entries.slice(begin, end - begin))
+            begin = end
+            yield self.close()
+        if begin < entries.num_rows:
+            self._open.append(entries.slice(begin))
+            self._rows += entries.num_rows - begin
+            self._bytes += int(sizes[begin:].sum())
+
+    def close(self) -> pa.Table:
+        """Return the range under way, and begin another one; some entries must wait."""
+        rows = pa.concat_tables(self._open)
+        self._open, self._rows, self._bytes = [], 0, 0
+        return rows
+
+
+def ref_of(entries: pa.Table) -> RangeRef:
+    """Return the line that a range of these entries has in a metarange; in one chunk, not none."""
+    keys = one_array(entries, "key")
+    return RangeRef(
+        range_id(entries),
+        keys[0].as_py(),
+        keys[-1].as_py(),
+        entries.num_rows,
+        int(row_bytes(entries).sum()),
+    )
 
 
 def key_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:

@@ -40,6 +40,9 @@ CHANGE_SCHEMA: Final = pa.schema(
 )
 """The columns of changes to entries. Of a tombstone (a removal) only the key counts."""
 
+KEY_BYTES_MAX: Final = 1024
+"""The longest key, in bytes."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -8,6 +8,7 @@
     _lakebed/gc/<repository uid>/runs/<run id>/<file>   what one run read and found
     _lakebed/gc/<repository uid>/marks/<00 to ff>       proof that a server uses the same storage
     _lakebed/gc/<repository uid>/checks/<nonce>         a file that ``lakebed gc check`` writes
+    _lakebed/imports/<import id>/listing/<file>         what an import on Spark found
     _lakebed/symlinks/<branch>/<folder>/symlink.txt     lists of addresses, for Hive
 
 All paths are relative to the namespace. Functions named ``…_folder`` return paths without a slash
@@ -70,6 +71,16 @@ def mark_path(mark: GCMark) -> str:
 def gc_check_path(unique_id: str, nonce: str) -> str:
     """Where a check of the storage writes a file, which it deletes at once."""
     return f"{_gc_folder(unique_id)}/checks/{nonce}"
+
+
+def import_folder(import_id: str) -> str:
+    """Where the files of an import lie while it goes on."""
+    return f"{_ROOT}/imports/{import_id}"
+
+
+def listing_path(import_id: str, name: str) -> str:
+    """Where a file of objects that an import found lies."""
+    return f"{import_folder(import_id)}/listing/{name}"
 
 
 def symlinks_folder(branch: str) -> str:

@@ -25,27 +25,26 @@ TASK_LOGGERS: Final = (
 _OWN_ERROR: Final = re.compile(r"^(lakebed\.[\w.]+): (.*)$", re.MULTILINE)
 
 
-def new_session(master: str | None = None) -> SparkSession:
+def new_session(master: str | None = None, *, name: str = "lakebed gc") -> SparkSession:
     """Start Spark, or return the session that exists.
 
     A session on this machine alone listens on loopback only and has no web page.
 
     Args:
         master: The Spark to run on; None: as ``spark-submit`` says, else this machine.
+        name: What Spark calls the program.
     """
     # Executors would take whatever Python comes first in PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("lakebed gc").config(
-        "spark.ui.showConsoleProgress", "false"
-    )
+    builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
     if master is None and _SUBMITTED in os.environ:
         return builder.getOrCreate()
     master = master or "local[*]"
     is_local = master.startswith("local")
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        for name in ("spark.driver.host", "spark.driver.bindAddress"):
-            builder = builder.config(name, "127.0.0.1")
+        for option in ("spark.driver.host", "spark.driver.bindAddress"):
+            builder = builder.config(option, "127.0.0.1")
         builder = builder.config("spark.ui.enabled", "false")
     session = builder.master(master).getOrCreate()
     if is_local:

@@ -19,7 +19,7 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.formats import OWNER_PATH, decode_owner
-from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.gc_files import GCMark, GCRunID
 from lakebed.formats.layout import gc_path, mark_path
 from lakebed.gc.errors import InvalidOption, NotTheOwner, WrongStorage
 from lakebed.gc.server import Server
@@ -69,7 +69,13 @@ def open_storage(server: Server, settings: BlockSettings | None = None) -> Stora
         ClientError: The server refused, or did not answer.
         BlockError: The storage refused or failed.
     """
-    mark, local_root = server.mark()
+    return find_storage(*server.mark(), settings)
+
+
+def find_storage(
+    mark: GCMark, local_root: Path | None, settings: BlockSettings | None = None
+) -> Storage:
+    """Return the storage in which a server has left a mark; raises as `open_storage` does."""
     namespace = Namespace.parse(mark.storage_namespace)
     if settings is None:
         settings = block_settings(namespace, local_root=local_root, environ=os.environ)

@@ -1,38 +1,56 @@
 """Hooks put together: one object for a server process, which the doors ask for runs."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Final
 
 from lakebed.block import BlockStore
 from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.tasks import RunInBackground
+from lakebed.catalog.tasks import RunInBackground, run_inline
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository, RepositoryID
+from lakebed.errors import LakebedError
 from lakebed.hooks import records_pb2 as pb
+from lakebed.hooks.errors import TooManyTrials
 from lakebed.hooks.events import EventType
-from lakebed.hooks.guard import Guard, GuardParts, refusal
+from lakebed.hooks.files import Action
+from lakebed.hooks.guard import Guard, GuardParts
 from lakebed.hooks.keys import RunID
 from lakebed.hooks.kinds import run_hook as run_any_hook
 from lakebed.hooks.matching import select
 from lakebed.hooks.post import PostRunner
 from lakebed.hooks.reading import ActionReader
-from lakebed.hooks.runner import Listener, NewCaller, RunHook, Runner
-from lakebed.hooks.runs import Runs
+from lakebed.hooks.runner import NewCaller, RunHook, Runner, hook_run_id_of
+from lakebed.hooks.runs import HeldRun, NotOurs, Runs
 from lakebed.hooks.settings import HooksSettings
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
 
+TRIALS_MAX: Final = 8
+"""How many trials of hooks a process runs at once."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialHook:
+    """A hook that is tried by hand."""
+
+    hook_run_id: str
+    action: str
+    hook_id: str
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of trying hooks by hand."""
+    """A run of hooks by hand, which has begun."""
 
     run_id: RunID | None
     """None: no action is for the event."""
-    error: str
-    """What clients would be told; empty if all passed."""
+    hooks: tuple[TrialHook, ...]
 
 
 class Actions:
@@ -51,7 +69,8 @@ class Actions:
         heartbeat_seconds: float,
         new_caller: NewCaller,
         while_waiting: Callable[[], AbstractContextManager[None]],
-        run_in_background: RunInBackground | None = None,
+        run_in_background: RunInBackground = run_inline,
+        runs_post_hooks: bool = False,
         run_hook: RunHook = run_any_hook,
     ) -> None:
         """Put hooks on an engine, and attach its guard to them.
@@ -67,13 +86,13 @@ class Actions:
             heartbeat_seconds: A run that gave no sign of life for so long has died.
             new_caller: What hooks may ask of the server.
             while_waiting: Entered while a request waits for hooks.
-            run_in_background: Runs what comes after operations in this process. None: another
-                process calls `post.run_waiting` now and then.
+            run_in_background: Runs trials.
+            runs_post_hooks: Whether what comes after operations runs in the background of this
+                process. If not, another process calls `post.run_waiting` now and then.
             run_hook: Runs one hook.
         """
         self._engine = engine
         self._settings = settings
-        self._while_waiting = while_waiting
         self._reader = ActionReader(engine, catalog, runtime)
         self.runs = Runs(engine, store, block, runtime, heartbeat_seconds=heartbeat_seconds)
         self._runner = Runner(
@@ -93,7 +112,10 @@ class Actions:
             self._runner,
             heartbeat_seconds=heartbeat_seconds,
         )
+        self._lock = runtime.lock()
+        self._trials = 0
         self._run_in_background = run_in_background
+        self._runs_post_hooks = runs_post_hooks
         guard.attach(
             GuardParts(
                 engine=engine,
@@ -107,19 +129,16 @@ class Actions:
 
     @traced("hooks.try_out")
     def try_out(
-        self,
-        repository_id: RepositoryID,
-        ref: str,
-        event_type: EventType,
-        *,
-        username: str,
-        listener: Listener | None = None,
+        self, repository_id: RepositoryID, ref: str, event_type: EventType, *, username: str
     ) -> Trial:
-        """Run the hooks that an event on a ref would run; nothing else happens.
+        """Begin to run the hooks that an event on a ref would run; nothing else happens.
+
+        What they print can be read while they run (`Runs.output`).
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is no such ref.
             InvalidAction: An action file cannot be used.
+            TooManyTrials: Too many run already.
         """
         repository = self._engine.repositories.get(repository_id)
         commit = self._engine.resolver.commit(repository, ref)
@@ -136,18 +155,45 @@ class Actions:
         )
         actions = select(self._reader.read(repository, commit.metarange_id), event_type, run.branch)
         if not actions:
-            return Trial(None, "")
-        held = self.runs.begin(repository, run)
-        with self._while_waiting():
-            failures = self._runner.run(repository, held, actions, listener)
-        return Trial(held.id, refusal(event_type, held.id, failures) if failures else "")
+            return Trial(None, ())
+        self._count_trial()
+        try:
+            held = self.runs.begin(repository, run)
+        except LakebedError:
+            self._end_trial()
+            raise
+        self._run_in_background(lambda: self._try(repository, held, actions))
+        hooks = [
+            TrialHook(hook_run_id_of(number, place), action.name, hook.id)
+            for number, action in enumerate(actions)
+            for place, hook in enumerate(action.hooks)
+        ]
+        return Trial(held.id, tuple(hooks))
+
+    def _try(self, repository: Repository, held: HeldRun, actions: Sequence[Action]) -> None:
+        try:
+            self._runner.run(repository, held, actions, is_watched=True)
+        except (LakebedError, NotOurs) as error:
+            _LOGGER.warning("trial %s was cut off: %s", held.id, error)
+        finally:
+            self._end_trial()
+
+    def _count_trial(self) -> None:
+        with self._lock:
+            if self._trials >= TRIALS_MAX:
+                raise TooManyTrials(TRIALS_MAX)
+            self._trials += 1
+
+    def _end_trial(self) -> None:
+        with self._lock:
+            self._trials -= 1
 
     def clean(self, repository: Repository) -> int:
         """Remove the runs that were kept for long enough; return how many."""
         return self.runs.clean(repository, days=self._settings.run_days)
 
     def _on_waiting(self) -> None:
-        if self._run_in_background is not None:
+        if self._runs_post_hooks:
             self._run_in_background(self._run_waiting)
 
     def _run_waiting(self) -> None:

@@ -35,6 +35,15 @@ class HookFailed(HookError):
     kind = "hook_failed"
 
 
+class TooManyTrials(HookError):
+    """As many hooks are tried by hand as a process may run at once; try again."""
+
+    kind = "too_many_trials"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"{most} trials of hooks run already: try again when one has ended")
+
+
 class RunNotFound(HookError):
     """There is no such run, or it has not ended."""
 

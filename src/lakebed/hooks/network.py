@@ -84,24 +84,19 @@ class Network:
         parts = split_url(url)
         if not (method + "".join(headers)).isascii():
             raise HookFailed(f"{_host(parts)}: the method and the names of headers are ASCII")
-        backend = _Backend(self, deadline)
-        sent = [(b"Host", _host(parts).encode()), (b"User-Agent", b"lakebed")]
-        sent += [(name.encode("ascii"), value.encode()) for name, value in headers.items()]
-        if body or method in {"POST", "PUT", "PATCH"}:
-            sent.append((b"Content-Length", str(len(body)).encode()))
-        target = httpcore.URL(
-            scheme=parts.scheme.encode(),
-            host=(parts.hostname or "").encode(),
-            port=parts.port or _PORTS[parts.scheme],
-            target=((parts.path or "/") + (f"?{parts.query}" if parts.query else "")).encode(),
-        )
+        is_secure = parts.scheme == "https"
         try:
             with (
                 httpcore.ConnectionPool(
-                    ssl_context=new_ssl_context() if parts.scheme == "https" else None,
-                    network_backend=backend,
+                    ssl_context=new_ssl_context() if is_secure else None,
+                    network_backend=_Backend(self, deadline),
                 ) as pool,
-                pool.stream(method, target, headers=sent, content=body) as answer,
+                pool.stream(
+                    method,
+                    _target(parts),
+                    headers=_head(parts, method, headers, body),
+                    content=body,
+                ) as answer,
             ):
                 return _read(answer)
         except HookFailed:
@@ -243,6 +238,25 @@ class _Stream(httpcore.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._connection if info == "socket" else None
+
+
+def _target(parts: SplitResult) -> httpcore.URL:
+    return httpcore.URL(
+        scheme=parts.scheme.encode(),
+        host=(parts.hostname or "").encode(),
+        port=parts.port or _PORTS[parts.scheme],
+        target=((parts.path or "/") + (f"?{parts.query}" if parts.query else "")).encode(),
+    )
+
+
+def _head(
+    parts: SplitResult, method: str, headers: Mapping[str, str], body: bytes
+) -> list[tuple[bytes, bytes]]:
+    sent = [(b"Host", _host(parts).encode()), (b"User-Agent", b"lakebed")]
+    sent += [(name.encode("ascii"), value.encode()) for name, value in headers.items()]
+    if body or method in {"POST", "PUT", "PATCH"}:
+        sent.append((b"Content-Length", str(len(body)).encode()))
+    return sent
 
 
 def _read(answer: httpcore.Response) -> Response:

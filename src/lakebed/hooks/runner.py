@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from lakebed.engine.engine import Engine
@@ -26,6 +26,8 @@ from lakebed.times import now_us, to_datetime
 
 ACTIONS_AT_ONCE: Final = 16
 BEATS_A_TIMEOUT: Final = 4
+STREAM_SECONDS: Final = 1.0
+"""How often the logs of hooks that somebody watches are stored."""
 OUTPUT_SHOWN_BYTES: Final = 2000
 """How much of what a failed hook printed is shown in an error."""
 
@@ -52,9 +54,6 @@ class RunHook(Protocol):
 
 NewCaller = Callable[[Event], Caller]
 """Returns what the hooks of an event may ask of the server."""
-
-Listener = Callable[[str, Output], None]
-"""Is told when a hook begins: its name, and its log, which can be read while it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +101,12 @@ class Runner:
         repository: Repository,
         held: HeldRun,
         actions: Sequence[Action],
-        listener: Listener | None = None,
+        *,
+        is_watched: bool = False,
     ) -> list[Failure]:
         """Run all hooks, with signs of life, and write down the end; return what failed.
+
+        If they are watched, what they print is stored while they run.
 
         Raises:
             NotOurs: Another process took the run up.
@@ -118,7 +120,6 @@ class Runner:
             event=event,
             caller=self._new_caller(event),
             until=self._runtime.monotonic() + seconds_max,
-            listener=listener or (lambda _name, _output: None),
         )
         over, lost = self._runtime.event(), self._runtime.event()
         failures: list[Failure] = []
@@ -143,7 +144,13 @@ class Runner:
                     lost.set()
                     return
 
-        self._runtime.map_parallel(lambda each: each(), [work, beat], limit=2)
+        def stream() -> None:
+            while not over.wait(STREAM_SECONDS):
+                for hook_run_id, output in list(one.printing.items()):
+                    self._write_log(one, hook_run_id, output)
+
+        tasks = [work, beat, stream] if is_watched else [work, beat]
+        self._runtime.map_parallel(lambda each: each(), tasks, limit=len(tasks))
 
         def end(run: pb.Run) -> None:
             run.state = pb.RUN_STATE_DONE
@@ -158,7 +165,7 @@ class Runner:
     ) -> list[Failure]:
         failures: list[Failure] = []
         for place, hook in enumerate(action.hooks):
-            hook_run_id = f"{number:04d}_{place:04d}"
+            hook_run_id = hook_run_id_of(number, place)
             if evaluate(hook.condition, has_failed=bool(failures)):
                 failure = self._run_one(one, hook, hook_run_id, is_cancelled)
                 if failure is not None:
@@ -176,7 +183,7 @@ class Runner:
         record = self._begun(hook)
         self._runs.note_hook(one.repository, one.held.id, hook_run_id, record)
         output = Output(self._runtime)
-        one.listener(f"{hook.action_name}/{hook.id}", output)
+        one.printing[hook_run_id] = output
         begun = self._runtime.monotonic()
         error = ""
         try:
@@ -202,6 +209,7 @@ class Runner:
         HOOK_SECONDS.labels(hook.type, outcome).observe(seconds)
         record.passed = not error
         record.ended_us = now_us(self._runtime)
+        del one.printing[hook_run_id]
         self._write_log(one, hook_run_id, output)
         self._runs.note_hook(one.repository, one.held.id, hook_run_id, record)
         if not error:
@@ -273,4 +281,10 @@ class _OneRun:
     event: Event
     caller: Caller
     until: float
-    listener: Listener
+    printing: dict[str, Output] = field(default_factory=dict)
+    """The logs of the hooks that run now."""
+
+
+def hook_run_id_of(action: int, hook: int) -> str:
+    """Return what a hook is called in its run, given its places."""
+    return f"{action:04d}_{hook:04d}"

@@ -317,9 +317,12 @@ class Runs:
 
     @traced("hooks.output")
     def output(self, repository_id: RepositoryID, run_id: str, hook_run_id: str) -> bytes:
-        """Return what a hook of a run printed; raises as `get` does."""
+        """Return what a hook of a run printed; of one that runs, what was stored so far.
+
+        Raises:
+            RepositoryNotFound, RunNotFound: There is no such hook.
+        """
         repository = self._engine.repositories.get(repository_id)
-        self._get(repository, run_id)
         hooks = Records(self._store, RUN_HOOKS, repository.partition)
         if hooks.find(hook_name(run_id, hook_run_id)) is None:
             raise RunNotFound(f"{run_id}/{hook_run_id}")

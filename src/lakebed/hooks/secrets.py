@@ -8,6 +8,8 @@ from typing import Any, Final
 from lakebed.hooks.errors import HookFailed
 from lakebed.hooks.settings import EnvironmentSettings
 
+_OWN_PREFIX: Final = "LAKEBED_"
+"""Variables of the server itself are never given, whatever the prefix is."""
 _PLACE: Final = re.compile(r"\{\{ ?ENV\.(.*?) ?\}\}")
 
 
@@ -43,8 +45,9 @@ class Environment:
         return _PLACE.sub(lambda found: self._value(found[1].strip()), text)
 
     def _value(self, name: str) -> str:
-        # A name without the prefix is read as empty: it must not tell whether there is such one.
-        if not self._settings.enabled or not name.startswith(self._settings.prefix):
+        # A name that is not given is read as empty: it must not tell whether there is such one.
+        is_given = name.startswith(self._settings.prefix) and not name.startswith(_OWN_PREFIX)
+        if not self._settings.enabled or not is_given:
             return ""
         if name not in self._variables:
             raise HookFailed(f"the server's environment has no variable {name}")

@@ -15,8 +15,9 @@ from lakebed.kv.errors import (
     StoreLocked,
     StoreUnavailable,
     StoreUnreachable,
+    UnsafeStore,
 )
-from lakebed.kv.registry import open_store
+from lakebed.kv.registry import check_url, open_store
 from lakebed.kv.store import ABSENT, EXISTS, Item, Predicate, Store, Version
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "StoreLocked",
     "StoreUnavailable",
     "StoreUnreachable",
+    "UnsafeStore",
     "Version",
+    "check_url",
     "open_store",
 ]

@@ -14,7 +14,8 @@
         ├── StoreClosed         the store was closed                            (also a ValueError)
         ├── CorruptRecord       a record is there, but is not what its key says
         └── ForeignStore        what the URL points to is not a Lakebed store
-            └── SchemaTooNew    it was written by a newer Lakebed
+            ├── SchemaTooNew    it was written by a newer Lakebed
+            └── UnsafeStore     the database would lose or overrule acknowledged writes
 
 A write has three outcomes: it returns, it raises `PredicateFailed`, or it raises
 `OutcomeUnknown`. The first two are certain. `StoreUnavailable` is the lucky case of the third, in
@@ -142,3 +143,9 @@ class SchemaTooNew(ForeignStore):
     """The store was written by a newer version of Lakebed; it was left as it is."""
 
     kind = "schema_too_new"
+
+
+class UnsafeStore(ForeignStore):
+    """The database is set up so that it would lose or overrule what it acknowledged."""
+
+    kind = "unsafe_store"

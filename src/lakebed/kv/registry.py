@@ -10,7 +10,9 @@ from lakebed.errors import MissingExtraError
 from lakebed.kv.errors import InvalidArgument
 from lakebed.kv.schema import check_schema
 from lakebed.kv.store import Store
+from lakebed.kv.urls import take_namespace
 from lakebed.kv.wrappers.metrics import MeteredStore
+from lakebed.kv.wrappers.namespaced import NamespacedStore
 from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import Runtime, ThreadRuntime
 
@@ -25,6 +27,10 @@ _DRIVERS: Final = MappingProxyType(
         "memory": ("lakebed.kv.drivers.memory", None),
         "sqlite": ("lakebed.kv.drivers.sqlite", None),
         "postgresql": ("lakebed.kv.drivers.postgresql", "postgres"),
+        "etcd": ("lakebed.kv.drivers.etcd", None),
+        "valkey": ("lakebed.kv.drivers.valkey", "valkey"),
+        "redis": ("lakebed.kv.drivers.valkey", "valkey"),
+        "dynamodb": ("lakebed.kv.drivers.dynamodb", "dynamodb"),
     }
 )
 
@@ -37,16 +43,22 @@ def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
       (``sqlite:////var/lib/lakebed.db``) an absolute path.
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
       ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
+    - ``etcd://``, ``valkey://`` (or ``redis://``), ``dynamodb://``: see the drivers of these names.
+
+    ``?namespace=name`` opens a part of the database that others, with other names, do not see.
 
     Raises:
         InvalidArgument: The URL is not one of these.
         MissingExtraError: The driver needs an extra that is not installed; the message says which.
         ForeignStore: What is there is not a Lakebed store, or (`SchemaTooNew`) is one of a newer
-            version.
+            version, or (`UnsafeStore`) would lose writes.
         StoreUnavailable: The database cannot be reached.
     """
     runtime = runtime or ThreadRuntime()
+    url, namespace = take_namespace(url)
     store = compose(_load_driver(url)(url, runtime), runtime)
+    if namespace is not None:
+        store = NamespacedStore(store, namespace)
     try:
         check_schema(store)
     except BaseException:
@@ -54,6 +66,16 @@ def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
         raise
     _LOGGER.debug("opened a key-value store: %s", store.name)
     return store
+
+
+def check_url(url: str) -> None:
+    """Make sure that there is a driver for a URL, and that it is installed; nothing is opened.
+
+    Raises:
+        InvalidArgument: There is none.
+        MissingExtraError: It needs an extra that is not installed.
+    """
+    _load_driver(take_namespace(url)[0])
 
 
 def compose(driver: Store, runtime: Runtime) -> Store:

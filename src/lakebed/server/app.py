@@ -145,7 +145,9 @@ def open_services(
             heartbeat_seconds=settings.gc.task_heartbeat_seconds,
             new_caller=calls.caller,
             while_waiting=while_waiting,
-            run_in_background=run_in_background if settings.in_memory else None,
+            run_in_background=run_in_background,
+            # Else the background process runs them.
+            runs_post_hooks=settings.in_memory,
         ),
         auth=AuthService(
             store,

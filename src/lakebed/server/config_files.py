@@ -26,6 +26,7 @@ _EXPECTED: Final = {
     str: "a text",
     Path: "a path",
     tuple[str, ...]: "a list of texts",
+    dict[str, tuple[str, ...]]: "names with lists of texts",
 }
 
 # A few lines of YAML may stand for a value that fills the memory.

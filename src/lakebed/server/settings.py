@@ -27,6 +27,7 @@ from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.hooks.settings import HooksSettings
+from lakebed.kv import check_url
 
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
 """Of the pair that everyone knows from tutorials: it opens only servers on loopback."""
@@ -329,8 +330,15 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _network_problems("listen.trusted_proxies", settings.listen.trusted_proxies)
     yield from _network_problems("metrics.networks", settings.metrics.networks)
     yield from _network_problems("hooks.allowed_networks", settings.hooks.allowed_networks)
+    for name, command in settings.hooks.commands.items():
+        if not command:
+            yield f"hooks.commands.{name} is empty: name a program, and its first arguments"
     if settings.metrics.key is not None and len(settings.metrics.key) < SECRET_KEY_LENGTH_MIN:
         yield f"metrics.key needs {SECRET_KEY_LENGTH_MIN} characters or more"
+    try:
+        check_url(settings.database.url)
+    except LakebedError as error:
+        yield f"database.url: {error}"
     for check in (lambda: settings.blockstore.block, settings.auth.key):
         try:
             check()

@@ -186,6 +186,18 @@ def test_content_md5_is_checked_in_every_mode() -> None:
         assert refusal(body) is ErrorCode.BAD_DIGEST
 
 
+def test_an_md5_that_the_request_asks_for_is_known_to_whoever_read_the_body() -> None:
+    right = md5(WHOLE)
+    headers = {"content-md5": b64encode(right.digest()).decode()}
+    for mode in MODES:
+        raw, payload, others = case(mode)
+        body = opened([raw], payload, others | headers, 9)
+        assert b"".join(body) == WHOLE
+        assert body.md5 is not None
+        assert body.md5.hexdigest() == right.hexdigest()
+        assert opened([raw], payload, others, 9).md5 is None
+
+
 @pytest.mark.parametrize(
     ("headers", "code"),
     [

@@ -30,6 +30,7 @@ from lakebed.block.store import (
     UploadId,
     WrittenPart,
 )
+from lakebed.block.streams import with_md5_of
 from lakebed.prometheus import Counter, Histogram
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
@@ -249,7 +250,7 @@ class MeteredBlockStore(BlockStore):
         incoming = _Incoming(chunks, self._clock)
         begun = self._clock()
         try:
-            return call(incoming)
+            return call(with_md5_of(chunks, incoming))
         except BlockError as error:
             self._count_error(operation, error)
             raise

@@ -10,18 +10,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NewType
 
-from lakebed.block import BlockStore, InvalidAddress, Namespace
+from lakebed.block import Address, BlockStore, InvalidAddress
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.commits import check_commit_metadata
 from lakebed.catalog.errors import ImportOver, TaskNotFound
 from lakebed.catalog.imports.places import check_places
-from lakebed.catalog.imports.sources import ImportSource, in_order
+from lakebed.catalog.imports.sources import ImportSource, in_order, source_messages
 from lakebed.catalog.keys import IMPORTS, WAITING, WAITING_PARTITION, copy_of, remove_where
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.acting import acting_user
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, RepositoryID
 from lakebed.engine.read_only import is_read_only_lifted
+from lakebed.formats.boundaries import Breaks
+from lakebed.formats.layout import import_folder
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
@@ -51,6 +53,8 @@ class ImportStatus:
     """How many of the others cannot be imported."""
     skipped_addresses: Sequence[str]
     """Where the first of these are."""
+    current: str | None
+    """What it is at just now: where the last objects were that were found."""
     metarange_id: str | None
     commit: Commit | None
     """What it made, if it ended well."""
@@ -89,6 +93,7 @@ class Imports:
         message: str,
         metadata: Mapping[str, str] | None = None,
         strict: bool = False,
+        outside: bool = False,
     ) -> ImportID:
         """Begin an import; it goes on after this returns.
 
@@ -100,6 +105,8 @@ class Imports:
             message: Of that commit.
             metadata: Of that commit.
             strict: Whether an object that cannot be imported ends the import.
+            outside: Whether a program outside of the server makes the metarange; see
+                `lakebed.catalog.imports.outside`.
 
         Raises:
             InvalidImport: The destinations overlap, or a source is not one.
@@ -123,11 +130,12 @@ class Imports:
         begun = pb.Import(
             branch=branch,
             branch_unique_id=self._engine.branches.get(repository, branch).unique_id,
-            sources=[_message(source) for source in ordered],
+            sources=source_messages(ordered),
             committer=committer,
             message=message,
             metadata=metadata or {},
             strict=strict,
+            outside=outside,
             force=is_read_only_lifted(),
             username=acting_user(),
             state=pb.IMPORT_STATE_RUNNING,
@@ -152,7 +160,7 @@ class Imports:
             TaskNotFound: There is no such import into that branch, or not any more.
         """
         repository = self._engine.repositories.get(repository_id)
-        found = self._find(repository, branch, import_id).message
+        found = self.find(repository_id, branch, import_id)[1].message
         done = found.state == pb.IMPORT_STATE_DONE
         commit = self._engine.commits.get(repository, CommitID(found.commit_id)) if done else None
         error = CANCELED if found.state == pb.IMPORT_STATE_CANCELED else found.error
@@ -163,6 +171,7 @@ class Imports:
             objects=found.objects,
             skipped=found.skipped,
             skipped_addresses=tuple(found.skipped_addresses),
+            current=found.current or None,
             metarange_id=found.metarange_id or None,
             commit=commit,
             error=error or None,
@@ -178,9 +187,8 @@ class Imports:
             ImportOver: It has ended, or its commit is being published.
             OutcomeUnknown: It may have been canceled.
         """
-        repository = self._engine.repositories.get(repository_id)
         for left in reversed(range(_TRIES)):
-            record = self._find(repository, branch, import_id)
+            records, record = self.find(repository_id, branch, import_id)
             found = record.message
             if found.state == pb.IMPORT_STATE_CANCELED:
                 return
@@ -193,7 +201,7 @@ class Imports:
             canceled.state = pb.IMPORT_STATE_CANCELED
             canceled.updated_us = now_us(self._runtime)
             try:
-                self.records(repository).set_if(record.name, canceled, record.predicate)
+                records.set_if(record.name, canceled, record.predicate)
             except PredicateFailed:
                 continue  # it went on: look again
             except StoreUnavailable:
@@ -212,7 +220,21 @@ class Imports:
             running = found.state == pb.IMPORT_STATE_RUNNING
             return found.updated_us < (forgotten_us if running else overdue_us)
 
+        self._remove_files(repository, is_over)
         return remove_where(self.records(repository), is_over)
+
+    def _remove_files(self, repository: Repository, is_over: Callable[[pb.Import], bool]) -> None:
+        """Remove what jobs that died left of their listings."""
+        for record in self.records(repository).scan():
+            if record.message.outside and is_over(record.message):
+                folder = repository.namespace.folder(import_folder(record.name.decode()))
+                for batch in self._block.list_objects(folder):
+                    for address in batch.column("address").to_pylist():
+                        self._block.delete(Address.parse(address))
+
+    def breaks(self, repository_id: RepositoryID) -> Breaks:
+        """Return where ranges end: whoever makes a metarange outside has to cut them so."""
+        return self._engine.breaks(self._engine.repositories.get(repository_id))
 
     def records(self, repository: Repository) -> Records[pb.Import]:
         """Return the records of the imports into a repository."""
@@ -222,18 +244,17 @@ class Imports:
     def _waiting(self) -> Records[pb.WaitingImport]:
         return Records(self._store, WAITING, WAITING_PARTITION)
 
-    def _find(
-        self, repository: Repository, branch: BranchID, import_id: ImportID
-    ) -> Record[pb.Import]:
-        record = self.records(repository).find(import_id.encode())
+    def find(
+        self, repository_id: RepositoryID, branch: BranchID, import_id: ImportID
+    ) -> tuple[Records[pb.Import], Record[pb.Import]]:
+        """Return the record of an import, and where it is kept.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+            TaskNotFound: There is no such import into that branch, or not any more.
+        """
+        records = self.records(self._engine.repositories.get(repository_id))
+        record = records.find(import_id.encode())
         if record is None or record.message.branch != branch:
             raise TaskNotFound(import_id)
-        return record
-
-
-def _message(source: ImportSource) -> pb.ImportSource:
-    return pb.ImportSource(
-        place=str(source.place),
-        is_prefix=isinstance(source.place, Namespace),
-        destination=source.destination,
-    )
+        return records, record

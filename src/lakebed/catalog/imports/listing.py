@@ -14,9 +14,9 @@ from itertools import islice
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.block import Address, BlockStore, Namespace
+from lakebed.block.listing import Stretch, list_stretch
 from lakebed.runtime import Runtime
 
 _AT_ONCE: Final = 8
@@ -28,18 +28,9 @@ _FOLDERS_MAX: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """The objects whose addresses lie behind `after`, up to and including `upto`."""
-
-    after: Address | None
-    upto: str | None
-    """The text of an address; None: to the end."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Listed:
     batches: list[pa.RecordBatch]
-    rest: _Stretch | None
+    rest: Stretch | None
     """What was not listed yet."""
 
     @property
@@ -52,19 +43,19 @@ def list_in_order(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the objects behind an address; columns and order as of `BlockStore.list_objects`."""
 
-    def list_some(stretch: _Stretch) -> _Listed:
+    def list_some(stretch: Stretch) -> _Listed:
         return _list_some(block, namespace, stretch)
 
     folders = block.list_folders(namespace)
     together = 1
     start: Address | None = after
     while True:
-        stretches: list[_Stretch] = []
+        stretches: list[Stretch] = []
         while len(stretches) < _AT_ONCE and (end := _end_of(namespace, folders, together, start)):
-            stretches.append(_Stretch(start, str(end)))
+            stretches.append(Stretch(start, str(end)))
             start = end
         if not stretches:
-            yield from _list_all(block, namespace, _Stretch(start, None))
+            yield from list_stretch(block, namespace, Stretch(start, None))
             return
         listed = runtime.map_parallel(list_some, stretches, limit=_AT_ONCE)
         if sum(each.rows for each in listed) < _ROWS_MIN * len(listed):
@@ -72,7 +63,7 @@ def list_in_order(
         for each in listed:
             yield from each.batches
             if each.rest is not None:
-                yield from _list_all(block, namespace, each.rest)
+                yield from list_stretch(block, namespace, each.rest)
 
 
 def _end_of(
@@ -86,30 +77,13 @@ def _end_of(
     return None
 
 
-def _list_some(block: BlockStore, namespace: Namespace, stretch: _Stretch) -> _Listed:
+def _list_some(block: BlockStore, namespace: Namespace, stretch: Stretch) -> _Listed:
     batches: list[pa.RecordBatch] = []
     rows = 0
-    for batch in _list_all(block, namespace, stretch):
+    for batch in list_stretch(block, namespace, stretch):
         batches.append(batch)
         rows += batch.num_rows
         if rows >= _ROWS_MAX:
             last = Address.parse(batch.column("address")[-1].as_py())
             return _Listed(batches, replace(stretch, after=last))
     return _Listed(batches, None)
-
-
-def _list_all(
-    block: BlockStore, namespace: Namespace, stretch: _Stretch
-) -> Iterator[pa.RecordBatch]:
-    for batch in block.list_objects(namespace, start_after=stretch.after):
-        if stretch.upto is None:
-            yield batch
-            continue
-        addresses = batch.column("address")
-        if addresses[-1].as_py() <= stretch.upto:
-            yield batch
-            continue
-        inside = batch.filter(pc.less_equal(addresses, stretch.upto))
-        if inside.num_rows:
-            yield inside
-        return

@@ -9,9 +9,13 @@ It is a record as those of `lakebed.catalog.held`:
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.held import HeldRecord
+
+SKIPPED_SHOWN_MAX: Final = 100
+"""Of so many skipped objects the addresses are kept; the others are counted."""
 
 Edit = Callable[[pb.Import], None]
 """Changes a record; to apply it again must do no harm."""

@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from lakebed.block import Address, BlockStore, Namespace, ObjectInfo, ObjectNotFound
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import InvalidImport, NothingToImport
-from lakebed.catalog.imports.entries import ImportedPage, imported_object, imported_page
+from lakebed.catalog.imports.handed import check_handed
 from lakebed.catalog.imports.listing import list_in_order
 from lakebed.catalog.imports.places import check_places
-from lakebed.catalog.imports.record import HeldImport
-from lakebed.catalog.imports.sources import ImportSource
+from lakebed.catalog.imports.record import SKIPPED_SHOWN_MAX, HeldImport
+from lakebed.catalog.imports.sources import ImportSource, source_of
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import Replacement
 from lakebed.engine.committed import Ingest
@@ -34,15 +34,13 @@ from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.formats.entries import one_array
+from lakebed.formats.imported import ImportedPage, imported_object, imported_page
 from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
 
 PAGE_ROWS: Final = 1 << 16
 PAGE_SECONDS: Final = 1.0
 """A page ends when it has so many rows, or took so long: then progress is noted."""
-
-SKIPPED_SHOWN_MAX: Final = 100
-"""Of so many skipped objects the addresses are kept; the others are counted."""
 
 # How far an import came is stored when it has this many ranges more, and a sixteenth more: a death
 # costs little, and storing it all the time would cost more than the ranges themselves.
@@ -70,7 +68,7 @@ class ImportRun:
         self._runtime = runtime
         self._repository = repository
         self._held = held
-        self._sources = [_source(each) for each in held.message.sources]
+        self._sources = [source_of(each) for each in held.message.sources]
 
     def run(self) -> None:
         """Bring the import to its end.
@@ -86,7 +84,7 @@ class ImportRun:
         published = self._find_published(branch)
         if published is None:
             check_places(self._engine, self._sources)
-            metarange_id = MetaRangeID(record.metarange_id) or self._ingest()
+            metarange_id = MetaRangeID(record.metarange_id) or self._make_metarange()
             check_places(self._engine, self._sources)
             published = self._publish(metarange_id)
         commit_id = published
@@ -112,8 +110,26 @@ class ImportRun:
         offered = [CommitID(each) for each in self._held.message.offered_commit_ids]
         return self._engine.find_published(self._repository, branch, offered) if offered else None
 
-    def _ingest(self) -> MetaRangeID:
-        """Write the ranges of all that is imported, and note their metarange."""
+    def _make_metarange(self) -> MetaRangeID:
+        """Return the metarange of all that is imported, once it is noted."""
+        record = self._held.message
+        if record.outside:
+            metarange_id = MetaRangeID(record.handed_metarange_id)
+            count = check_handed(
+                self._engine.examine(self._repository, metarange_id), self._sources
+            )
+        else:
+            metarange_id, count = self._ingest()
+
+        def complete(message: pb.Import) -> None:
+            message.metarange_id = metarange_id
+            message.objects = count
+
+        self._held.change(complete)
+        return metarange_id
+
+    def _ingest(self) -> tuple[MetaRangeID, int]:
+        """Write the ranges of all that is imported; return their metarange and the number."""
         record = self._held.message
         saved = record.saved_metarange_id
         ingest = self._engine.ingest(self._repository, MetaRangeID(saved) if saved else None)
@@ -122,22 +138,19 @@ class ImportRun:
         for page in self._pages(ingest.last_key):
             self._skip(skipped, page)
             ingest.add(page.entries)
-
-            def note(message: pb.Import) -> None:
-                message.objects = ingest.count
-                skipped.note(message)
-
-            self._held.change(note)
+            self._note_progress(ingest, skipped, page.last_folder)
             if ingest.closed_ranges >= next_save:
                 self._save(ingest, skipped)
                 next_save = _next_save(ingest)
-        metarange_id = ingest.finish()
+        return ingest.finish(), ingest.count
 
-        def complete(message: pb.Import) -> None:
-            message.metarange_id = metarange_id
+    def _note_progress(self, ingest: Ingest, skipped: "_Skipped", folder: str) -> None:
+        def note(message: pb.Import) -> None:
+            message.objects = ingest.count
+            message.current = folder or message.current
+            skipped.note(message)
 
-        self._held.change(complete)
-        return metarange_id
+        self._held.change(note)
 
     def _save(self, ingest: Ingest, skipped: "_Skipped") -> None:
         saved = ingest.save()
@@ -177,7 +190,9 @@ class ImportRun:
         place, destination = source.place, source.destination
         if isinstance(place, Address):
             if not after:
-                yield imported_object(self._head(place), destination)
+                yield imported_object(
+                    pa.Table.from_batches([self._head(place).as_listed()]), destination
+                )
             return
         start = place.address(after[len(destination) :].decode()) if after else None
         for listed in self._listed(place, start):
@@ -287,8 +302,3 @@ class _Skipped:
 def _next_save(ingest: Ingest) -> int:
     closed = ingest.closed_ranges
     return closed + max(_SAVE_RANGES_MIN, closed // _SAVE_PART)
-
-
-def _source(message: pb.ImportSource) -> ImportSource:
-    place = (Namespace if message.is_prefix else Address).parse(message.place)
-    return ImportSource(place, message.destination)

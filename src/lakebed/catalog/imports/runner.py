@@ -3,7 +3,8 @@
 Any number of processes may do this at once. An import is taken up if nobody runs it yet, or if its
 record did not change for `task_heartbeat_seconds` by the clock of the process that looks: then the
 process that ran it has died, and this one goes on where that one was. (If it is alive after all, it
-notices with its next sign of life, and stops.)
+notices with its next sign of life, and stops.) An import that waits for a job outside of the server
+is left alone while the job reports; if it does not for as long, the import has failed.
 """
 
 import logging
@@ -12,6 +13,7 @@ from typing import Final
 
 from lakebed.block import BlockStore, StorageUnavailable
 from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.errors import JobSilent
 from lakebed.catalog.held import NotOurs
 from lakebed.catalog.imports.imports import Imports
 from lakebed.catalog.imports.record import HeldImport
@@ -92,7 +94,7 @@ class ImportRunner:
         return repository if repository.unique_id == waiting.unique_id else None
 
     def _is_due(self, record: Record[pb.Import]) -> bool:
-        if not record.message.owner:
+        if not record.message.owner and not _waits_for_job(record.message):
             return True
         now = self._runtime.monotonic()
         version, since = self._seen.get(record.name, (None, now))
@@ -144,6 +146,8 @@ class ImportRunner:
             died = f"{ATTEMPTS_MAX} processes died while they ran this import: it is given up"
             _note_failure(held, "task_died", died)
             return
+        if _waits_for_job(held.message):
+            raise JobSilent(self._settings.task_heartbeat_seconds)
         with read_only_lifted(lifted=held.message.force), acting_as(held.message.username):
             ImportRun(self._engine, self._block, self._runtime, repository, held).run()
 
@@ -152,9 +156,16 @@ class ImportRunner:
             self._forget(note)
 
 
+def _waits_for_job(message: pb.Import) -> bool:
+    """Whether a job outside of the server has not handed in the metarange yet."""
+    return message.outside and not message.handed_metarange_id
+
+
 def _may_go_on(message: pb.Import) -> bool:
     """Whether it is worth a wait for the storage: hours of work may be saved already."""
-    has_saved = bool(message.saved_metarange_id or message.metarange_id)
+    has_saved = bool(
+        message.saved_metarange_id or message.metarange_id or message.handed_metarange_id
+    )
     return has_saved and message.attempts < ATTEMPTS_MAX
 
 

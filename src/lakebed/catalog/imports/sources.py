@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from lakebed.block import Address, Namespace
+from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import InvalidImport
 from lakebed.catalog.model import PATH_BYTES_MAX
 from lakebed.engine.committed import Interval
@@ -41,6 +42,11 @@ class ImportSource:
         return cls(place, destination + slash)
 
     @property
+    def is_prefix(self) -> bool:
+        """Whether it is a namespace."""
+        return isinstance(self.place, Namespace)
+
+    @property
     def interval(self) -> Interval:
         """The keys that it replaces."""
         if isinstance(self.place, Address):
@@ -66,3 +72,21 @@ def in_order(sources: Sequence[ImportSource]) -> list[ImportSource]:
                 " same path? Import them one after the other, or give them separate destinations"
             )
     return ordered
+
+
+def source_messages(sources: Sequence[ImportSource]) -> list[pb.ImportSource]:
+    """Return sources as the record of an import has them."""
+    return [
+        pb.ImportSource(
+            place=str(source.place),
+            is_prefix=source.is_prefix,
+            destination=source.destination,
+        )
+        for source in sources
+    ]
+
+
+def source_of(message: pb.ImportSource) -> ImportSource:
+    """Return a source that the record of an import has."""
+    place = (Namespace if message.is_prefix else Address).parse(message.place)
+    return ImportSource(place, message.destination)

@@ -23,7 +23,7 @@ from lakebed.block import (
 )
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, fed
+from lakebed.catalog.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, fed, hashed_by
 from lakebed.catalog.errors import InvalidParts, MultipartNotFound
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, check_metadata, check_path
 from lakebed.catalog.multipart.records import (
@@ -176,7 +176,7 @@ class MultipartUploads:
         upload = records.find_open(target).message
         digest = _digest_besides(upload, proof)
         sent = chunks if digest is None else fed(chunks, [digest])
-        part = self._send(repository, target, upload, number, sent, size)
+        part = self._send(repository, target, upload, number, hashed_by(proof, sent), size)
         stored = pb.MultipartPart(
             md5=part.md5,
             storage_etag=part.etag,

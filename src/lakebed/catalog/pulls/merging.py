@@ -27,7 +27,7 @@ from lakebed.catalog.pulls.model import UNDER_WAY
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.errors import LakebedError
 from lakebed.kv import PredicateFailed, Store
@@ -38,6 +38,10 @@ from lakebed.times import now_us, to_us
 _BEATS_A_TIMEOUT: Final = 4
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+
+class NotBegun(Exception):  # noqa: N818 - it says what happened
+    """The pull request was changed since it was read; nothing was done."""
 
 
 class HeldPull(HeldRecord[pb.PullRequest]):
@@ -103,10 +107,11 @@ class PullMerger:
     def merge(
         self, repository: Repository, record: Record[pb.PullRequest], request: MergeRequest
     ) -> CommitID:
-        """Merge a pull request that is open.
+        """Merge a pull request that was open when it was read.
 
         Raises:
-            PullBusy: Somebody else changed it, or took this merge over.
+            NotBegun: It was changed since.
+            PullBusy: Somebody else took this merge over.
             LakebedError: As `Engine.merge` raises; it was not merged, and is open again.
             OutcomeUnknown: The store does not answer. Perhaps it is merged; the Cleaner finds out.
         """
@@ -117,6 +122,8 @@ class PullMerger:
         held = HeldPull(self._records(repository), record, self._runtime)
         try:
             commit_id = self._take_up(repository, held, destination, request)
+        except NotBegun:
+            raise
         except NotOurs:
             raise PullBusy(pull_id, "was taken over by somebody else") from None
         except Exception as error:
@@ -133,7 +140,7 @@ class PullMerger:
     ) -> CommitID:
         """Merge a pull request, with signs of life, if nobody else does."""
         if not held.begin(destination):
-            raise NotOurs
+            raise NotBegun
         return held.keep_alive(
             lambda: self._publish(repository, held, destination, request),
             beat_seconds=self._silence_seconds / _BEATS_A_TIMEOUT,
@@ -202,7 +209,8 @@ class PullMerger:
         settled = 0
         for announced in list(self._announced(repository).scan()):
             record = self._records(repository).find(announced.name)
-            with suppress(PullBusy, PredicateFailed):
+            # Others are at it: the next pass looks again.
+            with suppress(PullBusy, PredicateFailed, TooManyTries):
                 if record is None or record.message.state not in UNDER_WAY:
                     self._drop(repository, announced, record)
                 else:

@@ -1,6 +1,7 @@
 """The pull requests of all repositories: made, listed, changed, and handed on to be merged."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -8,7 +9,7 @@ from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.commits import PULL_REQUEST_KEY
 from lakebed.catalog.errors import InvalidPull, PullBusy, PullNotFound, PullStatusRefused
 from lakebed.catalog.keys import PULLS, copy_of
-from lakebed.catalog.pulls.merging import PullMerger
+from lakebed.catalog.pulls.merging import NotBegun, PullMerger
 from lakebed.catalog.pulls.model import (
     UNDER_WAY,
     Outlook,
@@ -213,18 +214,25 @@ class Pulls:
             OutcomeUnknown: Perhaps it is merged, or will be shown so after a while.
         """
         repository = self._engine.repositories.get(repository_id)
-        merged = self._end_cut_off_merge(repository, pull_id)
-        if merged is not None:
-            return merged
+        named = replace(request, metadata={**request.metadata, PULL_REQUEST_KEY: pull_id})
+        for _ in range(_TRIES):
+            merged = self._end_cut_off_merge(repository, pull_id)
+            if merged is not None:
+                return merged
+            record = self._find_open(repository, pull_id)
+            self._engine.branches.get(repository, BranchID(record.message.source_branch))
+            with suppress(NotBegun):  # somebody edited it: look again
+                return self._merger.merge(repository, record, named)
+        raise PullBusy(pull_id, "is changed by others all the time")
+
+    def _find_open(self, repository: Repository, pull_id: PullID) -> Record[pb.PullRequest]:
         record = self._find(repository, pull_id)
         if record.message.state != pb.PULL_STATE_OPEN:
             status = PullRequest.of(record).status
             raise PullStatusRefused(
                 f"pull request {pull_id} is {status}, and only open ones can be merged"
             )
-        self._engine.branches.get(repository, BranchID(record.message.source_branch))
-        named = replace(request, metadata={**request.metadata, PULL_REQUEST_KEY: pull_id})
-        return self._merger.merge(repository, record, named)
+        return record
 
     def _end_cut_off_merge(self, repository: Repository, pull_id: PullID) -> CommitID | None:
         """End a merge that was cut off, if there is one; return what it had published.

@@ -1,7 +1,9 @@
 """`lakebed actions`: files that ask for hooks, and the runs of hooks."""
 
+import time
+from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,6 +12,7 @@ from lakebed.cli.groups import new_group
 from lakebed.cli.output import printable
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RefArgument, RepositoryArgument
+from lakebed.client.errors import Refused
 from lakebed.client.paging import list_items
 from lakebed.hooks.errors import InvalidAction
 from lakebed.hooks.files import FILE_BYTES_MAX, Action, check_names, parse_action
@@ -17,6 +20,8 @@ from lakebed.hooks.files import FILE_BYTES_MAX, Action, check_names, parse_actio
 app = new_group("Files that ask for hooks, and the runs of hooks.")
 runs_app = new_group("What became of hooks.")
 app.add_typer(runs_app, name="runs")
+
+_POLL_SECONDS: Final = 0.5
 
 
 @client_command(app, "validate")
@@ -106,12 +111,51 @@ def run_actions(
     if not trial["run_id"]:
         session.output.done(f"No action file of {ref} asks for hooks of {event}", trial)
         return
+    run = _watch(session, ref.repository, trial)
     if session.output.as_json:
         session.output.record(_described(session, ref.repository, trial["run_id"]))
     else:
-        _show(session, ref.repository, trial["run_id"])
-    if trial["status"] != "completed":
+        print(f"run {run['run_id']}: {run['status']}")
+    if run["status"] != "completed":
         raise CommandError(f"the hooks of {event} failed, see above")
+
+
+def _watch(session: Session, repository: str, trial: dict[str, Any]) -> dict[str, Any]:
+    """Show what hooks print while they run, until the run has ended; return the run."""
+    shown = {hook["hook_run_id"]: 0 for hook in trial["hooks"]}
+    while True:
+        run = _find_run(session, repository, trial["run_id"])
+        for hook in [] if session.output.as_json else trial["hooks"]:
+            place = hook["hook_run_id"]
+            output = _find_output(session, repository, trial["run_id"], place)
+            # Of a hook that runs, whole lines.
+            end = len(output) if run is not None else output.rfind("\n") + 1
+            for line in output[shown[place] : end].splitlines():
+                print(printable(f"{hook['action']}/{hook['hook_id']}: {line}"), flush=True)
+            shown[place] = max(end, shown[place])
+        if run is not None:
+            return run
+        time.sleep(_POLL_SECONDS)
+
+
+def _find_run(session: Session, repository: str, run_id: str) -> dict[str, Any] | None:
+    """Return a run; None: it has not ended."""
+    try:
+        run: dict[str, Any] = session.client.get(*_runs(repository), run_id)
+    except Refused as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
+    return run
+
+
+def _find_output(session: Session, repository: str, run_id: str, hook_run_id: str) -> str:
+    try:
+        return _output(session, repository, run_id, hook_run_id)
+    except Refused as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return ""  # it has not begun
 
 
 @client_command(runs_app, "list")
@@ -164,7 +208,7 @@ def _runs(repository: str) -> tuple[str, ...]:
 def _described(session: Session, repository: str, run_id: str) -> dict[str, Any]:
     run: dict[str, Any] = session.client.get(*_runs(repository), run_id)
     hooks = [
-        {**hook, "output": _output(session, repository, run_id, hook)}
+        {**hook, "output": _output(session, repository, run_id, hook["hook_run_id"])}
         for hook in list_items(session.client, *_runs(repository), run_id, "hooks")
     ]
     return {**run, "hooks": hooks}
@@ -181,7 +225,7 @@ def _show(session: Session, repository: str, run_id: str) -> None:
             print("    " + printable(line))
 
 
-def _output(session: Session, repository: str, run_id: str, hook: dict[str, Any]) -> str:
-    path = (*_runs(repository), run_id, "hooks", hook["hook_run_id"], "output")
+def _output(session: Session, repository: str, run_id: str, hook_run_id: str) -> str:
+    path = (*_runs(repository), run_id, "hooks", hook_run_id, "output")
     with session.client.stream("GET", *path) as answer:
         return answer.read().decode(errors="replace")

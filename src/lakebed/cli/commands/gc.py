@@ -13,7 +13,7 @@ import typer
 
 from lakebed.cli.errors import CommandError, Incomplete, Misuse
 from lakebed.cli.groups import new_group
-from lakebed.cli.options import YesOption
+from lakebed.cli.options import LocalRootOption, YesOption
 from lakebed.cli.output import size, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from lakebed.gc.storage import Storage
 
 app = new_group()
-
-LocalRootOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Where the server's local storage is on this machine.",
-        show_default="where the server says",
-    ),
-]
 
 
 @client_command(app, "run")

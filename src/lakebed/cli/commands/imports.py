@@ -1,21 +1,27 @@
 """`lakebed import`: bringing objects that exist into a branch, without copying them."""
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_app
-from lakebed.cli.options import MetaOption, key_values
+from lakebed.cli.options import LocalRootOption, MetaOption, key_values
 from lakebed.cli.output import printable, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import PathUri, parse_path
 from lakebed.client.http import Client
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 app = new_app()
 
@@ -37,6 +43,20 @@ class _Import:
 
     def cancel(self) -> None:
         self.client.call("DELETE", *self.parts, query={"id": self.id})
+
+    def check(self) -> None:
+        """Raise what the program that makes the import has raised, if it is not the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SparkImport(_Import):
+    """An import that a Spark job of this process makes."""
+
+    errors: list[Exception]
+
+    def check(self) -> None:
+        if self.errors:
+            raise self.errors[0]
 
 
 @client_command(app, "import")
@@ -69,6 +89,16 @@ def import_(
         bool,
         typer.Option("--strict", help="Fail where objects would be skipped for their paths."),
     ] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="List and write on Spark: for very large lakes.")
+    ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="The Spark to run on, with --spark.", show_default="local"
+        ),
+    ] = None,
+    local_root: LocalRootOption = None,
 ) -> None:
     """Bring objects that exist into a branch by one commit; their bytes stay where they are.
 
@@ -83,22 +113,67 @@ def import_(
         "commit": {"message": message, "metadata": key_values(meta)},
         "strict": strict,
     }
-    started = session.client.call("POST", *parts, body=body)
-    _finish(session, _Import(session.client, parts, started["id"]), source)
+    if spark:
+        if find_spec("pyspark") is None:
+            raise CommandError("--spark needs Spark: pip install 'lakebed[spark]'")
+        started = session.client.call("POST", *parts, body={**body, "spark": True})
+        errors = _start_job(session, destination, started, master, local_root, strict=strict)
+        running: _Import = _SparkImport(session.client, parts, started["id"], errors)
+    elif master or local_root:
+        raise Misuse("--master and --local-root are for --spark")
+    else:
+        started = session.client.call("POST", *parts, body=body)
+        running = _Import(session.client, parts, started["id"])
+    _finish(session, running, source)
+
+
+def _start_job(
+    session: Session,
+    destination: PathUri,
+    answer: dict[str, Any],
+    master: str | None,
+    local_root: Path | None,
+    *,
+    strict: bool,
+) -> list[Exception]:
+    """Run the Spark job of an import beside this thread; return where its error will be."""
+    from lakebed.block import LocalSettings  # noqa: PLC0415 - slow to load
+    from lakebed.ingest.running import Options, run_job  # noqa: PLC0415 - likewise
+    from lakebed.ingest.server import Branch, Started  # noqa: PLC0415 - likewise
+
+    options = Options(
+        storage=None if local_root is None else LocalSettings(local_root.resolve()),
+        master=master,
+        strict=strict,
+    )
+    started = Started.parse(answer)
+    branch = Branch(destination.repository, destination.ref)
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            run_job(session.settings, branch, started, options, warn)
+        except Exception as error:  # noqa: BLE001 - the main thread raises it
+            errors.append(error)
+
+    threading.Thread(target=work, name="spark-import", daemon=True).start()
+    return errors
 
 
 def _finish(session: Session, running: _Import, source: str) -> None:
     """Wait for the end of an import, and say what came of it."""
-    with _progress(session, source) as show:
+    with _progress(session, source) as progress:
         while True:
             try:
                 status = running.status()
-                show(status["ingested_objects"])
+                progress.show(status["ingested_objects"], status.get("current_prefix"))
                 if status["completed"] or status.get("error"):
                     break
+                running.check()
                 time.sleep(_POLL_SECONDS)
             except KeyboardInterrupt:
-                _ask(running)
+                with progress.hidden():
+                    _ask(running)
     if status.get("error"):
         raise CommandError(f"import {running.id} failed: {status['error']['message']}")
     skipped = status.get("skipped_objects", 0)
@@ -120,7 +195,9 @@ def _finish(session: Session, running: _Import, source: str) -> None:
 
 def _ask(running: _Import) -> None:
     """Ask whether to cancel an import, after Ctrl-C; a second one leaves it running."""
-    hint = f"import {running.id} goes on in the server"
+    on_spark = isinstance(running, _SparkImport)
+    goes_on = "ends with its Spark job" if on_spark else "goes on in the server"
+    hint = f"import {running.id} {goes_on}"
     if not sys.stdin.isatty():
         warn(hint)
         raise KeyboardInterrupt
@@ -136,11 +213,44 @@ def _ask(running: _Import) -> None:
         running.cancel()
 
 
+class _Progress:
+    """Shows nothing: nobody could see it."""
+
+    def show(self, count: int, current: str | None) -> None:
+        """Show how many objects were found, and where the last ones are."""
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Leave the terminal to somebody else."""
+        yield
+
+
+class _TerminalProgress(_Progress):
+    """One line that changes."""
+
+    def __init__(self, bar: "Progress", source: str) -> None:
+        self._bar = bar
+        self._source = source
+        self._task = bar.add_task(printable(source), total=None)
+        self._begun = time.monotonic()
+
+    def show(self, count: int, current: str | None) -> None:
+        rate = count / max(time.monotonic() - self._begun, 0.001)
+        text = f"{current or self._source}: {count:,} objects, {rate:,.0f}/s"
+        self._bar.update(self._task, description=printable(text))
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        self._bar.stop()
+        yield
+        self._bar.start()
+
+
 @contextmanager
-def _progress(session: Session, source: str) -> Iterator[Callable[[int], None]]:
-    """Show how many objects were found and how fast, where somebody can see it."""
+def _progress(session: Session, source: str) -> Iterator[_Progress]:
+    """Show how many objects were found, how fast and where, if somebody can see it."""
     if session.output.as_json or not sys.stderr.isatty():
-        yield lambda _count: None
+        yield _Progress()
         return
     from rich.console import Console  # noqa: PLC0415 (slow to load, and for terminals only)
     from rich.progress import (  # noqa: PLC0415
@@ -156,13 +266,5 @@ def _progress(session: Session, source: str) -> Iterator[Callable[[int], None]]:
         TimeElapsedColumn(),
         console=Console(stderr=True),
     )
-    begun = time.monotonic()
     with bar:
-        task = bar.add_task(printable(source), total=None)
-
-        def show(count: int) -> None:
-            rate = count / max(time.monotonic() - begun, 0.001)
-            text = f"{source}: {count:,} objects, {rate:,.0f}/s"
-            bar.update(task, description=printable(text))
-
-        yield show
+        yield _TerminalProgress(bar, source)

@@ -79,13 +79,26 @@ def quickstart(
 
 @config_app.command()
 def check(*, config: ServerConfigOption = None) -> None:
-    """Check the settings, and print what they come to; secrets are masked."""
+    """Check the settings, open the database, and print what they come to; secrets are masked.
+
+    All problems are told at once. A new database gets what a server needs in it, except that a file
+    which is not there yet is not made.
+    """
     import yaml  # noqa: PLC0415 - only this command needs it
 
-    from lakebed.server.config_files import load  # noqa: PLC0415 - see above
-    from lakebed.server.settings import masked  # noqa: PLC0415 - see above
+    from lakebed.server.config_files import read  # noqa: PLC0415 - see above
+    from lakebed.server.processes.preflight import check_database  # noqa: PLC0415 - see above
+    from lakebed.server.settings import SettingsError, masked  # noqa: PLC0415 - see above
 
-    settings = load(config, environment=os.environ)
+    settings = read(config, environment=os.environ)
+    problems: list[str] = []
+    try:
+        settings.check(config)
+    except SettingsError as error:
+        problems += error.problems
+    problems += check_database(settings)
+    if problems:
+        raise SettingsError(problems)
     typer.echo(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), nl=False)
 
 
@@ -111,7 +124,7 @@ def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path) -> None:
     console.print("\n[dim]# 2. Ask the API, which is that of lakeFS.[/]")
     keys = f"{pair.access_key_id}:{pair.secret_access_key}"
     console.print(f"curl -u {keys} {endpoint}/api/v1/repositories", markup=False)
-    console.print("\n[dim]# 3. Open the page of the server: it has more to copy.[/]")
+    console.print("\n[dim]# 3. Open the web UI, and log in with these keys.[/]")
     console.print(f"{endpoint}/\n", markup=False)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakebed.engine.committed.files import Files, NewRange
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
-from lakebed.formats.boundaries import Breaks, row_bytes
+from lakebed.formats.boundaries import Breaks, Cutter
 from lakebed.runtime import Runtime
 
 # Finished ranges wait until several can be written at the same time, within these bounds.
@@ -48,7 +48,6 @@ class Builder:
                 they would push out what others use.
         """
         self._files = files
-        self._breaks = breaks
         self._runtime = runtime
         self._keeps = keeps
         # Only the last range of a metarange can have ended because there were no more rows.
@@ -57,14 +56,12 @@ class Builder:
         self._refs: list[RangeRef | None] = []
         self._pending: list[tuple[int, pa.Table]] = []
         self._pending_bytes = 0
-        self._open: list[pa.Table] = []
-        self._open_rows = 0
-        self._open_bytes = 0
+        self._cutter = Cutter(breaks)
 
     def add_range(self, ref: RangeRef) -> None:
         """Add a range of one of the inputs; its keys are above all that were added before."""
         self._reopen()
-        if self._open:
+        if self._cutter.is_open:
             self._push(self._files.range(ref.range_id).table)
         else:
             self._refs.append(ref)
@@ -96,8 +93,8 @@ class Builder:
 
     def finish(self) -> MetaRangeID:
         """Store what is not stored yet: the last ranges and the metarange, side by side."""
-        if self._open:
-            self._close()
+        if self._cutter.is_open:
+            self._close(self._cutter.close())
         unsaved = self._name_pending()
         return self._files.save_metarange([ref for ref in self._refs if ref is not None], unsaved)
 
@@ -109,21 +106,11 @@ class Builder:
             self._push(self._files.range(last.range_id).table)
 
     def _push(self, table: pa.Table) -> None:
-        begin = 0
-        sizes = row_bytes(table)
-        for end in self._breaks.ends(table, sizes, self._open_rows, self._open_bytes):
-            self._open.append(table.slice(begin, end - begin))
-            self._close()
-            begin = end
-        if begin < table.num_rows:
-            self._open.append(table.slice(begin))
-            self._open_rows += table.num_rows - begin
-            self._open_bytes += int(sizes[begin:].sum())
+        for rows in self._cutter.add(table):
+            self._close(rows)
 
-    def _close(self) -> None:
-        """End the current range."""
-        rows = pa.concat_tables(self._open)
-        self._open, self._open_rows, self._open_bytes = [], 0, 0
+    def _close(self, rows: pa.Table) -> None:
+        """Put a range that has ended with those that wait to be stored."""
         self._pending.append((len(self._refs), rows))
         self._refs.append(None)
         self._pending_bytes += rows.nbytes

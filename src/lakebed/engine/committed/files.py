@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakebed.block import Address, AlreadyExists, BlockStore, ObjectNotFound
 from lakebed.engine.committed.cache import Cache, MemoryCache
-from lakebed.engine.committed.columns import Range, SortedKeys
+from lakebed.engine.committed.columns import Range
 from lakebed.engine.errors import MissingFile
 from lakebed.engine.model import Home
 from lakebed.formats import (
@@ -27,11 +27,9 @@ from lakebed.formats import (
     metarange_id,
     metarange_path,
     metarange_table,
-    range_id,
     range_path,
 )
-from lakebed.formats.boundaries import row_bytes
-from lakebed.formats.entries import one_array
+from lakebed.formats.boundaries import ref_of
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -67,9 +65,7 @@ class NewRange:
     def of(cls, entries: pa.Table) -> Self:
         """Name entries by their content."""
         entries = entries.combine_chunks()
-        keys = SortedKeys(one_array(entries, "key"))
-        size_bytes = int(row_bytes(entries).sum())
-        return cls(RangeRef(range_id(entries), keys[0], keys[-1], len(keys), size_bytes), entries)
+        return cls(ref_of(entries), entries)
 
     def keep_in(self, cache: MemoryCache[Range], name: str) -> None:
         """Keep the rows in memory, since they are likely to be asked for next.
@@ -113,6 +109,16 @@ class Files:
         """Return a metarange; raises as `range` does."""
         name = self._cached_as(metarange_path(metarange_id))
         return self._cache.metaranges.get(name, lambda: self._load_metarange(metarange_id))
+
+    def load_range(self, range_id: RangeID) -> pa.Table:
+        """Return the entries of a range as the storage has them, past all caches."""
+        address = self._namespace.address(range_path(range_id))
+        return decode_range(self._read(address), range_id, file=str(address))
+
+    def load_metarange(self, metarange_id: MetaRangeID) -> MetaRange:
+        """Return a metarange as the storage has it, past all caches."""
+        address = self._namespace.address(metarange_path(metarange_id))
+        return decode_metarange(self._read(address), metarange_id, file=str(address))
 
     def save_range(self, new: NewRange, *, keep: bool = True) -> None:
         """Store a range, unless it is there already; with `keep`, also in the cache."""
@@ -160,9 +166,7 @@ class Files:
             MissingFile: One of them is not.
             DamagedFile, ForeignFile: The file of the metarange does not hold it.
         """
-        address = self._namespace.address(metarange_path(metarange_id))
-        data = self._read(address)
-        refs = decode_metarange(data, metarange_id, file=str(address)).refs
+        refs = self.load_metarange(metarange_id).refs
         self._runtime.map_parallel(self._check_range, [ref.range_id for ref in refs])
 
     def _check_range(self, range_id: RangeID) -> None:

@@ -14,6 +14,7 @@ from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import NO_EDITS, differ_at, prefix_end
 from lakebed.engine.committed.diff import diff
+from lakebed.engine.committed.examine import examine
 from lakebed.engine.committed.files import Counters, Files
 from lakebed.engine.committed.ingest import Ingest
 from lakebed.engine.committed.listing import (
@@ -71,7 +72,8 @@ class Committed:
             breaks: Where ranges end; always the same for one repository.
         """
         self._runtime = runtime
-        self._breaks = breaks or Breaks()
+        self.breaks = breaks or Breaks()
+        """Where ranges end."""
         self._files = Files(block, home, runtime, cache or Cache(runtime))
 
     @property
@@ -104,7 +106,7 @@ class Committed:
         metarange = (
             MetaRange(MetaRangeID(""), ()) if so_far is None else self._files.metarange(so_far)
         )
-        builder = Builder(self._files, self._breaks, self._runtime, inputs=[metarange], keeps=False)
+        builder = Builder(self._files, self.breaks, self._runtime, inputs=[metarange], keeps=False)
         return Ingest(builder, metarange)
 
     def replace(
@@ -194,6 +196,10 @@ class Committed:
             MissingFile: One of them is not; the error names it.
         """
         self._files.check_stored(metarange_id)
+
+    def examine(self, metarange_id: MetaRangeID) -> Iterator[pa.Table]:
+        """Yield the entries of a metarange from outside, range by range; see `examine`."""
+        return examine(self._files, self._runtime, self.breaks, metarange_id)
 
     def get(self, metarange_id: MetaRangeID, key: bytes) -> Entry:
         """Return the entry of a key.
@@ -323,7 +329,7 @@ class Committed:
         return Page(rows, page.folded, has_more=page.has_more, values_of=differences_of)
 
     def _builder(self, *inputs: MetaRange) -> Builder:
-        return Builder(self._files, self._breaks, self._runtime, inputs=inputs)
+        return Builder(self._files, self.breaks, self._runtime, inputs=inputs)
 
 
 CommittedFor = Callable[[Home], Committed]

@@ -17,6 +17,7 @@ from lakebed.hooks.errors import HookFailed
 from lakebed.hooks.events import rfc3339
 from lakebed.hooks.kinds.context import HookContext, to_json
 from lakebed.hooks.lua_child.messages import (
+    CALLS,
     Call,
     End,
     Frames,
@@ -133,6 +134,8 @@ def _read_script(context: HookContext) -> bytes:
 
 
 def _call(context: HookContext, call: Call) -> Reply:
+    if call.name not in CALLS:
+        return Reply(error=f"there is no call {call.name}")
     status, body = context.caller.call(call.name, call.arguments)
     if call.name in _BODIES_AS_TEXT and not isinstance(body, bytes):
         body = to_json(body) if body is not None else b""

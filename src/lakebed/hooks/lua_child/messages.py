@@ -13,6 +13,20 @@ MESSAGE_BYTES_MAX: Final = 48 << 20
 """The longest message: an object that is read whole, and some room."""
 _LENGTH_BYTES: Final = 4
 
+CALLS: Final = {
+    "create_tag": ("repository", "reference", "tag"),
+    "diff_branch": ("repository", "branch", "after?", "amount?", "prefix?", "delimiter?"),
+    "diff_refs": ("repository", "left", "right", "after?", "prefix?", "delimiter?", "amount?"),
+    "get_object": ("repository", "reference", "path"),
+    "list_objects": (
+        *("repository", "reference", "after?", "prefix?", "delimiter?", "amount?"),
+        "user_metadata?",
+    ),
+    "stat_object": ("repository", "reference", "path", "user_metadata?"),
+    "update_object_user_metadata": ("repository", "branch", "path", "metadata"),
+}
+"""The functions of ``lakefs`` and their arguments in order; those with a ? may be left out."""
+
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The script and what it may know."""
@@ -45,7 +59,7 @@ class Call(msgspec.Struct, frozen=True, tag=True):
     """The script calls a function of its ``lakefs`` package."""
 
     name: str
-    arguments: dict[str, Any]
+    arguments: dict[str, str | int | bool | dict[str, str]]
 
 
 class Request(msgspec.Struct, frozen=True, tag=True):

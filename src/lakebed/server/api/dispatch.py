@@ -14,6 +14,7 @@ from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.authentication import authenticate
 from lakebed.server.http.bodies import Body, has_body
+from lakebed.server.http.browsers import Sender, sender_of
 from lakebed.server.http.errors import JSON_TYPE, BadRequest, NotJSON, answer_error
 from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
@@ -61,6 +62,9 @@ def responder(route: Route, services: Services, admission: Admission) -> Respond
             _answer(route, response, result)
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             answer_error(error, route.operation, response, parts)
+            if sender_of(request.env) is Sender.OWN_PAGE:
+                # The page asks for keys itself; at this header, the browser would do so.
+                response.delete_header("WWW-Authenticate")
 
     return respond
 

@@ -427,25 +427,39 @@ class ImportLocation(Wire):
         return ImportSource.of_prefix(parse_namespace(self.path), destination)
 
 
-class ImportCreation(Wire):
+class ImportPaths(Wire):
     paths: list[ImportLocation]
-    commit: CommitCreation
-    force: Force = False
-    strict: bool = False
+
+    @property
+    def sources(self) -> list[ImportSource]:
+        """What is imported, and where it goes."""
+        return [path.source for path in self.paths]
 
     @property
     def places(self) -> list[str]:
         """The one spelling of each place, which permissions are asked for."""
-        return [str(path.source.place) for path in self.paths]
+        return [str(source.place) for source in self.sources]
 
     @property
     def destinations(self) -> list[str]:
         """Which objects are written, or what their paths begin with."""
-        return [path.source.destination.decode() for path in self.paths]
+        return [source.destination.decode() for source in self.sources]
 
 
-class ImportInfo(Struct, kw_only=True):
-    id: str
+class ImportCreation(ImportPaths):
+    commit: CommitCreation
+    force: Force = False
+    strict: bool = False
+    spark: bool = False
+
+
+class ImportReport(ImportPaths):
+    objects: int = 0
+    skipped_objects: int = 0
+    skipped: list[str] = field(default_factory=list)
+    current_prefix: str = ""
+    metarange_id: str = ""
+    error: str = ""
 
 
 class ImportStatus(Struct, kw_only=True, omit_defaults=True):
@@ -454,6 +468,7 @@ class ImportStatus(Struct, kw_only=True, omit_defaults=True):
     ingested_objects: int
     skipped_objects: int
     skipped: list[str]
+    current_prefix: str | None = None
     metarange_id: str | None = None
     commit: Commit | None = None
     error: dict[str, str] | None = None

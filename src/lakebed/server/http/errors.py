@@ -114,6 +114,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (catalog.CatalogError, 400),
     # hooks
     (hooks.RunNotFound, 404),
+    (hooks.TooManyTrials, 429),
     (hooks.InvalidAction, 412),
     # the engine
     (engine.NotFound, 404),

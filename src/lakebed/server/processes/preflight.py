@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lakebed.errors import LakebedError
+from lakebed.kv import check_url, open_store
 from lakebed.server.settings import SQLITE, ListenSettings, ServerSettings
 
 
@@ -26,6 +27,26 @@ def check_place(settings: ServerSettings) -> None:
     check_port(settings.listen)
     for folder in _folders(settings):
         _check_folder(folder)
+
+
+def check_database(settings: ServerSettings) -> list[str]:
+    """Open the database and close it again; return what is wrong with it.
+
+    A file that is not there yet is left so: the server will make it.
+    """
+    url = settings.database.url
+    try:
+        check_url(url)
+    except LakebedError:
+        return []  # the check of the settings says so
+    path = Path(url.removeprefix(SQLITE).partition("?")[0])
+    if url.startswith("memory:") or (url.startswith(SQLITE) and not path.exists()):
+        return []
+    try:
+        open_store(url).close()
+    except LakebedError as error:
+        return [f"database.url: {error}"]
+    return []
 
 
 def address_of(host: str) -> str:
@@ -72,7 +93,7 @@ def port_message(host: str, port: int, error: OSError) -> str:
 def _folders(settings: ServerSettings) -> Iterator[Path]:
     url = settings.database.url
     if url.startswith(SQLITE):
-        yield Path(url.removeprefix(SQLITE)).absolute().parent
+        yield Path(url.removeprefix(SQLITE).partition("?")[0]).absolute().parent
     if settings.blockstore.type == "local" and settings.blockstore.local is not None:
         yield settings.blockstore.local.root
     if settings.cache.disk_folder is not None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import md5, sha256
+from hashlib import sha256
 from typing import Final
 
-from lakebed.catalog.checksums import ALGORITHMS, Digest, decoded
+from lakebed.catalog.checksums import ALGORITHMS, MD5, Digest, decoded
 from lakebed.server.s3.environ import Environ
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
@@ -86,15 +86,14 @@ def not_a_checksum(name: str, encoded: str) -> S3Error:
     )
 
 
-def expect_md5(encoded: str) -> ExpectedChecksum:
-    """Return the check that a Content-MD5 header asks for.
+def expect_md5(encoded: str, digest: MD5) -> ExpectedChecksum:
+    """Return the check that a Content-MD5 header asks for, by an MD5 of nothing yet.
 
     Raises:
         S3Error: `INVALID_DIGEST`: it is not an MD5 in base 64.
     """
-    digest = md5(usedforsecurity=False)
     value = decoded(encoded)
-    if value is None or len(value) != digest.digest_size:
+    if value is None or len(value) != len(digest.digest()):
         raise S3Error(
             ErrorCode.INVALID_DIGEST,
             f'Content-MD5 must be an MD5 in base 64, not "{encoded[:100]}"',

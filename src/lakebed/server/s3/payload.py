@@ -9,9 +9,10 @@ error has exactly the bytes that were sent. Nothing made of them may become visi
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import md5
 from typing import Final
 
-from lakebed.catalog.checksums import Checksum, Digest
+from lakebed.catalog.checksums import MD5, Checksum, Digest
 from lakebed.server.http.request import while_reading
 from lakebed.server.s3.body_checksums import (
     HEADER_PREFIX,
@@ -60,6 +61,7 @@ class Body(Iterable[bytes]):
         *,
         checksums: dict[str, str],
         trailer: str = "",
+        md5: MD5 | None = None,
     ) -> None:
         """Wrap the pieces.
 
@@ -68,6 +70,7 @@ class Body(Iterable[bytes]):
             size: How many bytes were announced.
             checksums: Headers with checksums of the bytes.
             trailer: The name of the checksum that follows the bytes; empty if none does.
+            md5: Is fed with the bytes, if the request has one.
         """
         self.size = size
         """How many bytes were announced."""
@@ -76,6 +79,8 @@ class Body(Iterable[bytes]):
         names = [*checksums, trailer]
         self.algorithm = names[0].removeprefix(HEADER_PREFIX) or None
         """The algorithm of the checksum that comes with the bytes; None if none comes."""
+        self.md5 = md5
+        """The MD5 of the bytes that were read so far; None: nobody computes it."""
         self._pieces = pieces
 
     def __iter__(self) -> Iterator[bytes]:
@@ -124,9 +129,13 @@ def open_body(
         S3Error: The headers that describe the body are missing or wrong.
     """
     given = checksum_values(environ) if has_checksums else {}
-    expected = _expected_checksums(environ, given)
+    expected = _expected_checksums(given)
+    content_md5 = environ.get("HTTP_CONTENT_MD5")
+    digest = None if content_md5 is None else md5(usedforsecurity=False)
+    if content_md5 is not None and digest is not None:
+        expected.append(expect_md5(content_md5, digest))
     if mode := _CHUNKED_MODES.get(payload):
-        return _chunked_body(environ, raw, mode, scope, expected, given)
+        return _chunked_body(environ, raw, mode, scope, expected, given, digest)
     if _SHA256.fullmatch(payload):
         expected.append(expect_sha256(payload))
     elif payload != UNSIGNED_PAYLOAD:
@@ -138,7 +147,7 @@ def open_body(
     size = _length(environ, "Content-Length")
     digests = [item.digest for item in expected]
     pieces = _proved(raw, size, digests, [item.check for item in expected])
-    return Body(pieces, size, checksums=given)
+    return Body(pieces, size, checksums=given, md5=digest)
 
 
 def _chunked_body(
@@ -148,6 +157,7 @@ def _chunked_body(
     scope: SigningScope | None,
     expected: list[ExpectedChecksum],
     checksums: dict[str, str],
+    content_md5: MD5 | None,
 ) -> Body:
     size = _length(environ, "x-amz-decoded-content-length")
     assert scope is not None, "only signatures of version 4 announce a body in chunks"
@@ -162,7 +172,7 @@ def _chunked_body(
     elif mode.trailers:
         checks.append(lambda: _refuse_trailer(decoder))
     pieces = _proved(decoder, size, digests, checks)
-    return Body(pieces, size, checksums=checksums, trailer=announced)
+    return Body(pieces, size, checksums=checksums, trailer=announced, md5=content_md5)
 
 
 def _check_trailer(
@@ -223,13 +233,11 @@ def _proved(
         check()
 
 
-def _expected_checksums(environ: Environ, checksums: dict[str, str]) -> list[ExpectedChecksum]:
-    """Return the checks that headers ask for."""
+def _expected_checksums(checksums: dict[str, str]) -> list[ExpectedChecksum]:
+    """Return the checks that headers with checksums ask for."""
     expected = [expect_checksum(name, value) for name, value in checksums.items()]
     if len(expected) > 1:
         raise S3Error(ErrorCode.INVALID_REQUEST, "send one x-amz-checksum- header, not several")
-    if "HTTP_CONTENT_MD5" in environ:
-        expected.append(expect_md5(environ["HTTP_CONTENT_MD5"]))
     return expected
 
 

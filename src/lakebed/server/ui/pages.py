@@ -1,5 +1,6 @@
-"""What a server shows outside of the API: a page for people, its description, its metrics."""
+"""What a server shows outside of the API: the web UI, a description of the API, metrics."""
 
+import hashlib
 from collections.abc import Iterable
 from functools import cached_property, partial
 from typing import Any, Final
@@ -7,7 +8,6 @@ from typing import Any, Final
 import falcon
 import msgspec
 
-from lakebed.server import ui
 from lakebed.server.api.models import Error
 from lakebed.server.api.openapi import describe
 from lakebed.server.api.routes import Route
@@ -19,14 +19,40 @@ from lakebed.server.http.metrics_access import MetricsReaders, MetricsRefused
 from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
 from lakebed.server.settings import MetricsSettings
+from lakebed.server.ui.assets import PREFIX, load_assets
 
 NO_SUCH_OPERATION: Final = "invalid API endpoint"
+
+DOCUMENT_HEADERS: Final = {
+    # Scripts and styles are files of the server, nothing is taken from elsewhere, no text becomes
+    # markup or a script, and no other page may show this one in a frame.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+        " require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+}
+_NOT_THERE: Final = 501
+_KEPT: Final = "public, max-age=31536000, immutable"
+_ASKED_AGAIN: Final = "no-cache"
+
+_FEATURES: Final = {
+    "actions": "listRepositoryRuns",
+    "gc-runs": "listGarbageCollectionRuns",
+    "import": "importStart",
+    "pulls": "createPullRequest",
+    "retention": "setGCRules",
+}
+"""Pages that are there only if the server has this operation."""
 
 
 def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_path: str) -> None:
     """Add the pages to an application."""
-    home = _Home()
+    home = _Home(routes)
     app.add_route("/", home)
+    app.add_route(f"{PREFIX}/{{digest}}/{{name:path}}", _File())
     app.add_route("/openapi.json", _Description(routes, base_path))
     app.add_route("/healthcheck", _Healthy())
     app.add_route("/_health", _HealthyInWords())
@@ -37,14 +63,54 @@ def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_pat
 
 
 class _Home:
+    """The one document of the web UI, whatever page of it is asked for."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._routes = routes
+
+    @cached_property
+    def _document(self) -> tuple[bytes, str]:
+        there = {route.operation for route in self._routes if route.status != _NOT_THERE}
+        features = [name for name, operation in _FEATURES.items() if operation in there]
+        data = load_assets().document(features)
+        return data, f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        response.data = ui.page(f"{request.forwarded_scheme}://{request.forwarded_host}")
-        response.content_type = ui.CONTENT_TYPE
-        response.set_header("Content-Security-Policy", ui.SECURITY_POLICY)
+        data, etag = self._document
+        response.set_headers(DOCUMENT_HEADERS)
+        response.set_header("Cache-Control", _ASKED_AGAIN)
+        response.set_header("ETag", etag)
+        if request.get_header("If-None-Match") == etag:
+            response.status = falcon.HTTP_NOT_MODIFIED
+            return
+        response.data = data
+        response.content_type = "text/html; charset=utf-8"
+
+
+class _File:
+    """A file that the document names, under the digest of its version."""
+
+    def on_get(
+        self, request: falcon.Request, response: falcon.Response, digest: str, name: str
+    ) -> None:
+        assets = load_assets()
+        found = assets.by_name.get(name)
+        # Another version has other modules beside it: its document has to be loaded again.
+        if found is None or digest != assets.digest:
+            raise falcon.HTTPNotFound
+        response.content_type = found.content_type
+        response.set_header("Cache-Control", _KEPT)
+        response.set_header("ETag", f'"{digest}"')
+        response.set_header("Vary", "Accept-Encoding")
+        if "gzip" in (request.get_header("Accept-Encoding") or ""):
+            response.set_header("Content-Encoding", "gzip")
+            response.data = found.packed
+        else:
+            response.data = found.plain
 
 
 def _show_home(home: _Home, request: falcon.Request, response: falcon.Response) -> None:
-    if request.method not in {"GET", "HEAD"}:
+    if request.method not in {"GET", "HEAD"} or request.path.startswith(f"{PREFIX}/"):
         raise falcon.HTTPNotFound
     home.on_get(request, response)
 

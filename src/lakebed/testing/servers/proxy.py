@@ -41,8 +41,17 @@ class _Wire:
     """One connection through the proxy: two sockets, and a thread for each direction."""
 
     def __init__(
-        self, client: socket.socket, server: socket.socket, fault: Fault, forge: Forge
+        self,
+        client: socket.socket,
+        server: socket.socket,
+        fault: Fault,
+        forge: Forge,
+        *,
+        lingering: bool,
     ) -> None:
+        self._lingering = lingering
+        self._answered = threading.Event()
+        self._answered.set()
         self._client = client
         self._server = server
         self._changed = threading.Condition()
@@ -90,7 +99,10 @@ class _Wire:
                     return self.cut()
                 if not data:
                     break
+                self._answered.clear()
                 self._server.sendall(data)
+        if self._lingering:
+            self._answered.wait(PATIENCE_SECONDS)
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_WR)
         return None
@@ -112,6 +124,7 @@ class _Wire:
     def _carry_replies(self) -> None:
         with suppress(OSError):
             while data := self._server.recv(CHUNK):
+                self._answered.set()
                 fault = Fault.NONE if self._spares() else self._fault
                 if fault is Fault.CUT_ON_REPLY:
                     return self.cut()
@@ -119,6 +132,7 @@ class _Wire:
                     # If the client is gone, the server must not notice it from us.
                     with suppress(OSError):
                         self._client.sendall(self._forge(data))
+        self._answered.set()
         with suppress(OSError):
             self._client.shutdown(socket.SHUT_RDWR)
         return None
@@ -127,9 +141,14 @@ class _Wire:
 class Proxy:
     """Listens on a port of 127.0.0.1 and passes all on to a server, unless told otherwise."""
 
-    def __init__(self, server: Path | tuple[str, int]) -> None:
-        """Start to listen; `server` is a socket in the file system, or a host and a port."""
+    def __init__(self, server: Path | tuple[str, int], *, lingering: bool = False) -> None:
+        """Start to listen; `server` is a socket in the file system, or a host and a port.
+
+        `lingering`: a server does not hear that a client has gone before it has answered what the
+        client sent. (Some drop what they do for a client that has gone, if they notice in time.)
+        """
         self._target = server
+        self._lingering = lingering
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._wires: list[_Wire] = []
@@ -210,7 +229,7 @@ class Proxy:
             server = self._connect_to_server()
         except OSError:
             return client.close()
-        wire = _Wire(client, server, self._fault_of_new, self._forge)
+        wire = _Wire(client, server, self._fault_of_new, self._forge, lingering=self._lingering)
         self._wires.append(wire)
         return wire.start()
 

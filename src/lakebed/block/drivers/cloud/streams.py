@@ -9,7 +9,7 @@ from obstore.exceptions import BaseError
 
 from lakebed.block.address import Address
 from lakebed.block.errors import InvalidArgument, StorageUnavailable
-from lakebed.block.streams import CHUNK_BYTES, Meter
+from lakebed.block.streams import CHUNK_BYTES, Meter, with_md5_of
 
 if TYPE_CHECKING:  # this exists for type checkers only
     from obstore import GetResult
@@ -82,12 +82,16 @@ class Source(Iterator[bytes]):
         return chain([first], self)
 
 
-def held_back(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield each chunk only when the next is there, or the end.
+def held_back(chunks: Iterable[bytes]) -> Iterable[bytes]:
+    """Return chunks of which each comes only when the next is there, or the end.
 
     A server that counts bytes takes a request for whole with its last one. What the caller's stream
     raises instead of its end must come before that.
     """
+    return with_md5_of(chunks, _held_back(chunks))
+
+
+def _held_back(chunks: Iterable[bytes]) -> Iterator[bytes]:
     held: bytes | None = None
     for chunk in chunks:
         if held is not None:

@@ -13,7 +13,8 @@ object or the new one, whole; a crash leaves one of the two and perhaps a draft,
 a day later when somebody opens the storage.
 
 Every change of what lies at an address is made under the address's lock: `replace` compares and
-renames, and nothing may come between. Readers take no lock.
+renames, and nothing may come between. Readers take no lock, and neither does `put_unnamed`, whose
+address nobody else knows yet.
 
 Only regular files are objects. A symbolic link in the tree is never followed: not out of the root,
 and not within. An address that is a folder, or lies below a file, cannot be written and holds no
@@ -23,7 +24,7 @@ object to be read.
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from io import FileIO
 from pathlib import Path
 
@@ -154,7 +155,7 @@ class LocalBlockStore(BlockStore):
         return self._put(address, chunks, _anything)
 
     def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
-        return self._put(address, chunks, _anything, move_first=True)
+        return self._put(address, chunks, _anything, is_unnamed=True)
 
     def put_new(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         return self._put(address, chunks, _must_be_absent(address))
@@ -165,7 +166,7 @@ class LocalBlockStore(BlockStore):
         chunks: Iterable[bytes],
         condition: _Condition,
         *,
-        move_first: bool = False,
+        is_unnamed: bool = False,
     ) -> PutResult:
         place = self._place(address)
         meter = Meter()
@@ -174,7 +175,7 @@ class LocalBlockStore(BlockStore):
                 # Not around the loop: an OSError of the caller's iterable goes through unchanged.
                 with explained(address):
                     draft.write(chunk)
-            status = self._publish(draft, place, condition, move_first=move_first)
+            status = self._publish(draft, place, condition, is_unnamed=is_unnamed)
         return PutResult(meter.size, meter.md5, etag_of(status))
 
     def get(
@@ -386,7 +387,7 @@ class LocalBlockStore(BlockStore):
         condition: _Condition = _anything,
         *,
         make_folder: bool = True,
-        move_first: bool = False,
+        is_unnamed: bool = False,
     ) -> os.stat_result:
         """Make a draft the object at a place; it is durable when this returns.
 
@@ -395,13 +396,14 @@ class LocalBlockStore(BlockStore):
             place: Where.
             condition: What may be replaced.
             make_folder: Whether to make the folder, if it is not there.
-            move_first: Whether to sync the bytes after the move and not before it, if nothing is
-                replaced. Then a file system that keeps a journal writes it once and not twice.
+            is_unnamed: Whether nothing names the place yet. Then no lock is taken, and the bytes
+                are synced after the move and not before it, if nothing is replaced: a file system
+                that keeps a journal writes it once and not twice.
 
         Raises:
             ObjectNotFound: There is no folder and none is to be made, or the condition said so.
         """
-        is_synced = not move_first
+        is_synced = not is_unnamed
 
         def move(folder: Folder, name: bytes) -> Folder:
             nonlocal is_synced
@@ -415,8 +417,9 @@ class LocalBlockStore(BlockStore):
 
         within = self._tree.within_made if make_folder else self._tree.within
         with explained(place.address):
-            status = draft.stamp() if move_first else draft.seal()
-            with self._lock(place):
+            status = draft.stamp() if is_unnamed else draft.seal()
+            # An address that nothing names is changed by nobody else.
+            with nullcontext() if is_unnamed else self._lock(place):
                 try:
                     folder = within(place, move)
                 except FileNotFoundError as error:

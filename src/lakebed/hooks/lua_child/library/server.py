@@ -1,30 +1,16 @@
 """``lakefs`` and ``net/http``: what the server does for a script."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-from lakebed.hooks.lua_child.messages import Call, Reply, Request
+from lakebed.hooks.lua_child.messages import CALLS, Call, Reply, Request
 from lakebed.hooks.lua_child.pipe import Pipe
 from lakebed.hooks.lua_child.values import Refused, number, readable, text
-
-_CALLS: Final = {
-    "create_tag": ("repository", "reference", "tag"),
-    "diff_branch": ("repository", "branch", "after?", "amount?", "prefix?", "delimiter?"),
-    "diff_refs": ("repository", "left", "right", "after?", "prefix?", "delimiter?", "amount?"),
-    "get_object": ("repository", "reference", "path"),
-    "list_objects": (
-        *("repository", "reference", "after?", "prefix?", "delimiter?", "amount?"),
-        "user_metadata?",
-    ),
-    "stat_object": ("repository", "reference", "path", "user_metadata?"),
-    "update_object_user_metadata": ("repository", "branch", "path", "metadata"),
-}
-"""The functions of ``lakefs`` and their arguments in order; those with a ? may be left out."""
 
 
 def new_lakefs(pipe: Pipe) -> dict[str, Callable[..., Any]]:
     """Return the functions of the package ``lakefs``: each returns a status and a body."""
-    return {name: _caller(pipe, name) for name in _CALLS}
+    return {name: _caller(pipe, name) for name in CALLS}
 
 
 def new_http(pipe: Pipe) -> dict[str, Callable[..., Any]]:
@@ -50,7 +36,7 @@ def new_http(pipe: Pipe) -> dict[str, Callable[..., Any]]:
 
 
 def _caller(pipe: Pipe, name: str) -> Callable[..., Any]:
-    parameters = _CALLS[name]
+    parameters = CALLS[name]
 
     def call(*given: Any) -> tuple[Any, ...]:
         arguments: dict[str, Any] = {}

@@ -8,9 +8,10 @@ from typing import Final, LiteralString
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq.abc import PGresult
 
-from lakebed.kv.drivers.postgresql import statements
-from lakebed.kv.drivers.postgresql.link import Link, Patience, Row
+from lakebed.kv.drivers.postgresql import statements, wire
+from lakebed.kv.drivers.postgresql.link import Link, Patience
 from lakebed.kv.drivers.postgresql.pool import POOL_SIZE, Pool, explain
 from lakebed.kv.drivers.postgresql.schema import prepare_schema
 from lakebed.kv.errors import (
@@ -85,10 +86,10 @@ class PostgreSQLStore(Store):
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self._check(partition, key)
-        rows = self._read(statements.GET, partition, key)
-        if not rows:
+        found = self._read(statements.GET, partition, key)
+        if not found.ntuples:
             raise KeyNotFound(partition, key)
-        return Item(key, *rows[0])
+        return Item(key, wire.value(found, 0, 0), Version(wire.value(found, 0, 1)))
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
@@ -131,8 +132,7 @@ class PostgreSQLStore(Store):
             raise PredicateFailed(partition, key)
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        rows = self._read(statements.SCAN, partition, start, limit)
-        return [Item._make(row) for row in rows]
+        return wire.items(self._read(statements.SCAN, partition, start, wire.int8(limit)))
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
@@ -156,11 +156,11 @@ class PostgreSQLStore(Store):
         start, applied = b"", False
         while True:
             with step_of_many(applied=applied):
-                rows = self._read(statements.NEXT_CHUNK, partition, start, DROP_KEYS)
-                if not rows:
+                found = self._read(statements.NEXT_CHUNK, partition, start, wire.int8(DROP_KEYS))
+                if not found.ntuples:
                     self._write(statements.DELETE_FROM, partition, start)
                     return
-                end = rows[0][0]
+                end = wire.value(found, 0, 0)
                 self._write(statements.DELETE_BETWEEN, partition, start, end)
             start, applied = end, True
 
@@ -176,12 +176,14 @@ class PostgreSQLStore(Store):
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         items: list[Item | None] = [None] * len(keys)
         if len(keys) <= statements.FEW_KEYS:
-            rows = self._read(statements.GET_FEW[len(keys) - 1], *chain.from_iterable(keys))
+            found = self._read(statements.GET_FEW[len(keys) - 1], *chain.from_iterable(keys))
         else:
-            partitions, names = [list(column) for column in zip(*keys, strict=True)]
-            rows = self._read(statements.GET_MANY, partitions, names)
-        for number, value, version in rows:
-            items[number - 1] = Item(keys[number - 1][1], value, version)
+            columns = [wire.array(column) for column in zip(*keys, strict=True)]
+            found = self._read(statements.GET_MANY, *columns)
+        for row in range(found.ntuples):
+            place = int.from_bytes(wire.value(found, row, 0)) - 1
+            version = Version(wire.value(found, row, 2))
+            items[place] = Item(keys[place][1], wire.value(found, row, 1), version)
         return items
 
     def _chunks(
@@ -206,7 +208,9 @@ class PostgreSQLStore(Store):
         versions = [
             marks[begin : begin + VERSION_BYTES] for begin in range(0, len(marks), VERSION_BYTES)
         ]
-        self._write(statements.SET_MANY, partition, keys, [chunk[key] for key in keys], versions)
+        values = [chunk[key] for key in keys]
+        columns = [wire.array(column) for column in (keys, values, versions)]
+        self._write(statements.SET_MANY, partition, *columns)
 
     def _prepare(self) -> None:
         link = self._pool.take(OPEN_SECONDS)
@@ -219,19 +223,19 @@ class PostgreSQLStore(Store):
         finally:
             self._pool.give_back(link, kept)
 
-    def _read(self, statement: LiteralString, *parameters: object) -> list[Row]:
+    def _read(self, statement: LiteralString, *parameters: bytes) -> PGresult:
         link = self._pool.take()
         kept: Link | None = None
         try:
-            rows = link.execute(statement, parameters).fetchall()
+            found = link.ask(statement, parameters)
             kept = link
         except psycopg.Error as error:
             raise StoreUnavailable(f"postgresql did not answer: {explain(error)}") from error
         finally:
             self._pool.give_back(link, kept)
-        return rows
+        return found
 
-    def _write(self, statement: LiteralString, *parameters: object) -> int:
+    def _write(self, statement: LiteralString, *parameters: bytes) -> int:
         """Run a write and return how many rows it changed.
 
         Raises:
@@ -244,7 +248,7 @@ class PostgreSQLStore(Store):
         # After the deadline was computed, so that a pause in between only makes the wait longer.
         settled_at = self._runtime.monotonic() + self._patience.settled_seconds
         try:
-            changed = link.execute(statement, (deadline, *parameters)).rowcount
+            changed = link.ask(statement, (wire.float8(deadline), *parameters)).command_tuples or 0
             kept = link
         except psycopg.Error as error:
             # Not kept even after a mere refusal: if the server's clock was set, and deadlines are

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, path_of
@@ -25,6 +26,19 @@ from lakebed.runtime import Runtime
 
 # Numbered in the order of the columns; the columns of a SELECT in the order of an Item.
 _GET: Final = "SELECT key, value, version FROM entries WHERE partition = ?1 AND key = ?2"
+
+# One statement for a few keys: to begin and end a read takes the locks of the log each time.
+_FEW_KEYS: Final = 8
+_GET_FEW: Final = tuple(
+    " UNION ALL ".join(
+        f"SELECT {place}, key, value, version FROM entries"  # noqa: S608 - numbers only
+        f" WHERE partition = ?{2 * place + 1} AND key = ?{2 * place + 2}"
+        for place in range(count)
+    )
+    for count in range(1, _FEW_KEYS + 1)
+)
+"""The statement for one key, for two, and so on."""
+
 _SCAN: Final = """
     SELECT key, value, version FROM entries
     WHERE partition = ?1 AND key >= ?2 ORDER BY key LIMIT ?3
@@ -129,7 +143,17 @@ class SqliteStore(Store):
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
             self.limits.check(partition, key)
-        return self._readers.fetch_each(_GET, keys)
+        items: list[Item | None] = []
+        for begin in range(0, len(keys), _FEW_KEYS):
+            items += self._get_few(keys[begin : begin + _FEW_KEYS])
+        return items
+
+    def _get_few(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
+        items: list[Item | None] = [None] * len(keys)
+        parameters = tuple(chain.from_iterable(keys))
+        for place, *item in self._readers.fetch(_GET_FEW[len(keys) - 1], parameters):
+            items[place] = Item._make(item)
+        return items
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         rows = []

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -54,20 +54,6 @@ class Readers:
             raise self._file.failure(error) from error
         self._give_back(connection)
         return rows
-
-    def fetch_each(self, query: str, parameters: Iterable[Row]) -> list[Item | None]:
-        """Return the one item that a query gives for each set of parameters, or None.
-
-        Raises as `fetch_items`.
-        """
-        connection = self._take()
-        try:
-            found = [connection.execute(query, each).fetchone() for each in parameters]
-        except sqlite3.Error as error:
-            connection.close()
-            raise self._file.failure(error) from error
-        self._give_back(connection)
-        return [row and _item(row) for row in found]
 
     def close(self) -> None:
         """Close the idle connections; those in use are closed when they come back."""

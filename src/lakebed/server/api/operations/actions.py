@@ -54,13 +54,20 @@ class TrialCreation(Wire, kw_only=True):
     event: str
 
 
-class TrialResult(Wire, kw_only=True):
-    """What came of trying hooks by hand."""
+class TrialHook(Wire, kw_only=True):
+    """A hook that is tried."""
+
+    hook_run_id: str
+    action: str
+    hook_id: str
+
+
+class TrialBegun(Wire, kw_only=True):
+    """Hooks that are tried by hand. The run can be asked for when it has ended; logs before."""
 
     run_id: str
     """Empty: no action is for the event."""
-    status: str
-    error: str
+    hooks: list[TrialHook]
 
 
 def _status(*, passed: bool) -> str:
@@ -144,14 +151,17 @@ def get_run_hook_output(
     "POST",
     _RUNS,
     (_READ, fs("CreateCommit", f"{_REPOSITORY}/branch/{{body.ref}}")),
-    statuses=(412,),
+    status=202,
+    statuses=(412, 429),
 )
-def run_actions(request: ApiRequest, repository: RepositoryID, body: TrialCreation) -> TrialResult:
-    """Run the hooks that an event on a ref would run, as the one who asks; nothing else happens."""
+def run_actions(request: ApiRequest, repository: RepositoryID, body: TrialCreation) -> TrialBegun:
+    """Begin to run the hooks that an event on a ref would run, as the one who asks."""
     event = EventType(one_of(body.event, list(EventType), "event"))
     trial = request.services.actions.try_out(
         repository, body.ref, event, username=request.identity.user_id
     )
-    return TrialResult(
-        run_id=trial.run_id or "", status=_status(passed=not trial.error), error=trial.error
-    )
+    hooks = [
+        TrialHook(hook_run_id=hook.hook_run_id, action=hook.action, hook_id=hook.hook_id)
+        for hook in trial.hooks
+    ]
+    return TrialBegun(run_id=trial.run_id or "", hooks=hooks)

@@ -95,6 +95,11 @@ def mark_storage(request: ApiRequest, repository: RepositoryID) -> GarbageCollec
 
     For a local storage, the answer names its folder on the server's machine.
     """
+    return leave_mark(request, repository)
+
+
+def leave_mark(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionMark:
+    """Write a mark into the storage of a repository; see `GCMarks`."""
     mark = request.catalog.gc_marks.leave(repository)
     storage = request.services.settings.blockstore
     local = storage.local if storage.type == "local" else None

@@ -2,10 +2,21 @@
 
 from typing import Final
 
+from msgspec import Struct
+
+from lakebed.catalog.imports import imports
 from lakebed.catalog.imports.imports import ImportID
+from lakebed.catalog.imports.outside import JobReport
+from lakebed.catalog.imports.sources import ImportSource, in_order
 from lakebed.catalog.nouns import BranchID, RepositoryID
-from lakebed.server.api.models import ImportCreation, ImportInfo, ImportStatus, Wire
+from lakebed.server.api.models import (
+    ImportCreation,
+    ImportReport,
+    ImportStatus,
+    Wire,
+)
 from lakebed.server.api.operations.commits import STRATEGY_KEY, wire_commit
+from lakebed.server.api.operations.gc import GarbageCollectionMark, leave_mark
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Reply, Routes, fs
 
@@ -19,19 +30,39 @@ class ImportQuery(Wire):
     id: str
 
 
-@routes.add(
-    "importStart",
-    "POST",
-    _IMPORT,
-    (
-        fs("WriteObject", _BRANCH),
-        fs("CreateCommit", _BRANCH),
-        fs("ImportFromStorage", "namespace/{each}", each="places"),
-        fs("WriteObject", "repository/{repository}/object/{each}", each="destinations"),
-    ),
-    status=202,
-    statuses=(403,),
+class SparkSource(Struct, kw_only=True):
+    """A place, in its one spelling; the keys that go there begin with the destination."""
+
+    place: str
+    is_prefix: bool
+    destination: str
+
+
+class SparkImport(Struct, kw_only=True):
+    """What a job on Spark has to know to make the metarange of an import."""
+
+    mark: GarbageCollectionMark
+    sources: list[SparkSource]
+    mean_rows: int
+    max_rows: int
+    max_bytes: int
+
+
+class ImportInfo(Struct, kw_only=True, omit_defaults=True):
+    id: str
+    spark: SparkImport | None = None
+
+
+# Of those who begin an import, and of those who make what it publishes.
+_TO_IMPORT: Final = (
+    fs("WriteObject", _BRANCH),
+    fs("CreateCommit", _BRANCH),
+    fs("ImportFromStorage", "namespace/{each}", each="places"),
+    fs("WriteObject", "repository/{repository}/object/{each}", each="destinations"),
 )
+
+
+@routes.add("importStart", "POST", _IMPORT, _TO_IMPORT, status=202, statuses=(403,))
 def import_start(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, body: ImportCreation
 ) -> ImportInfo:
@@ -40,13 +71,63 @@ def import_start(
     import_id = request.catalog.imports.start(
         repository,
         branch,
-        [path.source for path in body.paths],
+        body.sources,
         committer=request.identity.committer,
         message=commit.message,
         metadata={**commit.metadata, STRATEGY_KEY: "source-wins"},
         strict=body.strict,
+        outside=body.spark,
     )
-    return ImportInfo(id=import_id)
+    spark = _for_spark(request, repository, body.sources) if body.spark else None
+    return ImportInfo(id=import_id, spark=spark)
+
+
+def _for_spark(
+    request: ApiRequest, repository: RepositoryID, sources: list[ImportSource]
+) -> SparkImport:
+    breaks = request.catalog.imports.breaks(repository)
+    return SparkImport(
+        mark=leave_mark(request, repository),
+        sources=[
+            SparkSource(
+                place=str(source.place),
+                is_prefix=source.is_prefix,
+                destination=source.destination.decode(),
+            )
+            for source in in_order(sources)
+        ],
+        mean_rows=breaks.mean_rows,
+        max_rows=breaks.max_rows,
+        max_bytes=breaks.max_bytes,
+    )
+
+
+@routes.add("importReport", "PUT", _IMPORT, _TO_IMPORT, statuses=(409,))
+def import_report(
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: ImportQuery,
+    body: ImportReport,
+) -> ImportStatus:
+    """Say how far the Spark job of an import is, or hand in the metarange that it made."""
+    report = JobReport(
+        objects=body.objects,
+        skipped=body.skipped_objects,
+        skipped_addresses=body.skipped,
+        current=body.current_prefix,
+        metarange_id=body.metarange_id,
+        error=body.error,
+    )
+    status = request.catalog.outside_imports.report(
+        repository,
+        branch,
+        ImportID(query.id),
+        body.sources,
+        report,
+        committer=request.identity.committer,
+    )
+    return _wire_status(status)
 
 
 @routes.add("importStatus", "GET", _IMPORT, fs("ReadBranch", _BRANCH))
@@ -54,7 +135,10 @@ def import_status(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ImportQuery
 ) -> ImportStatus:
     """Return how far an import is."""
-    status = request.catalog.imports.status(repository, branch, ImportID(query.id))
+    return _wire_status(request.catalog.imports.status(repository, branch, ImportID(query.id)))
+
+
+def _wire_status(status: imports.ImportStatus) -> ImportStatus:
     return ImportStatus(
         completed=status.completed,
         update_time=status.updated,
@@ -64,6 +148,7 @@ def import_status(
         error=None if status.error is None else {"message": status.error},
         skipped_objects=status.skipped,
         skipped=list(status.skipped_addresses),
+        current_prefix=status.current,
     )
 
 

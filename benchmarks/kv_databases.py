@@ -1,0 +1,163 @@
+"""DynamoDB, etcd and Valkey: the store against the bare client that sends the same requests.
+
+Both sides use the same server, which is local and has one node. DynamoDB and etcd do not wait for
+the disk here: what is measured is what the driver adds. Floor and store take turns in short
+rounds, and medians are compared. (Amazon's local DynamoDB is made for tests: its rates say nothing
+about the service.)
+"""
+
+import os
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import boto3
+import httpx
+import valkey
+from botocore.config import Config
+
+from benchmarks.kv_postgresql import (
+    PARTITION,
+    ROUNDS,
+    THREADS,
+    VALUE,
+    Call,
+    _compare,
+    _fill,
+    _key,
+    _our_get,
+    _our_set_if,
+)
+from benchmarks.report import Row
+from lakebed.kv import Store, Version, open_store
+from lakebed.kv.drivers.etcd.driver import EtcdStore
+from lakebed.kv.drivers.valkey import scripts
+from lakebed.kv.drivers.valkey.driver import _names
+from lakebed.runtime import ThreadRuntime
+from lakebed.testing.servers.databases import (
+    dynamodb_server,
+    dynamodb_url,
+    etcd_server,
+    etcd_url,
+    valkey_server,
+    valkey_url,
+)
+
+BAR = 0.6
+
+Floor = tuple[Call, Call]
+"""A bare get and a bare conditional write."""
+
+
+def measure(*, scale: float) -> list[Row]:
+    """Measure `get` and `set_if` of each; `scale` shrinks the number of calls."""
+    rows: list[Row] = []
+    for name, opened, calls_of_a_round in (
+        ("dynamodb", _dynamodb, 8),
+        ("etcd", _etcd, 20),
+        ("valkey", _valkey, 100),
+    ):
+        calls = max(2, int(calls_of_a_round * scale))
+        rounds = ROUNDS if scale >= 1 else 1
+        with opened() as (store, versions, (bare_get, bare_set_if)):
+            get = _compare(bare_get, _our_get(store), calls, rounds)
+            set_if = _compare(bare_set_if, _our_set_if(store, versions), calls, rounds)
+        rows += [
+            Row(f"get, {THREADS} threads", name, *get, BAR),
+            Row(f"set_if, {THREADS} threads", name, *set_if, BAR),
+        ]
+    return rows
+
+
+Opened = Iterator[tuple[Store, dict[bytes, Version], Floor]]
+
+
+@contextmanager
+def _dynamodb() -> Opened:
+    credentials = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    with patch.dict(os.environ, credentials), dynamodb_server(durable=False) as server:
+        url = dynamodb_url(server.port)
+        client = boto3.client(
+            "dynamodb",
+            region_name="us-east-1",
+            endpoint_url=f"http://127.0.0.1:{server.port}",
+            config=Config(max_pool_connections=THREADS),
+        )
+        with open_store(url) as store:
+            versions = _fill(store)
+
+            def get(thread: int, number: int) -> None:
+                key = {"p": {"B": PARTITION}, "k": {"B": _key(thread, number)}}
+                reply = client.get_item(TableName="lakebed", Key=key, ConsistentRead=True)
+                assert "Item" in reply
+
+            def set_if(thread: int, number: int) -> None:
+                key, new = _key(thread, number), Version(os.urandom(16))
+                client.put_item(
+                    TableName="lakebed",
+                    Item={
+                        "p": {"B": PARTITION},
+                        "k": {"B": key},
+                        "v": {"B": VALUE},
+                        "w": {"B": new},
+                        "s": {"B": new},
+                    },
+                    ConditionExpression="s = :s",
+                    ExpressionAttributeValues={":s": {"B": versions[key]}},
+                )
+                versions[key] = new
+
+            yield store, versions, (get, set_if)
+        client.close()
+
+
+@contextmanager
+def _etcd() -> Opened:
+    with etcd_server(durable=False) as server:
+        url, endpoint = etcd_url(server.port), f"http://127.0.0.1:{server.port}/v3/kv/txn"
+        with open_store(url) as store, httpx.Client() as client:
+            versions = _fill(store)
+            names = EtcdStore(url, ThreadRuntime())
+            text: Callable[[bytes], str] = lambda data: b64encode(data).decode()  # noqa: E731
+
+            def get(thread: int, number: int) -> None:
+                name = names._key(PARTITION, _key(thread, number))  # noqa: SLF001 - the same one
+                step = {"request_range": {"key": text(name)}}
+                assert client.post(endpoint, json={"success": [step]}).json()["responses"]
+
+            def set_if(thread: int, number: int) -> None:
+                key, new = _key(thread, number), Version(os.urandom(16))
+                name = text(names._key(PARTITION, key))  # noqa: SLF001 - the same one
+                old = versions[key]
+                compare = [
+                    {"key": name, "target": "VALUE", "result": "GREATER", "value": text(old)}
+                ]
+                put = {"request_put": {"key": name, "value": text(new + b"\x01" + VALUE)}}
+                body = {"compare": compare, "success": [put]}
+                assert client.post(endpoint, json=body).status_code == httpx.codes.OK
+                versions[key] = new
+
+            yield store, versions, (get, set_if)
+            names.close()
+
+
+@contextmanager
+def _valkey() -> Opened:
+    with valkey_server() as server, open_store(valkey_url(server.port)) as store:
+        client = valkey.Valkey(port=server.port)
+        versions = _fill(store)
+        script = client.register_script(scripts.SET)
+        never = b"%d" % (1 << 52)
+
+        def get(thread: int, number: int) -> None:
+            assert client.hget(_names(PARTITION)[0], _key(thread, number))
+
+        def set_if(thread: int, number: int) -> None:
+            key, new = _key(thread, number), Version(os.urandom(16))
+            arguments = [never, key, new + VALUE, b"version", versions[key]]
+            assert script(_names(PARTITION), arguments) == 1
+            versions[key] = new
+
+        yield store, versions, (get, set_if)
+        client.close()

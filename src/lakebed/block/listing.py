@@ -1,0 +1,37 @@
+"""Listing a stretch of the objects in a namespace: what lies between two addresses."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.block.address import Address, Namespace
+from lakebed.block.store import BlockStore
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The objects whose addresses lie behind `after`, up to and including `upto`."""
+
+    after: Address | None
+    upto: str | None
+    """The text of an address; None: to the end."""
+
+
+def list_stretch(
+    block: BlockStore, namespace: Namespace, stretch: Stretch
+) -> Iterator[pa.RecordBatch]:
+    """Yield the objects of a stretch; columns and order as of `BlockStore.list_objects`."""
+    for batch in block.list_objects(namespace, start_after=stretch.after):
+        if stretch.upto is None:
+            yield batch
+            continue
+        addresses = batch.column("address")
+        if addresses[-1].as_py() <= stretch.upto:
+            yield batch
+            continue
+        inside = batch.filter(pc.less_equal(addresses, stretch.upto))
+        if inside.num_rows:
+            yield inside
+        return

@@ -1,0 +1,60 @@
+"""Starting the Spark job of an import that a server has begun."""
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from lakebed.block import BlockSettings
+from lakebed.client.http import Client
+from lakebed.client.retry import OUTLAST_RESTARTS
+from lakebed.client.settings import ClientSettings
+from lakebed.errors import LakebedError
+from lakebed.gc.spark import new_session
+from lakebed.gc.storage import find_storage
+from lakebed.ingest.beat import beating
+from lakebed.ingest.job import Job
+from lakebed.ingest.server import Branch, Server, Started
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a job is run."""
+
+    storage: BlockSettings | None = None
+    """How to open the storage, here and in the executors; None: as the server and the environment
+    say, see `lakebed.gc.storage.block_settings`."""
+    master: str | None = None
+    """The Spark to run on; None: as ``spark-submit`` says, else this machine."""
+    strict: bool = False
+    """Whether an object that cannot be imported ends the import."""
+
+
+def run_job(
+    settings: ClientSettings,
+    branch: Branch,
+    started: Started,
+    options: Options,
+    say: Callable[[str], None],
+) -> None:
+    """Make the metarange of an import on Spark, and hand it to the server.
+
+    Raises:
+        IngestError: It ended early; see `lakebed.ingest.errors`.
+        ClientError: The server refused, or did not answer.
+        LakebedError: The storage failed, or an executor did.
+    """
+    with closing(Client(settings, retry_policy=OUTLAST_RESTARTS)) as client:
+        server = Server(client, branch, started)
+        try:
+            storage = find_storage(started.mark, started.local_root, options.storage)
+        except LakebedError as error:
+            server.report(error=str(error))
+            raise
+        # Spark may take a while. If the import ends meanwhile, the job is told so.
+        with beating(server, lambda: {"current_prefix": "starting Spark"}, _LOGGER.info):
+            spark = new_session(options.master, name=f"lakebed import {started.id}")
+        Job(spark, server, storage, started, strict=options.strict, say=say).run()

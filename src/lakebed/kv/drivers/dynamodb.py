@@ -1,0 +1,352 @@
+"""A store in a table of Amazon DynamoDB, shared by any number of processes and machines.
+
+``dynamodb://table?region=eu-west-1``. The table is created if there is none (billed by request); a
+table of another shape is refused. Credentials come from where AWS's tools look for them: the
+environment, a profile, the role of the machine. ``&endpoint=http://127.0.0.1:8000`` is for a server
+other than Amazon's.
+
+**Consistency.** Every read is a consistent one. A *global* table is refused, unless its replicas
+are strongly consistent: others take the later of two writes in two regions for the winner, and a
+condition that held in one region is overruled from another.
+
+**Late application.** A request may be held up and land after its client gave up. DynamoDB writes an
+item only on a condition, so `lakebed.kv.wrappers.fenced` makes the contract of it. Amazon refuses a
+request whose signature is more than 15 minutes old, and a signature of a clock that is wrong by
+more than that. So nothing is later than half an hour after a tombstone was written, by whatever
+clock. Tombstones stay for four hours; then DynamoDB itself removes them, by its time to live.
+
+**Durability.** DynamoDB answers a write when it is stored in more than one data centre. Nothing can
+be set wrong there.
+
+**Limits.** An item holds 400 KB, the key of a partition 2,048 bytes and that within it 1,024. An
+object with a longer name is refused when it is uploaded.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    HTTPClientError,
+    NoRegionError,
+)
+
+from lakebed.kv.errors import (
+    ForeignStore,
+    InvalidArgument,
+    OutcomeUnknown,
+    StoreUnavailable,
+    StoreUnreachable,
+    UnsafeStore,
+)
+from lakebed.kv.store import Limits, Store, Version
+from lakebed.kv.urls import split_url
+from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
+from lakebed.runtime import Runtime
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+ResultT = TypeVar("ResultT")
+
+CONNECT_SECONDS: Final = 1.0
+REPLY_SECONDS: Final = 5.0
+CREATE_SECONDS: Final = 120.0
+TOMBSTONE_SECONDS: Final = 4 * 3600.0
+CONNECTIONS: Final = 64
+
+# The attributes of an item, short because every item holds their names.
+_PARTITION: Final = "p"
+_KEY: Final = "k"
+_VALUE: Final = "v"
+_VERSION: Final = "w"
+_STAMP: Final = "s"
+_EXPIRES: Final = "x"
+"""When DynamoDB may remove a tombstone, in seconds since 1970. Nothing else has it."""
+
+_KEY_SCHEMA: Final = ((_PARTITION, "HASH", "B"), (_KEY, "RANGE", "B"))
+_TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+_OPTIONS: Final = frozenset({"region", "endpoint"})
+_EXAMPLE: Final = "dynamodb://table?region=eu-west-1"
+_SERVER_ERROR: Final = 500
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in a DynamoDB table; see `lakebed.kv.open_store`."""
+    return FencedStore(DynamoDBCells(url, runtime), runtime)
+
+
+class DynamoDBCells(Cells):
+    """The items of a table."""
+
+    name = "dynamodb"
+    limits = Limits(partition_bytes=2048, key_bytes=1024, value_bytes=400_000)
+    shared_between_processes = True
+    tombstone_seconds = TOMBSTONE_SECONDS
+
+    def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
+        """Connect, and create the table if there is none.
+
+        Raises:
+            InvalidArgument: The URL is malformed.
+            ForeignStore: There is a table of that name that is not ours, or cannot be used.
+            StoreUnavailable: The table cannot be reached or created.
+        """
+        self._runtime = runtime
+        self._table, options = _parse_url(url)
+        self._client = _connect(options, reply_seconds)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, partition: bytes, key: bytes) -> Cell | None:
+        reply = _read(
+            lambda: self._client.get_item(
+                TableName=self._table, Key=_key(partition, key), ConsistentRead=True
+            )
+        )
+        item = reply.get("Item")
+        return None if item is None else _cell(item)
+
+    def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
+        condition: dict[str, Any]
+        if stamp is None:
+            condition = {"ConditionExpression": f"attribute_not_exists({_STAMP})"}
+        else:
+            condition = {
+                "ConditionExpression": f"{_STAMP} = :stamp",
+                "ExpressionAttributeValues": {":stamp": {"B": stamp}},
+            }
+        try:
+            self._client.put_item(
+                TableName=self._table,
+                Item=_key(partition, key) | _attributes(new),
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                **condition,
+            )
+        except ClientError as error:
+            if _code(error) == "ConditionalCheckFailedException":
+                there: Mapping[str, Any] | None = error.response.get("Item")  # type: ignore[assignment] # botocore's types do not know it
+                return _cell(there) if there else None
+            raise _failure_of_a_write(error) from error
+        except BotoCoreError as error:
+            raise _failure_of_a_write(error) from error
+        return new
+
+    def page(
+        self, partition: bytes, start: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+        condition, values = f"{_PARTITION} = :partition", {":partition": {"B": partition}}
+        if start:
+            # A start that is longer than any key lies right behind its first part.
+            cut = start[: self.limits.key_bytes]
+            condition += f" AND {_KEY} {'>=' if cut == start else '>'} :start"
+            values[":start"] = {"B": cut}
+        reply = _read(
+            lambda: self._client.query(
+                TableName=self._table,
+                KeyConditionExpression=condition,
+                ExpressionAttributeValues=values,
+                ConsistentRead=True,
+                Limit=limit,
+            )
+        )
+        cells = [(_bytes(item, _KEY), _cell(item)) for item in reply["Items"]]
+        last = reply.get("LastEvaluatedKey")
+        return cells, None if not last else _bytes(last, _KEY) + b"\x00"
+
+    def close(self) -> None:
+        self._client.close()
+
+    # The table
+
+    def _prepare(self) -> None:
+        table = self._describe()
+        if table is None:
+            self._create()
+            table = self._describe_when_active()
+        elif table["TableStatus"] == "CREATING":
+            table = self._describe_when_active()
+        _check_table(table)
+        self._expire_tombstones()
+
+    def _describe(self) -> Mapping[str, Any] | None:
+        try:
+            reply = _read(lambda: self._client.describe_table(TableName=self._table))
+        except StoreUnavailable as error:
+            cause = error.__cause__
+            if isinstance(cause, ClientError) and _code(cause) == "ResourceNotFoundException":
+                return None
+            raise
+        return reply["Table"]
+
+    def _create(self) -> None:
+        try:
+            self._client.create_table(
+                TableName=self._table,
+                KeySchema=[{"AttributeName": a, "KeyType": role} for a, role, _ in _KEY_SCHEMA],  # type: ignore[typeddict-item] # two of the two
+                AttributeDefinitions=[
+                    {"AttributeName": a, "AttributeType": kind}  # type: ignore[typeddict-item] # as above
+                    for a, _, kind in _KEY_SCHEMA
+                ],
+                BillingMode="PAY_PER_REQUEST",
+            )
+            _LOGGER.info("created the table %s", self._table)
+        except ClientError as error:
+            if _code(error) != "ResourceInUseException":  # another process came first
+                raise StoreUnavailable(f"cannot create the table: {error}") from error
+        except BotoCoreError as error:
+            raise StoreUnavailable(f"cannot create the table: {error}") from error
+
+    def _describe_when_active(self) -> Mapping[str, Any]:
+        give_up_at = self._runtime.monotonic() + CREATE_SECONDS
+        while True:
+            table = self._describe()
+            if table is not None and table["TableStatus"] != "CREATING":
+                return table
+            if self._runtime.monotonic() >= give_up_at:
+                raise StoreUnavailable(
+                    f"the table {self._table} is not ready after {CREATE_SECONDS:.0f} s"
+                )
+            self._runtime.sleep(0.5)
+
+    def _expire_tombstones(self) -> None:
+        """Let DynamoDB remove old tombstones; without that they stay, which costs only room."""
+        try:
+            reply = self._client.describe_time_to_live(TableName=self._table)
+            if reply["TimeToLiveDescription"].get("TimeToLiveStatus") in {"ENABLED", "ENABLING"}:
+                return
+            self._client.update_time_to_live(
+                TableName=self._table,
+                TimeToLiveSpecification={"Enabled": True, "AttributeName": _EXPIRES},
+            )
+        except (ClientError, BotoCoreError) as error:
+            _LOGGER.warning(
+                "what is deleted leaves items that stay in the table %s: switch on its time to"
+                " live, with the attribute %s (%s)",
+                self._table,
+                _EXPIRES,
+                error,
+            )
+
+
+def _parse_url(url: str) -> tuple[str, dict[str, str]]:
+    parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
+    if not _TABLE_NAME.fullmatch(parts.netloc) or parts.path.strip("/"):
+        # Not what is there instead: some write credentials into a URL.
+        raise InvalidArgument(
+            f"the URL does not name a table: use {_EXAMPLE} (3 to 255 letters, digits, and _ . -);"
+            " credentials come from the environment"
+        )
+    return parts.netloc, options
+
+
+def _connect(options: Mapping[str, str], reply_seconds: float) -> "DynamoDBClient":
+    config = Config(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=reply_seconds,
+        # A request that is repeated inside the library could land twice, the second time unfenced.
+        retries={"total_max_attempts": 1},
+        max_pool_connections=CONNECTIONS,
+        tcp_keepalive=True,
+        parameter_validation=False,
+    )
+    try:
+        return boto3.session.Session().client(
+            "dynamodb",
+            region_name=options.get("region"),
+            endpoint_url=options.get("endpoint"),
+            config=config,
+        )
+    except NoRegionError as error:
+        raise InvalidArgument(
+            f"a dynamodb URL needs a region: use {_EXAMPLE}, or set AWS_DEFAULT_REGION"
+        ) from error
+    except (BotoCoreError, ValueError) as error:
+        raise InvalidArgument(f"cannot use this dynamodb URL: {error}") from error
+
+
+def _check_table(table: Mapping[str, Any]) -> None:
+    """Refuse a table that is not ours, or in which conditions do not hold everywhere."""
+    kinds = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
+    found = tuple(
+        (each["AttributeName"], each["KeyType"], kinds.get(each["AttributeName"]))
+        for each in table["KeySchema"]
+    )
+    name = table["TableName"]
+    if found != _KEY_SCHEMA:
+        shown = ", ".join(f"{attribute} ({role}, {kind})" for attribute, role, kind in found)
+        raise ForeignStore(f"the table {name} is not Lakebed's: its key is {shown}")
+    if table.get("Replicas") and table.get("MultiRegionConsistency") != "STRONG":
+        raise UnsafeStore(
+            f"the table {name} is a global table with eventual consistency: writes in two regions"
+            " would overrule each other; use a table of one region, or strong consistency"
+        )
+
+
+def _read(call: Callable[[], ResultT]) -> ResultT:
+    try:
+        return call()
+    except (EndpointConnectionError, ConnectTimeoutError) as error:
+        raise StoreUnreachable(f"cannot reach dynamodb: {error}") from error
+    except (ClientError, BotoCoreError) as error:
+        raise StoreUnavailable(f"dynamodb did not answer: {error}") from error
+
+
+def _failure_of_a_write(error: ClientError | BotoCoreError) -> OutcomeUnknown:
+    """Say whether a write that failed may have been, or may yet be, applied."""
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", _SERVER_ERROR)
+        if status < _SERVER_ERROR:
+            return StoreUnavailable(f"dynamodb refused the write: {error}")
+        return OutcomeUnknown(f"dynamodb failed in a write: {error}")
+    if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
+        return StoreUnreachable(f"cannot reach dynamodb: {error}")
+    if isinstance(error, HTTPClientError):
+        return OutcomeUnknown(f"dynamodb did not say what became of a write: {error}")
+    # Nothing was sent: there are no credentials, or they cannot be used.
+    return StoreUnavailable(f"cannot ask dynamodb: {error}")
+
+
+def _code(error: ClientError) -> str:
+    return error.response.get("Error", {}).get("Code", "")
+
+
+def _key(partition: bytes, key: bytes) -> dict[str, Any]:
+    return {_PARTITION: {"B": partition}, _KEY: {"B": key}}
+
+
+def _attributes(cell: Cell) -> dict[str, Any]:
+    attributes: dict[str, Any] = {_VERSION: {"B": cell.version}, _STAMP: {"B": cell.stamp}}
+    if cell.value is not None:
+        attributes[_VALUE] = {"B": cell.value}
+    if cell.expires is not None:
+        attributes[_EXPIRES] = {"N": str(int(cell.expires))}
+    return attributes
+
+
+def _cell(item: Mapping[str, Any]) -> Cell:
+    value = item.get(_VALUE)
+    expires = item.get(_EXPIRES)
+    return Cell(
+        Version(_bytes(item, _VERSION)),
+        _bytes(item, _STAMP),
+        None if value is None else value["B"],
+        None if expires is None else float(expires["N"]),
+    )
+
+
+def _bytes(item: Mapping[str, Any], attribute: str) -> bytes:
+    found: bytes = item[attribute]["B"]
+    return found

@@ -1,0 +1,406 @@
+"""The calls of the interface as transactions of etcd."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from lakebed.kv.drivers.etcd.gateway import (
+    REPLY_SECONDS,
+    Gateway,
+    Json,
+    decode,
+    encode,
+    parse_url,
+)
+from lakebed.kv.errors import (
+    ForeignStore,
+    KeyNotFound,
+    OutcomeUnknown,
+    PredicateFailed,
+    StoreUnavailable,
+)
+from lakebed.kv.lifetime import Lifetime
+from lakebed.kv.store import (
+    ABSENT,
+    EXISTS,
+    VERSION_BYTES,
+    Item,
+    Limits,
+    Predicate,
+    Store,
+    Version,
+    check_predicate,
+    check_version,
+    new_version,
+    step_of_many,
+)
+from lakebed.kv.wrappers.fenced import FENCE_SECONDS, end_process
+from lakebed.runtime import Runtime
+
+TRANSACTION_KEYS: Final = 100
+"""etcd takes 128 steps in a transaction."""
+TRANSACTION_BYTES: Final = 1 << 20
+PAGE_BYTES: Final = 3 << 20
+LEASE_SECONDS: Final = 24 * 3600
+SESSION_SECONDS: Final = 12 * 3600.0
+"""A session is left long before its lease ends."""
+PAUSE_SECONDS: Final = 0.2
+
+_DATA: Final = b"d"
+_SESSIONS: Final = b"s"
+# Behind the version, so that what is stored is larger than the version even if the value is empty.
+_SEPARATOR: Final = b"\x01"
+_HEAD: Final = VERSION_BYTES + len(_SEPARATOR)
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in an etcd cluster; see `lakebed.kv.open_store`."""
+    return EtcdStore(url, runtime)
+
+
+@dataclass(slots=True)
+class _Session:
+    """A key whose value every write of the session compares."""
+
+    key: bytes
+    epoch: bytes
+    made_at: float
+
+
+class EtcdStore(Store):
+    """The keys below a prefix of an etcd cluster.
+
+    Args:
+        url: Where it is.
+        runtime: Clock, chance and concurrency.
+        reply_seconds: How long a reply is waited for.
+        give_up: Ends the process; called when a lost write cannot be fenced.
+
+    Raises:
+        InvalidArgument: The URL is malformed.
+        StoreUnavailable: The cluster cannot be reached.
+    """
+
+    name = "etcd"
+    limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=1 << 20)
+    shared_between_processes = True
+
+    def __init__(
+        self,
+        url: str,
+        runtime: Runtime,
+        *,
+        reply_seconds: float = REPLY_SECONDS,
+        give_up: Callable[[], NoReturn] = end_process,
+    ) -> None:
+        address = parse_url(url)
+        self._runtime = runtime
+        self._give_up = give_up
+        self._prefix = address.prefix + b"/"
+        self._gateway = Gateway(address, reply_seconds=reply_seconds)
+        self._sessions: list[_Session] = []
+        self._lifetime = Lifetime(runtime, self._gateway.close, shared=True)
+        try:
+            self._check_cluster()
+        except BaseException:
+            self.close()
+            raise
+
+    def get(self, partition: bytes, key: bytes) -> Item:
+        (item,) = self.get_many([(partition, key)])
+        if item is None:
+            raise KeyNotFound(partition, key)
+        return item
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        with self._call(partition, key, value):
+            mark = version or new_version(self._runtime)
+            self._write([], [self._put(partition, key, value, mark)])
+        return mark
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        with self._call(partition, key, value):
+            check_predicate(predicate)
+            mark = version or new_version(self._runtime)
+            conditions = _conditions(self._key(partition, key), predicate)
+            if not self._write(conditions, [self._put(partition, key, value, mark)]):
+                raise PredicateFailed(partition, key)
+        return mark
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        with self._call(partition, key):
+            self._write([], [_delete(self._key(partition, key))])
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        with self._call(partition, key):
+            check_version(predicate)
+            name = self._key(partition, key)
+            if not self._write(_conditions(name, predicate), [_delete(name)]):
+                raise PredicateFailed(partition, key)
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+        with self._call(partition):
+            return self._scan(partition, start, limit)
+
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
+        for partition, key in keys:
+            self._check(partition, key)
+        items: list[Item | None] = []
+        for begin in range(0, len(keys), TRANSACTION_KEYS):
+            chunk = keys[begin : begin + TRANSACTION_KEYS]
+            steps = [{"request_range": {"key": encode(self._key(*pair))}} for pair in chunk]
+            with self._call(*chunk[0]):
+                replies = self._gateway.read("/v3/kv/txn", {"success": steps})["responses"]
+            for (_, key), reply in zip(chunk, replies, strict=True):
+                found = reply["response_range"].get("kvs", [])
+                items.append(_item(key, found[0]) if found else None)
+        return items
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write many keys of one partition, in chunks that are each applied whole or not at all."""
+        applied = False
+        for chunk in self._chunks(partition, items):
+            puts = [
+                self._put(partition, key, value, new_version(self._runtime))
+                for key, value in chunk.items()
+            ]
+            with self._call(partition), step_of_many(applied=applied):
+                self._write([], puts)
+            applied = True
+
+    def drop_partition(self, partition: bytes) -> None:
+        """Delete every key of a partition at once."""
+        with self._call(partition):
+            base = self._key(partition, b"")
+            self._write([], [_delete(base, _successor(base))])
+
+    def close(self) -> None:
+        self._lifetime.close()
+
+    # Calls
+
+    def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
+        self._lifetime.check()
+        self.limits.check(partition, key, value)
+
+    @contextmanager
+    def _call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:
+        self._check(partition, key, value)
+        with self._lifetime.call():
+            yield
+
+    def _check_cluster(self) -> None:
+        status = self._gateway.read("/v3/maintenance/status", {})
+        if not status.get("leader"):
+            raise StoreUnavailable("the etcd cluster has no leader")
+        major, minor = (int(part) for part in status["version"].split(".")[:2])
+        if (major, minor) < (3, 4):
+            raise ForeignStore(f"etcd has version {status['version']}: 3.4 or newer is needed")
+
+    # Keys and values
+
+    def _key(self, partition: bytes, key: bytes) -> bytes:
+        # The length keeps partitions apart of which one begins with the other.
+        return b"%b%b%b%b%b" % (
+            self._prefix,
+            _DATA,
+            len(partition).to_bytes(2, "big"),
+            partition,
+            key,
+        )
+
+    def _put(self, partition: bytes, key: bytes, value: bytes, version: Version) -> Json:
+        stored = version + _SEPARATOR + value
+        return {"request_put": {"key": encode(self._key(partition, key)), "value": encode(stored)}}
+
+    def _chunks(
+        self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
+    ) -> Iterator[dict[bytes, bytes]]:
+        # A transaction cannot write a key twice: the last value of a key replaces those before.
+        chunk: dict[bytes, bytes] = {}
+        size = 0
+        for key, value in items:
+            self._check(partition, key, value)
+            added = len(partition) + len(key) + len(value) + 64
+            if len(chunk) == TRANSACTION_KEYS or (chunk and size + added > TRANSACTION_BYTES):
+                yield chunk
+                chunk, size = {}, 0
+            chunk[key] = value
+            size += added
+        if chunk:
+            yield chunk
+
+    def _scan(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+        base = self._key(partition, b"")
+        items: list[Item] = []
+        # The gateway takes only so much in one reply: large values come a few at a time.
+        largest = max(1, PAGE_BYTES // self.limits.value_bytes)
+        while len(items) < limit:
+            wanted = limit - len(items)
+            body = {
+                "key": encode(base + start),
+                "range_end": encode(_successor(base)),
+                "limit": str(wanted),
+            }
+            reply = self._range(body, largest)
+            kvs = reply.get("kvs", [])
+            items += [_item(decode(kv["key"])[len(base) :], kv) for kv in kvs]
+            if not reply.get("more"):
+                break
+            start = items[-1].key + b"\x00"
+        return items
+
+    def _range(self, body: Json, largest: int) -> Json:
+        try:
+            return self._gateway.read("/v3/kv/range", body)
+        except StoreUnavailable as error:
+            if "larger than max" not in str(error) or int(body["limit"]) <= largest:
+                raise
+        return self._gateway.read("/v3/kv/range", body | {"limit": str(largest)})
+
+    # Writes
+
+    def _write(self, conditions: list[Json], steps: list[Json]) -> bool:
+        """Apply steps if all conditions hold; return whether they did.
+
+        Raises:
+            StoreUnavailable: Nothing was applied, and nothing will be.
+            OutcomeUnknown: The steps may have been applied; they will not be from now on.
+        """
+        session = self._take_session()
+        body = {
+            "compare": [_equals(session.key, session.epoch), *conditions],
+            "success": steps,
+            "failure": [{"request_range": {"key": encode(session.key)}}],
+        }
+        try:
+            reply = self._gateway.write("/v3/kv/txn", body)
+        except StoreUnavailable:
+            self._sessions.append(session)
+            raise
+        except BaseException as error:
+            # Also Ctrl-C, or a signal handler that raises: not even then may the write come later.
+            _LOGGER.warning("lost the reply to a write: %s", str(error))
+            self._fence(session)
+            self._sessions.append(session)
+            raise
+        if not reply.get("succeeded"):
+            found = reply["responses"][0]["response_range"].get("kvs", [])
+            if not found or decode(found[0].get("value")) != session.epoch:
+                raise StoreUnavailable("etcd refused a write: its session had ended")
+        self._sessions.append(session)
+        return bool(reply.get("succeeded"))
+
+    def _take_session(self) -> _Session:
+        while self._sessions:
+            session = self._sessions.pop()
+            if self._runtime.monotonic() - session.made_at < SESSION_SECONDS:
+                return session
+        made_at = self._runtime.monotonic()
+        key = self._prefix + _SESSIONS + self._runtime.random_bytes(VERSION_BYTES)
+        session = _Session(key, self._runtime.random_bytes(VERSION_BYTES), made_at)
+        # What comes late of these two harms nobody: no other session has this key.
+        try:
+            lease = self._gateway.write("/v3/lease/grant", {"TTL": str(LEASE_SECONDS)})["ID"]
+            put = {"key": encode(key), "value": encode(session.epoch), "lease": lease}
+            self._gateway.write("/v3/kv/put", put)
+        except StoreUnavailable:
+            raise
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(f"cannot begin a session: {error}") from error
+        return session
+
+    def _fence(self, session: _Session) -> None:
+        """Change the epoch of a session; return when etcd has said that it is changed."""
+        give_up_at = self._runtime.monotonic() + FENCE_SECONDS
+        epoch = self._runtime.random_bytes(VERSION_BYTES)
+        body = {
+            "compare": [_equals(session.key, session.epoch)],
+            "success": [
+                {
+                    "request_put": {
+                        "key": encode(session.key),
+                        "value": encode(epoch),
+                        "ignore_lease": True,
+                    }
+                }
+            ],
+        }
+        while True:
+            try:
+                # Not succeeded: an earlier one of these was, or the key is gone with its lease.
+                # Either way the old epoch is no longer there, and never will be.
+                self._gateway.write("/v3/kv/txn", body)
+            except OutcomeUnknown as error:
+                if self._runtime.monotonic() >= give_up_at:
+                    _LOGGER.critical(
+                        "this process ends: a write got no reply, and for %.0f s etcd has not"
+                        " answered whether it can still be applied: %s",
+                        FENCE_SECONDS,
+                        str(error),
+                    )
+                    self._give_up()
+                self._runtime.sleep(PAUSE_SECONDS)
+            else:
+                session.epoch = epoch
+                return
+
+
+def _item(key: bytes, found: Json) -> Item:
+    stored = decode(found.get("value"))
+    return Item(key, stored[_HEAD:], Version(stored[:VERSION_BYTES]))
+
+
+def _conditions(name: bytes, predicate: Predicate) -> list[Json]:
+    key = encode(name)
+    if predicate is ABSENT or predicate is EXISTS:
+        result = "EQUAL" if predicate is ABSENT else "GREATER"
+        return [{"key": key, "target": "CREATE", "result": result, "create_revision": "0"}]
+    assert isinstance(predicate, bytes)
+    # What is stored begins with the version, and is longer: it lies between it and its successor.
+    between = [{"key": key, "target": "VALUE", "result": "GREATER", "value": encode(predicate)}]
+    above = _successor(predicate)
+    if above != b"\x00":
+        between.append({"key": key, "target": "VALUE", "result": "LESS", "value": encode(above)})
+    return between
+
+
+def _equals(key: bytes, value: bytes) -> Json:
+    return {
+        "key": encode(key),
+        "target": "VALUE",
+        "result": "EQUAL",
+        "value": encode(value),
+    }
+
+
+def _delete(first: bytes, end: bytes | None = None) -> Json:
+    request = {"key": encode(first)}
+    if end is not None:
+        request["range_end"] = encode(end)
+    return {"request_delete_range": request}
+
+
+def _successor(prefix: bytes) -> bytes:
+    """Return the first bytes after all that begin with a prefix; etcd's "no end" if there are none.
+
+    Trailing bytes 255 have no successor, so they are cut off first.
+    """
+    shortened = prefix.rstrip(b"\xff")
+    if not shortened:
+        return b"\x00"
+    return shortened[:-1] + bytes([shortened[-1] + 1])

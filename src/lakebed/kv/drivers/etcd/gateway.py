@@ -1,0 +1,189 @@
+"""Requests to etcd's HTTP gateway, and what their failures mean."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import httpx
+
+from lakebed.kv.errors import (
+    InvalidArgument,
+    OutcomeUnknown,
+    StoreFull,
+    StoreUnavailable,
+    StoreUnreachable,
+)
+from lakebed.kv.urls import is_on, split_url
+
+CONNECT_SECONDS: Final = 1.0
+REPLY_SECONDS: Final = 5.0
+CONNECTIONS: Final = 64
+DEFAULT_PREFIX: Final = "lakebed"
+_EXAMPLE: Final = "etcd://host:2379/prefix"
+_OPTIONS: Final = frozenset({"tls", "ca"})
+
+# Codes of gRPC with which etcd refuses a request before it proposes it to the others.
+_INVALID_ARGUMENT: Final = 3
+_NOT_FOUND: Final = 5
+_PERMISSION_DENIED: Final = 7
+_EXHAUSTED: Final = 8
+_FAILED_PRECONDITION: Final = 9
+_OUT_OF_RANGE: Final = 11
+_UNIMPLEMENTED: Final = 12
+_UNAUTHENTICATED: Final = 16
+_REFUSALS: Final = frozenset(
+    {
+        _INVALID_ARGUMENT,
+        _NOT_FOUND,
+        _PERMISSION_DENIED,
+        _EXHAUSTED,
+        _FAILED_PRECONDITION,
+        _OUT_OF_RANGE,
+        _UNIMPLEMENTED,
+        _UNAUTHENTICATED,
+    }
+)
+_NO_ROOM: Final = "database space exceeded"
+
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+Json = dict[str, Any]
+
+
+def encode(data: bytes) -> str:
+    """Return bytes as the gateway takes them."""
+    return b64encode(data).decode()
+
+
+def decode(text: str | None) -> bytes:
+    """Return bytes that the gateway sent; it leaves out what is empty."""
+    return b64decode(text or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a URL says."""
+
+    endpoints: tuple[str, ...]
+    prefix: bytes
+    user: str | None
+    password: str
+    ca: str | None
+
+
+def parse_url(url: str) -> Address:
+    """Take a URL apart.
+
+    Raises:
+        InvalidArgument: It is malformed. The message does not quote it: a password may be in it.
+    """
+    # Several members are not a host: a parser of URLs would take them for a wrong port.
+    login, at, hosts = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")
+    parts, options = split_url(
+        url.replace(f"{login}{at}{hosts}", "hosts", 1), options=_OPTIONS, example=_EXAMPLE
+    )
+    user, _, password = login.partition(":")
+    scheme = "https" if is_on(options, "tls") else "http"
+    endpoints = tuple(f"{scheme}://{host}" for host in hosts.split(","))
+    if not all(map(_is_address, endpoints)):
+        raise InvalidArgument(f"the URL is malformed: use {_EXAMPLE}, with a host and a port")
+    prefix = unquote(parts.path.strip("/")) or DEFAULT_PREFIX
+    return Address(
+        endpoints, prefix.encode(), unquote(user) or None, unquote(password), options.get("ca")
+    )
+
+
+def _is_address(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(endpoint)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.hostname is not None and port is not None
+
+
+class Gateway:
+    """One etcd cluster; the next member is asked when one cannot be reached."""
+
+    def __init__(self, address: Address, *, reply_seconds: float) -> None:
+        self._address = address
+        self._token: str | None = None
+        self._current = 0
+        timeout = httpx.Timeout(reply_seconds, connect=CONNECT_SECONDS)
+        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+        try:
+            verify: Any = httpx.create_ssl_context(verify=address.ca or True)
+        except OSError as error:
+            raise InvalidArgument(
+                f"cannot read the certificates in {address.ca}: {error}"
+            ) from None
+        # Not the environment's proxies: a database is reached directly.
+        self._client = httpx.Client(timeout=timeout, limits=limits, verify=verify, trust_env=False)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def read(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Ask something that changes nothing.
+
+        Raises:
+            StoreUnavailable: There was no answer.
+        """
+        try:
+            return self.write(path, body)
+        except StoreUnavailable:
+            raise
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(str(error)) from error
+
+    def write(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Ask for a change.
+
+        Raises:
+            StoreUnavailable: It was refused, or never sent.
+            OutcomeUnknown: It may have been applied, or may be later.
+        """
+        if self._address.user is not None and self._token is None:
+            self._authenticate()
+        reply = self._post(path, body)
+        if reply.status_code == httpx.codes.OK:
+            answer: Json = reply.json()
+            return answer
+        code, message = _explain(reply)
+        if code == _UNAUTHENTICATED and self._token is not None:
+            self._token = None  # tokens last for minutes; the next try gets a new one
+        if code not in _REFUSALS:
+            raise OutcomeUnknown(f"etcd did not say what became of a request: {message}")
+        kind = StoreFull if _NO_ROOM in message else StoreUnavailable
+        raise kind(f"etcd refused a request: {message}")
+
+    def _authenticate(self) -> None:
+        login = {"name": self._address.user, "password": self._address.password}
+        reply = self._post("/v3/auth/authenticate", login)
+        if reply.status_code != httpx.codes.OK:
+            raise StoreUnavailable(f"etcd did not let us in: {_explain(reply)[1]}")
+        self._token = reply.json()["token"]
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
+        endpoint = self._address.endpoints[self._current % len(self._address.endpoints)]
+        headers = {} if self._token is None else {"Authorization": self._token}
+        try:
+            return self._client.post(endpoint + path, json=body, headers=headers)
+        except _NOT_SENT as error:
+            self._current += 1
+            raise StoreUnreachable(f"cannot reach etcd at {endpoint}: {error!r}") from error
+        except httpx.HTTPError as error:
+            self._current += 1
+            raise OutcomeUnknown(f"no reply from etcd at {endpoint}: {error!r}") from error
+
+
+def _explain(reply: httpx.Response) -> tuple[int | None, str]:
+    """Return the code of gRPC and the message of an error."""
+    try:
+        answer = reply.json()
+        return int(answer["code"]), str(answer.get("message") or answer.get("error"))
+    except (ValueError, KeyError, TypeError):
+        return None, f"status {reply.status_code}"

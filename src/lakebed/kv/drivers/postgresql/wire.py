@@ -1,0 +1,43 @@
+"""Parameters and values of the store's statements, in the binary form of the protocol.
+
+Nearly all of them are bytes, which stand for themselves.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+from psycopg.pq.abc import PGresult
+
+from lakebed.kv.store import Item
+
+_BYTEA: Final = 17
+_LENGTH: Final = struct.Struct("!i")
+# One dimension, no nulls, the type; then the length of the dimension, and its first index.
+_ARRAY_HEAD: Final = struct.Struct("!iiiii")
+
+# As Item._make, without a frame of Python for each row.
+_item = cast("Callable[[tuple[Any, ...]], Item]", partial(tuple.__new__, Item))
+
+int8 = struct.Struct("!q").pack
+float8 = struct.Struct("!d").pack
+
+
+def array(values: Sequence[bytes]) -> bytes:
+    """Return an array of bytea."""
+    parts = [_ARRAY_HEAD.pack(1, 0, _BYTEA, len(values), 1)]
+    for value in values:
+        parts += (_LENGTH.pack(len(value)), value)
+    return b"".join(parts)
+
+
+def value(found: PGresult, row: int, column: int) -> bytes:
+    """Return a value that is not null."""
+    return cast("bytes", found.get_value(row, column))
+
+
+def items(found: PGresult) -> list[Item]:
+    """Return the rows of a statement whose columns are those of an item."""
+    get = found.get_value
+    return [_item((get(row, 0), get(row, 1), get(row, 2))) for row in range(found.ntuples)]

@@ -1,0 +1,296 @@
+"""The calls of the interface as commands and scripts."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import valkey
+
+from lakebed.kv.drivers.valkey import scripts
+from lakebed.kv.drivers.valkey.link import Patience, Pool, ask, parse_url, run_script
+from lakebed.kv.errors import (
+    KeyNotFound,
+    OutcomeUnknown,
+    PredicateFailed,
+    StoreFull,
+    StoreUnavailable,
+    UnsafeStore,
+)
+from lakebed.kv.lifetime import Lifetime
+from lakebed.kv.store import (
+    ABSENT,
+    VERSION_BYTES,
+    Item,
+    Limits,
+    Predicate,
+    Presence,
+    Store,
+    Version,
+    check_predicate,
+    check_version,
+    new_version,
+    step_of_many,
+)
+from lakebed.runtime import Runtime
+
+CHUNK_KEYS: Final = 500
+CHUNK_BYTES: Final = 8 << 20
+PREFIX: Final = b"lakebed:"
+_SETTINGS: Final = {
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "maxmemory-policy": "noeviction",
+}
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in a Valkey or Redis server; see `lakebed.kv.open_store`."""
+    return ValkeyStore(url, runtime)
+
+
+class ValkeyStore(Store):
+    """Hashes and sorted sets of a server.
+
+    Args:
+        url: Where it is.
+        runtime: Clock, chance and concurrency.
+        patience: How long things may take.
+
+    Raises:
+        InvalidArgument: The URL is malformed.
+        UnsafeStore: The server would lose acknowledged writes.
+        StoreUnavailable: It cannot be reached.
+    """
+
+    name = "valkey"
+    limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=16 << 20)
+    shared_between_processes = True
+
+    def __init__(self, url: str, runtime: Runtime, *, patience: Patience | None = None) -> None:
+        address = parse_url(url)
+        self._runtime = runtime
+        self._patience = patience or Patience()
+        self._pool = Pool(address, self._patience, runtime)
+        self._lifetime = Lifetime(runtime, self._pool.close, shared=True)
+        try:
+            if not address.trusted:
+                self._check_durability()
+        except BaseException:
+            self.close()
+            raise
+
+    def get(self, partition: bytes, key: bytes) -> Item:
+        self._check(partition, key)
+        with self._pool.reading() as link:
+            stored = ask(link, "HGET", _names(partition)[0], key)
+        if stored is None:
+            raise KeyNotFound(partition, key)
+        return _item(key, stored)
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        with self._call(partition, key, value):
+            mark = version or new_version(self._runtime)
+            self._write(scripts.SET, partition, key, mark + value, b"", b"")
+        return mark
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        with self._call(partition, key, value):
+            check_predicate(predicate)
+            mark = version or new_version(self._runtime)
+            if isinstance(predicate, Presence):
+                condition, wanted = b"absent" if predicate is ABSENT else b"exists", b""
+            else:
+                condition, wanted = b"version", predicate
+            if not self._write(scripts.SET, partition, key, mark + value, condition, wanted):
+                raise PredicateFailed(partition, key)
+        return mark
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        with self._call(partition, key):
+            self._write(scripts.DELETE, partition, key, b"")
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        with self._call(partition, key):
+            check_version(predicate)
+            if not self._write(scripts.DELETE, partition, key, predicate):
+                raise PredicateFailed(partition, key)
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+        with self._call(partition), self._pool.reading() as link:
+            first = b"[" + start if start else b"-"
+            arguments = [first, b"%d" % limit]
+            keys, values = run_script(link, scripts.SCAN, _names(partition), arguments)
+        return [_item(key, stored) for key, stored in zip(keys, values, strict=True)]
+
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
+        for partition, key in keys:
+            self._check(partition, key)
+        items: list[Item | None] = []
+        for begin in range(0, len(keys), CHUNK_KEYS):
+            items += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
+        return items
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write many keys of one partition, in chunks that are each applied whole or not at all."""
+        applied = False
+        for chunk in self._chunks(partition, items):
+            arguments = [
+                part for key, value in chunk for part in (key, new_version(self._runtime) + value)
+            ]
+            with self._call(partition), step_of_many(applied=applied):
+                self._write(scripts.SET_MANY, partition, *arguments)
+            applied = True
+
+    def drop_partition(self, partition: bytes) -> None:
+        """Delete every key of a partition at once."""
+        with self._call(partition):
+            self._write(scripts.DROP, partition)
+
+    def close(self) -> None:
+        self._lifetime.close()
+
+    def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
+        self._lifetime.check()
+        self.limits.check(partition, key, value)
+
+    @contextmanager
+    def _call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:
+        self._check(partition, key, value)
+        with self._lifetime.call():
+            yield
+
+    def _check_durability(self) -> None:
+        """Refuse a server that may lose what it acknowledged."""
+        with self._pool.reading() as link:
+            replication = ask(link, "INFO", "replication").decode()
+            found = {}
+            for name in _SETTINGS:
+                try:
+                    answer = ask(link, "CONFIG", "GET", name)
+                except valkey.ResponseError as error:
+                    raise UnsafeStore(
+                        f"the server does not tell its settings ({error}); if the service keeps"
+                        " its writes by other means, say so by ?durable=true"
+                    ) from error
+                found[name] = answer[1].decode() if answer else "not set"
+        info = dict(line.split(":", 1) for line in replication.splitlines() if ":" in line)
+        wrong = [
+            f"{name} is {found[name]} and must be {wanted}"
+            for name, wanted in _SETTINGS.items()
+            if found[name] != wanted
+        ]
+        if info.get("role") != "master":
+            wrong.append("it is a replica")
+        if int(info.get("connected_slaves", "0")):
+            wrong.append("it has replicas, which do not have all that it acknowledges")
+        if wrong:
+            raise UnsafeStore(
+                f"the server would lose acknowledged writes: {'; '.join(wrong)}. Change that, or"
+                " say by ?durable=true that the service keeps its writes by other means"
+            )
+
+    # Reads
+
+    def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
+        with self._call(*keys[0]), self._pool.reading() as link:
+            # All at once, and the server answers in order: no item is older than those before it.
+            link.send_packed_command(
+                link.pack_commands([("HGET", _names(of)[0], key) for of, key in keys])
+            )
+            found = [link.read_response() for _ in keys]
+        return [
+            None if stored is None else _item(key, stored)
+            for (_, key), stored in zip(keys, found, strict=True)
+        ]
+
+    # Writes
+
+    def _chunks(
+        self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
+    ) -> Iterator[list[tuple[bytes, bytes]]]:
+        chunk: list[tuple[bytes, bytes]] = []
+        size = 0
+        for key, value in items:
+            self._check(partition, key, value)
+            if len(chunk) == CHUNK_KEYS or (chunk and size + len(value) > CHUNK_BYTES):
+                yield chunk
+                chunk, size = [], 0
+            chunk.append((key, value))
+            size += len(value)
+        if chunk:
+            yield chunk
+
+    def _write(self, script: str, partition: bytes, *arguments: bytes) -> bool:
+        """Run a script that writes; return whether its condition held.
+
+        Raises:
+            StoreUnavailable: Nothing was applied, and nothing will be.
+            OutcomeUnknown: It may have been applied; it will not be from now on.
+        """
+        link = self._pool.take()
+        answered = False
+        try:
+            deadline = self._pool.deadline(link)
+            # After the deadline was computed, so that a pause in between makes the wait longer.
+            settled_at = self._runtime.monotonic() + self._patience.settled_seconds
+            held = self._run(link, script, partition, [b"%d" % deadline, *arguments], settled_at)
+            answered = True
+            return held
+        finally:
+            if not answered:
+                link.disconnect()  # after a refusal, too: a new one reads the server's clock again
+            self._pool.give_back(link)
+
+    def _run(
+        self,
+        link: Any,
+        script: str,
+        partition: bytes,
+        arguments: Sequence[bytes],
+        settled_at: float,
+    ) -> bool:
+        try:
+            return bool(run_script(link, script, _names(partition), arguments))
+        except valkey.ResponseError as error:
+            raise _refusal(error) from error
+        except valkey.ValkeyError as error:
+            _LOGGER.warning("lost the reply to a write: %s", str(error))
+            self._wait_until(settled_at)
+            raise OutcomeUnknown(
+                f"the server did not say what became of a write: {error}"
+            ) from error
+        except BaseException:
+            # Ctrl-C, or a signal handler that raises: not even then may the write come later.
+            self._wait_until(settled_at)
+            raise
+
+    def _wait_until(self, settled_at: float) -> None:
+        while (left := settled_at - self._runtime.monotonic()) > 0:
+            self._runtime.sleep(left)
+
+
+def _names(partition: bytes) -> list[bytes]:
+    """The hash and the sorted set of a partition."""
+    return [PREFIX + b"h:" + partition, PREFIX + b"z:" + partition]
+
+
+def _item(key: bytes, stored: bytes) -> Item:
+    return Item(key, stored[VERSION_BYTES:], Version(stored[:VERSION_BYTES]))
+
+
+def _refusal(error: valkey.ResponseError) -> StoreUnavailable:
+    kind = StoreFull if "OOM" in str(error) else StoreUnavailable
+    return kind(f"the server refused the write: {error}")

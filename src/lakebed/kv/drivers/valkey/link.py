@@ -1,0 +1,190 @@
+"""Connections to a server, and deadlines by its clock."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import Any, Final
+from urllib.parse import unquote
+from weakref import WeakKeyDictionary
+
+import valkey
+from valkey.backoff import NoBackoff
+from valkey.connection import Connection, ConnectionPool, SSLConnection
+from valkey.retry import Retry
+
+from lakebed.kv.errors import InvalidArgument, StoreUnavailable, StoreUnreachable
+from lakebed.kv.urls import is_on, split_url
+from lakebed.runtime import Runtime
+
+CONNECT_SECONDS: Final = 1.0
+CLOCK_SECONDS: Final = 120.0
+"""How long a reading of the server's clock is used: clocks drift less than the margin in it."""
+DEFAULT_PORT: Final = 6379
+_OPTIONS: Final = frozenset({"tls", "ca", "durable"})
+_EXAMPLE: Final = "valkey://host:6379/0"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long things may take, in seconds."""
+
+    start_seconds: float = 4.0
+    """A write that has not begun by then, on the server, is refused by it."""
+    reply_seconds: float = 5.0
+    margin_seconds: float = 0.5
+
+    @property
+    def settled_seconds(self) -> float:
+        """After this time a write has begun and ended, or never will."""
+        return self.start_seconds + self.margin_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a URL says."""
+
+    settings: dict[str, Any]
+    tls: bool
+    trusted: bool
+    """Whether the service is said to be durable by other means."""
+
+
+def parse_url(url: str) -> Address:
+    """Take a URL apart.
+
+    Raises:
+        InvalidArgument: It is malformed. The message does not quote it: a password may be in it.
+    """
+    parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
+    database = parts.path.strip("/") or "0"
+    if not parts.hostname or not (database.isascii() and database.isdigit()):
+        raise InvalidArgument(
+            f"the URL is malformed: use {_EXAMPLE}, with the number of a database at its end"
+        )
+    settings: dict[str, Any] = {
+        "host": parts.hostname,
+        "port": parts.port or DEFAULT_PORT,
+        "db": int(database),
+    }
+    if parts.username:
+        settings["username"] = unquote(parts.username)
+    if parts.password:
+        settings["password"] = unquote(parts.password)
+    tls = is_on(options, "tls")
+    if tls and "ca" in options:
+        settings["ssl_ca_certs"] = options["ca"]
+    return Address(settings, tls, is_on(options, "durable"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """A reading of the server's clock."""
+
+    server_seconds: float
+    read_by: float
+    """When the answer had come, by our clock: the server read its clock before."""
+
+
+class Pool:
+    """Connections to one server."""
+
+    def __init__(self, address: Address, patience: Patience, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._patience = patience
+        self._clocks: WeakKeyDictionary[Connection, _Clock] = WeakKeyDictionary()
+        self._pool = ConnectionPool(
+            connection_class=SSLConnection if address.tls else Connection,
+            socket_connect_timeout=CONNECT_SECONDS,
+            socket_timeout=patience.reply_seconds,
+            # What the library repeats could land twice, the second time behind its deadline.
+            retry=Retry(NoBackoff(), 0),
+            valkey_connect_func=self._greet,
+            **address.settings,
+        )
+
+    def take(self) -> Connection:
+        """Lend a connection, until `give_back`.
+
+        Raises:
+            StoreUnreachable: There is none.
+            StoreUnavailable: The server does not let us in.
+        """
+        try:
+            return self._pool.get_connection("_")
+        except (valkey.ConnectionError, valkey.TimeoutError, OSError) as error:
+            raise StoreUnreachable(f"cannot reach the server: {error}") from error
+        except valkey.ValkeyError as error:
+            raise StoreUnavailable(f"the server did not let us in: {error}") from error
+
+    def give_back(self, connection: Connection) -> None:
+        """Take a connection back, which may be broken."""
+        self._pool.release(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Lend a connection for something that changes nothing.
+
+        Raises:
+            StoreUnavailable: There was no answer.
+        """
+        connection = self.take()
+        answered = False
+        try:
+            yield connection
+            answered = True
+        except valkey.ValkeyError as error:
+            raise StoreUnavailable(f"the server did not answer: {error}") from error
+        finally:
+            if not answered:
+                connection.disconnect()  # an answer that nobody took must not be the next one's
+            self.give_back(connection)
+
+    def deadline(self, connection: Connection) -> int:
+        """Return when a write that is sent now must have begun, in microseconds of the server.
+
+        Raises:
+            StoreUnavailable: The server does not tell the time.
+        """
+        now = self._runtime.monotonic()
+        clock = self._clocks[connection]
+        if now - clock.read_by > CLOCK_SECONDS:
+            try:
+                clock = self._read_clock(connection)
+            except valkey.ValkeyError as error:
+                raise StoreUnavailable(f"the server did not tell the time: {error}") from error
+            now = self._runtime.monotonic()
+        elapsed = now - clock.read_by
+        return int((clock.server_seconds + elapsed + self._patience.start_seconds) * 1_000_000)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.disconnect()
+
+    def _greet(self, connection: Connection) -> None:
+        connection.on_connect()
+        self._read_clock(connection)
+
+    def _read_clock(self, connection: Connection) -> _Clock:
+        connection.send_command("TIME", check_health=False)
+        seconds, microseconds = connection.read_response()
+        clock = _Clock(int(seconds) + int(microseconds) / 1_000_000, self._runtime.monotonic())
+        self._clocks[connection] = clock
+        return clock
+
+
+def run_script(
+    connection: Connection, script: str, keys: Sequence[bytes], arguments: Sequence[bytes]
+) -> Any:
+    """Run a script by its hash; the server learns it the first time."""
+    name = sha1(script.encode(), usedforsecurity=False).hexdigest()
+    try:
+        return ask(connection, "EVALSHA", name, str(len(keys)), *keys, *arguments)
+    except valkey.exceptions.NoScriptError:
+        return ask(connection, "EVAL", script, str(len(keys)), *keys, *arguments)
+
+
+def ask(connection: Connection, *command: str | bytes) -> Any:
+    """Send a command and return the answer."""
+    connection.send_command(*command)
+    return connection.read_response()

@@ -1,0 +1,72 @@
+"""When a store may be used, and when what it holds may be given back."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from lakebed.kv.errors import StoreClosed
+from lakebed.runtime import Runtime
+
+
+class Lifetime:
+    """The time from opening a store to its close, in the process that opened it.
+
+    A call that lost a reply needs the database to settle what became of its write, even if another
+    thread closed the store meanwhile. So the last call gives back what is held.
+
+    Args:
+        runtime: For its locks.
+        give_back: Closes connections; called once.
+        shared: Whether the store is shared between processes, so that a child made by ``fork`` must
+            not use it.
+    """
+
+    def __init__(self, runtime: Runtime, give_back: Callable[[], None], *, shared: bool) -> None:
+        self._give_back = give_back
+        self._process = os.getpid() if shared else None
+        self._lock = runtime.lock()
+        self._running = 0
+        self._closed = False
+
+    def check(self) -> None:
+        """Refuse a call to a closed store.
+
+        Raises:
+            StoreClosed: It is closed, or was opened in another process.
+        """
+        if self._closed:
+            raise StoreClosed
+        if self._process is not None and os.getpid() != self._process:
+            raise StoreClosed("the store was opened in another process")
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Keep the database open while a call lasts.
+
+        Raises:
+            StoreClosed: The store is closed.
+        """
+        self.check()
+        with self._lock:
+            if self._closed:
+                raise StoreClosed
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                last = self._is_over()
+            if last:
+                self._give_back()
+
+    def close(self) -> None:
+        """Let no new call begin; give back what is held now, or when the last call ends."""
+        with self._lock:
+            was_open, self._closed = not self._closed, True
+            idle = self._is_over()
+        if was_open and idle:
+            self._give_back()
+
+    def _is_over(self) -> bool:
+        return self._closed and self._running == 0

@@ -1,0 +1,470 @@
+"""The whole contract of a store over a database that only compares and swaps single keys.
+
+Such a database may apply a write after its client gave up: the request sits in a socket or a queue
+and lands later. A driver for one implements `Cells`: `read`, `swap` and `page`. This wrapper makes
+a `Store` of it, *no late application* included, by **touch and tombstone**:
+
+- A key holds a `Cell`: a version, a stamp and a value. Every swap names the stamp that it expects
+  and leaves a fresh one, so a request can only ever match once. The first stamp of a write is its
+  version, so whoever knows the version need not read before it writes.
+- After a lost reply the wrapper reads. It finds its own version: the write was applied. It finds
+  the stamp that the write expects: it **touches** the key, which means that it swaps in the same
+  version and value with a fresh stamp. From then on the lost request cannot match any more, and
+  the call truly changed nothing. It finds anything else: the request cannot match any more either,
+  but it may have been applied and overwritten, which is `OutcomeUnknown`.
+- A touch does not change the version, since a version stands for one write. Whoever holds it as a
+  predicate fails to match the stamp, sees that the version is still the same, and swaps again.
+- An absent key has no stamp, so what is deleted leaves a **tombstone**: a cell that reads as absent
+  and whose stamp the next create must match. A lost create is fenced by a tombstone, too.
+- Tombstones go some time later (`Cells.tombstone_seconds`), when no request can be that late. A
+  create that was lost, and finds a tombstone that was there before, renews it first: that one might
+  go before the lost request has landed.
+
+A fence that cannot be finished within `FENCE_SECONDS` **ends the process**: it must not raise while
+its write may still land. (A process that dies may leave a write that lands late. The protocols
+above are built for that, and simulated with it; they are not built for a live caller that was told
+that nothing will happen any more.)
+"""
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from itertools import islice
+from typing import Final, NamedTuple, NoReturn, TypeVar
+
+from lakebed.errors import quoted
+from lakebed.kv.errors import (
+    KeyNotFound,
+    OutcomeUnknown,
+    PredicateFailed,
+    StoreClosed,
+    StoreUnavailable,
+)
+from lakebed.kv.lifetime import Lifetime
+from lakebed.kv.store import (
+    ABSENT,
+    EXISTS,
+    FIRST_PAGE,
+    LARGEST_PAGE,
+    Item,
+    Limits,
+    Predicate,
+    Store,
+    Version,
+    check_predicate,
+    check_version,
+    new_version,
+    step_of_many,
+)
+from lakebed.runtime import Runtime
+
+ItemT = TypeVar("ItemT")
+
+FENCE_SECONDS: Final = 60.0
+"""How long a fence is tried before the process ends; far below any `Cells.tombstone_seconds`."""
+
+FIRST_PAUSE_SECONDS: Final = 0.05
+LONGEST_PAUSE_SECONDS: Final = 2.0
+RACES: Final = 100
+"""How often a call may find that another writer came first; each time that one got on."""
+
+BULK_KEYS: Final = 1000
+BULK_PARALLEL: Final = 16
+EXIT_CODE: Final = 70
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class Seen(NamedTuple):
+    """What a writer expects to find under a key."""
+
+    version: Version
+    stamp: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a database holds under a key."""
+
+    version: Version
+    """The mark of the write that left the value."""
+    stamp: bytes
+    """The mark of the last swap, which may have been a touch; never used twice."""
+    value: bytes | None
+    """None: a tombstone."""
+    expires: float | None = None
+    """When a tombstone may go, in seconds since 1970; None: never, or it is not one."""
+
+    @property
+    def seen(self) -> Seen:
+        """What the next writer expects."""
+        return Seen(self.version, self.stamp)
+
+
+class Cells(ABC):
+    """A database that compares and swaps single keys: what a driver of this kind implements.
+
+    Arguments were checked before. Errors are those of `lakebed.kv.errors`. A call that fails must
+    not be repeated inside, neither by the driver nor by its library.
+    """
+
+    name: str
+    limits: Limits
+    shared_between_processes: bool
+
+    tombstone_seconds: float | None
+    """How long tombstones stay; None: for ever. It must be longer than `FENCE_SECONDS` and than the
+    time after which the database surely refuses a request that was held up, with room for clocks
+    that are wrong. The database removes them, by `Cell.expires`."""
+
+    @abstractmethod
+    def read(self, partition: bytes, key: bytes) -> Cell | None:
+        """Return what a key holds; it sees every swap that was answered before.
+
+        Raises:
+            StoreUnavailable: The database did not answer.
+        """
+
+    @abstractmethod
+    def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
+        """Replace a cell if it has this stamp; None: if there is none.
+
+        Returns:
+            What the key holds now: `new` if it was swapped in, else what stood in its way, which
+            is None where there is nothing.
+
+        Raises:
+            StoreUnavailable: The database refused, or was never asked: it will not be applied.
+            OutcomeUnknown: No reply; it may have been applied, or may be later.
+        """
+
+    @abstractmethod
+    def page(
+        self, partition: bytes, start: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+        """Return about `limit` keys at or after `start`, with their cells, tombstones included.
+
+        Returns:
+            The cells in order of the keys, and where to go on; None if the partition ended.
+
+        Raises:
+            StoreUnavailable: The database did not answer.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what is held. No call follows."""
+
+
+class _Fate(Enum):
+    """What became of a request whose reply was lost, once it cannot be applied any more."""
+
+    APPLIED = auto()
+    NEVER = auto()
+    UNKNOWN = auto()
+
+
+def end_process() -> NoReturn:
+    """End this process at once, with all its threads."""
+    os._exit(EXIT_CODE)
+
+
+class FencedStore(Store):
+    """A store over `Cells`.
+
+    Args:
+        cells: The database.
+        runtime: Clock, chance and concurrency.
+        give_up: Ends the process; called when a fence cannot be finished.
+    """
+
+    def __init__(
+        self, cells: Cells, runtime: Runtime, *, give_up: Callable[[], NoReturn] = end_process
+    ) -> None:
+        self.name = cells.name
+        self.limits = cells.limits
+        self.shared_between_processes = cells.shared_between_processes
+        self._cells = cells
+        self._runtime = runtime
+        self._give_up = give_up
+        self._lifetime = Lifetime(runtime, cells.close, shared=cells.shared_between_processes)
+
+    def get(self, partition: bytes, key: bytes) -> Item:
+        with self._call(partition, key):
+            cell = self._cells.read(partition, key)
+        if cell is None or cell.value is None:
+            raise KeyNotFound(partition, key)
+        return Item(key, cell.value, cell.version)
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        with self._call(partition, key, value):
+            new = self._written(value, version)
+            # Most keys are new: to try that first saves a read.
+            self._write(partition, key, None, new, lambda _: True)
+        return new.version
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        with self._call(partition, key, value):
+            check_predicate(predicate)
+            new = self._written(value, version)
+            if predicate is ABSENT:
+                self._write(partition, key, None, new, lambda there: not _lives(there))
+            elif predicate is EXISTS:
+                cell = self._cells.read(partition, key)
+                if cell is None or not _lives(cell):
+                    raise PredicateFailed(partition, key)
+                self._write(partition, key, cell.seen, new, _lives)
+            else:
+                assert isinstance(predicate, bytes)
+                self._replace(partition, key, predicate, new)
+        return new.version
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        with self._call(partition, key):
+            cell = self._cells.read(partition, key)
+            if cell is not None and _lives(cell):
+                self._delete(partition, key, cell.seen)
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        with self._call(partition, key):
+            check_version(predicate)
+            self._replace(partition, key, predicate, self._tombstone())
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+        with self._call(partition):
+            return [
+                Item(key, cell.value, cell.version)
+                for key, cell in self._living(partition, start, limit)
+                if cell.value is not None
+            ]
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        rest = iter(items)
+        applied = False
+        while chunk := list(islice(rest, BULK_KEYS)):
+            for key, value in chunk:
+                self._check(partition, key, value)
+            # The last of equal keys stays: side by side they would race.
+            newest = dict(chunk)
+            written: list[None] = []
+
+            def write(item: tuple[bytes, bytes], written: list[None] = written) -> None:
+                self.set(partition, *item)
+                written.append(None)
+
+            self._in_parallel(write, newest.items(), written, applied=applied)
+            applied = True
+
+    def drop_partition(self, partition: bytes) -> None:
+        self.limits.check_partition(partition)
+        start: bytes | None = b""
+        applied = False
+        while start is not None:
+            with self._call(partition), step_of_many(applied=applied):
+                page = self._living(partition, start, LARGEST_PAGE)
+            deleted: list[None] = []
+
+            def delete(item: tuple[bytes, Cell], deleted: list[None] = deleted) -> None:
+                key, cell = item
+                with self._call(partition, key):
+                    self._delete(partition, key, cell.seen)
+                deleted.append(None)
+
+            self._in_parallel(delete, page, deleted, applied=applied)
+            applied = applied or bool(page)
+            start = page[-1][0] + b"\x00" if len(page) == LARGEST_PAGE else None
+
+    def close(self) -> None:
+        self._lifetime.close()
+
+    # Calls
+
+    def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
+        self._lifetime.check()
+        self.limits.check(partition, key, value)
+
+    @contextmanager
+    def _call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:
+        self._check(partition, key, value)
+        with self._lifetime.call():
+            yield
+
+    def _in_parallel(
+        self,
+        function: Callable[[ItemT], None],
+        items: Iterable[ItemT],
+        done: list[None],
+        *,
+        applied: bool,
+    ) -> None:
+        """Call a function on every item; `done` grows with each that succeeded."""
+        try:
+            self._runtime.map_parallel(function, items, limit=BULK_PARALLEL)
+        except (StoreUnavailable, StoreClosed) as error:
+            with step_of_many(applied=applied or bool(done)):
+                raise error from None
+
+    # Cells
+
+    def _written(self, value: bytes, version: Version | None) -> Cell:
+        mark = version or new_version(self._runtime)
+        return Cell(mark, mark, value)
+
+    def _tombstone(self) -> Cell:
+        mark = new_version(self._runtime)
+        return Cell(mark, mark, None, self._expiry())
+
+    def _expiry(self) -> float | None:
+        keep = self._cells.tombstone_seconds
+        return None if keep is None else self._runtime.now() + keep
+
+    def _living(self, partition: bytes, start: bytes, limit: int) -> list[tuple[bytes, Cell]]:
+        """Return the first `limit` keys that are there; fewer only if the partition ended.
+
+        A page that tombstones have shortened is filled up: callers take a short one for the end.
+        """
+        found: list[tuple[bytes, Cell]] = []
+        at: bytes | None = start
+        while at is not None and len(found) < limit:
+            page, at = self._cells.page(partition, at, max(limit - len(found), FIRST_PAGE))
+            found += [(key, cell) for key, cell in page if _lives(cell)]
+        return found[:limit]
+
+    def _delete(self, partition: bytes, key: bytes, seen: Seen) -> None:
+        with suppress(PredicateFailed):  # someone else deleted it
+            self._write(partition, key, seen, self._tombstone(), _lives)
+
+    def _replace(self, partition: bytes, key: bytes, version: Version, new: Cell) -> None:
+        def is_that_write(there: Cell | None) -> bool:
+            return there is not None and _lives(there) and there.version == version
+
+        # Nobody touched it, most of the time: then the stamp is the version.
+        self._write(partition, key, Seen(version, version), new, is_that_write)
+
+    def _write(
+        self,
+        partition: bytes,
+        key: bytes,
+        seen: Seen | None,
+        new: Cell,
+        holds: Callable[[Cell | None], bool],
+    ) -> None:
+        """Swap a cell in, whatever its stamp is meanwhile, as long as the predicate holds."""
+        for _ in range(RACES):
+            there = self._swap(partition, key, seen, new)
+            if there is not None and there.version == new.version:
+                return
+            if not holds(there):
+                raise PredicateFailed(partition, key)
+            seen = None if there is None else there.seen
+        raise StoreUnavailable(f"others always came first at key {quoted(key)}, {RACES} times")
+
+    # The fence
+
+    def _swap(self, partition: bytes, key: bytes, seen: Seen | None, new: Cell) -> Cell | None:
+        """Swap once; whatever is raised, the request will not be applied afterwards."""
+        begun = self._runtime.monotonic()
+        try:
+            return self._cells.swap(partition, key, None if seen is None else seen.stamp, new)
+        except StoreUnavailable:
+            raise
+        except OutcomeUnknown as error:
+            # The text alone: a record of the log that is kept would keep connections open.
+            _LOGGER.warning("lost the reply to a write of key %s: %s", quoted(key), str(error))
+            fate = self._fence(partition, key, seen, new, begun)
+            if fate is _Fate.APPLIED:
+                return new
+            if fate is _Fate.NEVER:
+                raise StoreUnavailable(f"{error}; it was not applied, and will not be") from error
+            raise
+        except BaseException:
+            # Ctrl-C, or a signal handler that raises: not even then may the write come later.
+            self._fence(partition, key, seen, new, begun)
+            raise
+
+    def _fence(
+        self, partition: bytes, key: bytes, seen: Seen | None, lost: Cell, begun: float
+    ) -> _Fate:
+        """Return when a lost request was applied or cannot be any more."""
+        give_up_at = self._runtime.monotonic() + FENCE_SECONDS
+        pause = FIRST_PAUSE_SECONDS
+        touches: set[bytes] = set()
+        while True:
+            try:
+                there = self._cells.read(partition, key)
+                fate = self._judge(there, seen, lost, touches)
+                if fate is _Fate.NEVER and seen is None and self._may_have_gone(begun):
+                    return _Fate.UNKNOWN
+                if fate is not None:
+                    return fate
+                touched = self._touched(there)
+                touches.add(touched.stamp)
+                self._cells.swap(partition, key, None if there is None else there.stamp, touched)
+            except OutcomeUnknown as error:
+                if self._runtime.monotonic() >= give_up_at:
+                    _LOGGER.critical(
+                        "this process ends: a write of key %s got no reply, and for %.0f s the"
+                        " database has not answered whether it can still be applied: %s",
+                        quoted(key),
+                        FENCE_SECONDS,
+                        str(error),
+                    )
+                    self._give_up()
+                self._runtime.sleep(pause * (0.5 + self._runtime.random()))
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _judge(
+        self, there: Cell | None, seen: Seen | None, lost: Cell, touches: AbstractSet[bytes]
+    ) -> _Fate | None:
+        """Say what became of a lost request, by what is there now; None: it may still be applied.
+
+        What a touch left shows itself here, in the next round, so a touch needs no reply.
+        """
+        if there is not None and there.version == lost.version:
+            return _Fate.APPLIED
+        if there is None:
+            # Its cell was deleted, and the tombstone is gone: a request with a stamp is too late.
+            return None if seen is None else _Fate.UNKNOWN
+        if there.stamp in touches:
+            return _Fate.UNKNOWN if seen is None and there.version not in touches else _Fate.NEVER
+        if seen is None:
+            # A tombstone may be an old one, and go before the request has landed.
+            return _Fate.UNKNOWN if _lives(there) else None
+        if there.stamp == seen.stamp:
+            return None
+        # Someone else's touch leaves the version: then nothing was applied.
+        return _Fate.NEVER if there.version == seen.version else _Fate.UNKNOWN
+
+    def _may_have_gone(self, begun: float) -> bool:
+        """Whether a tombstone may have come and gone since, as when this machine slept.
+
+        Then an absent key does not say that it was absent all the time.
+        """
+        keep = self._cells.tombstone_seconds
+        return keep is not None and self._runtime.monotonic() - begun > keep / 2
+
+    def _touched(self, there: Cell | None) -> Cell:
+        """Return the same cell with a fresh stamp; a tombstone where there is none."""
+        if there is None:
+            return self._tombstone()
+        mark = new_version(self._runtime)
+        return replace(there, stamp=mark, expires=None if _lives(there) else self._expiry())
+
+
+def _lives(cell: Cell | None) -> bool:
+    return cell is not None and cell.value is not None

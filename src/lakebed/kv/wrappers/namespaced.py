@@ -1,0 +1,80 @@
+"""Several installations in one database, each in a namespace of its own.
+
+Every partition gets the namespace in front, so no installation sees a partition of another. Those
+who share a database share its limits, its speed and its outages, too.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from lakebed.kv.errors import KeyNotFound, PredicateFailed
+from lakebed.kv.store import Item, Predicate, Store, Version
+from lakebed.kv.wrappers.wrapped import WrappedStore
+
+
+class NamespacedStore(WrappedStore):
+    """The part of a store that belongs to a namespace."""
+
+    def __init__(self, inner: Store, namespace: str) -> None:
+        super().__init__(inner)
+        # No partition of an installation without a namespace begins with a NUL.
+        self._front = b"\x00%b\x00" % namespace.encode()
+        room = inner.limits.partition_bytes - len(self._front)
+        self.limits = replace(inner.limits, partition_bytes=room)
+
+    def get(self, partition: bytes, key: bytes) -> Item:
+        with self._naming(partition, key):
+            return self._inner.get(self._inside(partition), key)
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        return self._inner.set(self._inside(partition), key, value, version=version)
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        with self._naming(partition, key):
+            return self._inner.set_if(
+                self._inside(partition), key, value, predicate, version=version
+            )
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        self._inner.delete(self._inside(partition), key)
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        with self._naming(partition, key):
+            self._inner.delete_if(self._inside(partition), key, predicate)
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+        return self._inner.scan_page(self._inside(partition), start, limit)
+
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
+        return self._inner.get_many([(self._inside(of), key) for of, key in keys])
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        self._inner.set_many(self._inside(partition), items)
+
+    def drop_partition(self, partition: bytes) -> None:
+        self._inner.drop_partition(self._inside(partition))
+
+    def _inside(self, partition: bytes) -> bytes:
+        self.limits.check_partition(partition)
+        return self._front + partition
+
+    @contextmanager
+    def _naming(self, partition: bytes, key: bytes) -> Iterator[None]:
+        """Let errors name the partition as the caller knows it."""
+        try:
+            yield
+        except KeyNotFound:
+            raise KeyNotFound(partition, key) from None
+        except PredicateFailed:
+            raise PredicateFailed(partition, key) from None

@@ -1,0 +1,81 @@
+// Two refs beside each other, and the merge of one into the other.
+
+import { html, useState } from "../vendor/preact-htm.js";
+import { ApiError, get, path, post } from "../api.js";
+import { Button, Check, Empty, Field, Form, Heading, Loading, Pairs, asRecord } from "../components.js";
+import { Conflicts, Differences } from "../diff.js";
+import { Icon } from "../icons.js";
+import { RefPicker } from "../refs.js";
+import { Link, go, inRepository } from "../router.js";
+import { hasFeature, notify, useAction, useLoad } from "../state.js";
+
+/** @type {[string, string][]} */
+const STRATEGIES = [
+  ["", "stop at a conflict"],
+  ["source-wins", "the source wins"],
+  ["dest-wins", "the destination wins"],
+];
+
+/** @param {{name: string, repository: any, query: URLSearchParams}} props */
+export function Compare({ name, repository, query }) {
+  const base = query.get("ref") ?? repository.data?.default_branch;
+  const head = query.get("compare") ?? base;
+  if (!base || !head) return html`<${Loading} />`;
+  return html`<${Both} key=${`${base} ${head}`} name=${name} base=${base} head=${head} readOnly=${Boolean(repository.data?.read_only)} />`;
+}
+
+/** @param {{name: string, base: string, head: string, readOnly: boolean}} props */
+function Both({ name, base, head, readOnly }) {
+  const [merging, setMerging] = useState(false);
+  const [conflicts, setConflicts] = useState(/** @type {any} */ (null));
+  const [round, setRound] = useState(0);
+  const key = `${name} ${base} ${head} ${round}`;
+  const parting = useLoad((signal) => (base === head ? Promise.resolve(null) : get(path`/repositories/${name}/refs/${head}/merge/${base}`, {}, signal).catch(() => null)), key);
+  const branch = useLoad((signal) => get(path`/repositories/${name}/branches/${base}`, {}, signal).catch(() => null), key);
+  const pick = (/** @type {string} */ left, /** @type {string} */ right) => go(inRepository(name, "compare", { ref: left, compare: right }));
+  const isMerged = parting.data && parting.data.base_commit_id === parting.data.source_commit_id;
+  const why = readOnly ? "This repository is read-only" : base === head ? "Choose two different refs" : branch.data === null ? `${base} is not a branch: only branches can be merged into` : isMerged ? `${base} has all commits of ${head}` : "";
+  return html`<${Heading} title="Compare" note=${`What ${head} changed since it parted from ${base}.`}>
+      ${hasFeature("pulls") && html`<${Link} class="button" href=${inRepository(name, "pulls", { ref: base, compare: head, new: "1" })}><${Icon} name="pull" />Open a pull request<//>`}
+      <${Button} kind="primary" icon="merge" why=${why} onClick=${() => setMerging(true)}>Merge<//><//>
+    <div class="versus"><${RefPicker} name=${name} value=${base} label="Into" onPick=${(/** @type {string} */ ref) => pick(ref, head)} /><span class="soft"><${Icon} name="left" /><span class="unseen">receives from</span></span>
+      <${RefPicker} name=${name} value=${head} label="From" onPick=${(/** @type {string} */ ref) => pick(base, ref)} />
+      <button class="quiet" onClick=${() => pick(head, base)}>Switch sides</button></div>
+    ${why && base !== head && html`<p class="soft small">${why}.</p>`}
+    ${conflicts && html`<${Conflicts} conflicts=${conflicts.conflicts} total=${conflicts.conflicts_total} name=${name} left=${head} right=${base} />`}
+    ${base === head ? html`<section class="card"><${Empty} icon="compare" title="Choose what to compare"><p>Pick another ref on the right: its changes are shown here, and can be merged into the left one.</p><//></section>`
+      : html`<${Differences} key=${round} name=${name} where=${path`/repositories/${name}/refs/${base}/diff/${head}`} left=${parting.data?.base_commit_id ?? base} right=${head}
+        empty=${html`<${Empty} icon="check" title="No differences"><p>${head} has changed nothing that ${base} does not have.</p><//>`} />`}
+    ${merging && html`<${MergeForm} name=${name} base=${base} head=${head} onClose=${() => setMerging(false)} onConflict=${setConflicts} onDone=${() => { setMerging(false); setConflicts(null); setRound(round + 1); }} />`}`;
+}
+
+/** @param {{name: string, base: string, head: string, onClose: () => void, onDone: () => void, onConflict: (body: any) => void}} props */
+function MergeForm({ name, base, head, onClose, onDone, onConflict }) {
+  const [message, setMessage] = useState("");
+  const [strategy, setStrategy] = useState("");
+  const [squash, setSquash] = useState(false);
+  const [pairs, setPairs] = useState(/** @type {[string, string][]} */ ([]));
+  const action = useAction();
+  const submit = async () => {
+    const done = await action.run(async () => {
+      try {
+        await post(path`/repositories/${name}/refs/${head}/merge/${base}`, { message, strategy, squash_merge: squash, metadata: asRecord(pairs) });
+      } catch (error) {
+        if (error instanceof ApiError && Array.isArray(error.body.conflicts)) {
+          onConflict(error.body);
+          const first = error.body.conflicts.slice(0, 3).join(", ");
+          throw new ApiError(409, { message: `${error.body.conflicts_total} paths were changed on both sides`, detail: `${first}${error.body.conflicts_total > 3 ? " and others" : ""}. Choose which side wins, or change one side first. Nothing was merged.` });
+        }
+        throw error;
+      }
+    });
+    if (!done) return;
+    notify(`Merged ${head} into ${base}`);
+    onDone();
+  };
+  return html`<${Form} title=${`Merge ${head} into ${base}`} label="Merge" action=${action} onClose=${onClose} onSubmit=${submit}>
+    <${Field} label="Message" value=${message} onInput=${setMessage} multiline placeholder=${`Merge '${head}' into '${base}'`} />
+    <${Field} label="Where both sides changed the same object" value=${strategy} onInput=${setStrategy} options=${STRATEGIES} />
+    <${Check} label="Squash: one commit, without the history of the source" value=${squash} onInput=${setSquash} />
+    <${Pairs} label="Metadata" pairs=${pairs} onInput=${setPairs} /><//>`;
+}

@@ -1,0 +1,71 @@
+// Objects that exist become objects of a branch, without being copied.
+
+import { html, useEffect, useState } from "../vendor/preact-htm.js";
+import { get, path, post, remove } from "../api.js";
+import { Badge, Button, ErrorBox, Facts, Field, Heading, Loading } from "../components.js";
+import { count, counted } from "../format.js";
+import { RefPicker } from "../refs.js";
+import { Link, go, inRepository } from "../router.js";
+import { useAction, useLoad } from "../state.js";
+
+const AGAIN_AFTER = 1500;
+
+/** @param {{name: string, repository: any, query: URLSearchParams}} props */
+export function ImportPage({ name, repository, query }) {
+  const branch = query.get("ref") ?? repository.data?.default_branch;
+  const id = query.get("id");
+  if (!branch) return html`<${Loading} />`;
+  return html`<${Heading} title="Import" note="Objects that are in the storage already become objects of a branch. Nothing is copied, and the import is one commit." />
+    ${id ? html`<${Progress} name=${name} branch=${branch} id=${id} />` : html`<${Start} name=${name} branch=${branch} readOnly=${Boolean(repository.data?.read_only)} />`}`;
+}
+
+/** @param {{name: string, branch: string, readOnly: boolean}} props */
+function Start({ name, branch, readOnly }) {
+  const config = useLoad((signal) => get("/config", {}, signal), "");
+  const [source, setSource] = useState("");
+  const [destination, setDestination] = useState("");
+  const [kind, setKind] = useState("common_prefix");
+  const [message, setMessage] = useState("");
+  const action = useAction();
+  const storage = config.data?.storage_config;
+  const wrong = storage && source && !new RegExp(storage.import_validity_regex).test(source) ? `It must lie in this server's storage: ${storage.blockstore_namespace_example}` : "";
+  const why = readOnly ? "This repository is read-only" : !source ? "Say where the objects are" : wrong ? "Something above needs a change" : !message.trim() ? "Give the commit a message" : "";
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    return action.run(async () => {
+      const started = await post(path`/repositories/${name}/branches/${branch}/import`, { paths: [{ type: kind, path: source, destination }], commit: { message } });
+      go(inRepository(name, "import", { ref: branch, id: started.id }));
+    });
+  };
+  return html`<form class="card pad stack narrow" onSubmit=${submit}>
+    <div class="field"><span class="label">Into branch</span><${RefPicker} name=${name} value=${branch} label="Into branch" branchesOnly onPick=${(/** @type {string} */ ref) => go(inRepository(name, "import", { ref }))} /></div>
+    <${Field} label="What" value=${kind} onInput=${setKind} options=${[["common_prefix", "all objects below a folder"], ["object", "one object"]]} />
+    <${Field} label="Where it is" value=${source} onInput=${setSource} error=${wrong} class="mono" placeholder=${storage?.blockstore_namespace_example ?? ""} hint="An address in the storage." />
+    <${Field} label="Destination" value=${destination} onInput=${setDestination} class="mono" placeholder=${kind === "object" ? "path/of/the/object" : "folder/"} hint="A path on the branch; what is there now is replaced." />
+    <${Field} label="Message of the commit" value=${message} onInput=${setMessage} />
+    <${ErrorBox} error=${action.error} />
+    <div class="row"><button class="primary" type="submit" disabled=${Boolean(why) || action.busy}>Import</button>${why && html`<span class="hint">${why}</span>`}</div></form>`;
+}
+
+/** @param {{name: string, branch: string, id: string}} props */
+function Progress({ name, branch, id }) {
+  const where = path`/repositories/${name}/branches/${branch}/import`;
+  const status = useLoad((signal) => get(where, { id }, signal), id);
+  const action = useAction();
+  const found = status.data;
+  const isOver = Boolean(found && (found.completed || found.error));
+  useEffect(() => {
+    if (isOver || status.error) return undefined;
+    const timer = setInterval(status.reload, AGAIN_AFTER);
+    return () => clearInterval(timer);
+  }, [isOver, Boolean(status.error)]);
+  if (status.error) return html`<${ErrorBox} error=${status.error} retry=${status.reload} />`;
+  if (!found) return html`<${Loading} rows=${3} />`;
+  return html`<section class="card pad stack"><div class="row"><${Badge} tone=${found.error ? "bad" : found.completed ? "good" : "warn"}>${found.error ? "failed" : found.completed ? "done" : "running"}<//><strong>${counted(found.ingested_objects, "object")}</strong></div>
+    ${found.error && html`<p class="wrong">${found.error.message}</p>`}
+    ${!isOver && html`<progress aria-label="Import" />`}
+    <${Facts} of=${{ Branch: branch, Skipped: found.skipped_objects ? `${count(found.skipped_objects)}: ${found.skipped.slice(0, 3).join(", ")}` : "", Commit: found.commit && html`<${Link} href=${inRepository(name, `commits/${found.commit.id}`)}>${found.commit.message}<//>` }} />
+    <${ErrorBox} error=${action.error} />
+    <div class="row">${isOver ? html`<${Link} class="button" href=${inRepository(name, "objects", { ref: branch })}>Objects on ${branch}<//><${Link} class="button" href=${inRepository(name, "import", { ref: branch })}>Another import<//>`
+      : html`<${Button} kind="danger" disabled=${action.busy} onClick=${() => action.run(() => remove(where, { id })).then(status.reload)}>Cancel<//>`}</div></section>`;
+}

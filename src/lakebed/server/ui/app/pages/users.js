@@ -1,0 +1,25 @@
+// Users, and one user.
+
+import { html, useState } from "../vendor/preact-htm.js";
+import { get, path } from "../api.js";
+import { Heading, Shown, Time } from "../components.js";
+import { Belonging, CreateForm, DeleteButton, Entities } from "../members.js";
+import { useLoad } from "../state.js";
+import { Keys } from "./credentials.js";
+
+export function Users() {
+  const [creating, setCreating] = useState(false);
+  return html`<${Entities} title="Users" what="user" icon="user" note="One for each person and program." where="/auth/users" page="/auth/users" version=${0} onCreate=${() => setCreating(true)} />
+    ${creating && html`<${CreateForm} what="user" where="/auth/users" page="/auth/users" onClose=${() => setCreating(false)} />`}`;
+}
+
+/** @param {{parts: Record<string, string>}} props */
+export function UserPage({ parts }) {
+  const user = parts.user;
+  const where = path`/auth/users/${user}`;
+  const found = useLoad((signal) => get(where, {}, signal), user);
+  return html`<${Shown} of=${found}>${(/** @type {any} */ data) => html`<${Heading} title=${user} note=${html`User, created <${Time} at=${data.creation_date} />`}><${DeleteButton} what="user" id=${user} where=${where} page="/auth/users" text="Their keys and logins stop working. What they committed stays." /><//>
+    <${Keys} user=${user} />
+    <div class="columns"><${Belonging} title="Groups" icon="group" where=${`${where}/groups`} all="/auth/groups" change=${(/** @type {string} */ group) => path`/auth/groups/${group}/members/${user}`} page="/auth/groups" empty="In no group." />
+      <${Belonging} title="Policies" icon="policy" where=${`${where}/policies`} all="/auth/policies" change=${(/** @type {string} */ policy) => `${where}${path`/policies/${policy}`}`} page="/auth/policies" empty="None of their own. Policies of their groups count too." /></div>`}<//>`;
+}

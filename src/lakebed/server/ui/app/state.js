@@ -1,0 +1,168 @@
+// Hooks for data that comes from the server, and the few things that the whole app shares.
+
+import { useCallback, useEffect, useRef, useState } from "./vendor/preact-htm.js";
+import { ApiError, explain, get } from "./api.js";
+
+/**
+ * @template T
+ * @typedef {{data: T | undefined, error: any, loading: boolean, reload: () => void}} Loaded
+ */
+
+/**
+ * Load something, again whenever what it depends on changes. What was there stays while it is
+ * loaded again for the same key.
+ * @template T
+ * @param {(signal: AbortSignal) => Promise<T>} load
+ * @param {string} key
+ * @returns {Loaded<T>}
+ */
+export function useLoad(load, key) {
+  const [state, setState] = useState({ key, data: /** @type {any} */ (undefined), error: null, loading: true });
+  const [round, setRound] = useState(0);
+  useEffect(() => {
+    const controller = new AbortController();
+    setState((before) => ({
+      key,
+      data: before.key === key ? before.data : undefined,
+      error: null,
+      loading: true,
+    }));
+    load(controller.signal).then(
+      (data) => controller.signal.aborted || setState({ key, data, error: null, loading: false }),
+      (error) =>
+        controller.signal.aborted || setState({ key, data: undefined, error, loading: false }),
+    );
+    return () => controller.abort();
+  }, [key, round]);
+  const reload = useCallback(() => setRound((value) => value + 1), []);
+  // The first render for a new key must not show what belongs to the old one.
+  if (state.key !== key) return { data: undefined, error: null, loading: true, reload };
+  return { data: state.data, error: state.error, loading: state.loading, reload };
+}
+
+/**
+ * A list that is loaded page by page.
+ * @param {string} where
+ * @param {import("./api.js").Query} query
+ * @param {number} [amount]
+ */
+export function useList(where, query, amount = 100) {
+  const key = where + JSON.stringify(query);
+  const first = useLoad((signal) => get(where, { ...query, amount }, signal), key);
+  const [more, setMore] = useState({ key, page: /** @type {any} */ (null), items: /** @type {any[]} */ ([]), busy: false, error: /** @type {any} */ (null) });
+  const rest = more.key === key && more.page === first.data ? more : { items: [], busy: false, error: null, last: null };
+  const last = /** @type {any} */ (rest).last ?? first.data;
+  const loadMore = async () => {
+    setMore({ ...more, key, page: first.data, items: rest.items, busy: true, error: null });
+    try {
+      const page = await get(where, { ...query, amount, after: last.pagination.next_offset });
+      setMore(/** @type {any} */ ({ key, page: first.data, items: [...rest.items, ...page.results], busy: false, error: null, last: page }));
+    } catch (error) {
+      setMore(/** @type {any} */ ({ key, page: first.data, items: rest.items, busy: false, error, last }));
+    }
+  };
+  return {
+    ...first,
+    error: first.error ?? rest.error,
+    items: /** @type {any[]} */ (first.data ? [...first.data.results, ...rest.items] : []),
+    hasMore: Boolean(last?.pagination.has_more),
+    loadingMore: rest.busy,
+    loadMore,
+  };
+}
+
+/**
+ * Something that a click does: it is busy meanwhile, and says what went wrong.
+ * @returns {{busy: boolean, error: any, clear: () => void, run: (work: () => Promise<any>) => Promise<boolean>}}
+ */
+export function useAction() {
+  const [state, setState] = useState({ busy: false, error: /** @type {any} */ (null) });
+  const there = useRef(true);
+  useEffect(() => () => void (there.current = false), []);
+  const run = async (/** @type {() => Promise<any>} */ work) => {
+    setState({ busy: true, error: null });
+    try {
+      await work();
+      if (there.current) setState({ busy: false, error: null });
+      return true;
+    } catch (error) {
+      if (there.current) setState({ busy: false, error });
+      return false;
+    }
+  };
+  return { ...state, run, clear: () => setState({ busy: false, error: null }) };
+}
+
+// Short notes at the edge of the window.
+
+/** @type {Set<(notes: Note[]) => void>} */
+const readers = new Set();
+/** @typedef {{id: number, text: string, kind: "done" | "failed"}} Note */
+/** @type {Note[]} */
+let notes = [];
+let lastNote = 0;
+
+/** @param {string} text @param {"done" | "failed"} [kind] */
+export function notify(text, kind = "done") {
+  lastNote += 1;
+  const id = lastNote;
+  notes = [...notes.slice(-3), { id, text, kind }];
+  for (const each of readers) each(notes);
+  setTimeout(() => dismiss(id), kind === "done" ? 5000 : 12000);
+}
+
+/** @param {any} error */
+export function notifyError(error) {
+  if (error instanceof ApiError && error.kind === "cancelled") return;
+  const { title, advice } = explain(error);
+  notify(advice ? `${title}: ${advice}` : title, "failed");
+}
+
+/** @param {number} id */
+export function dismiss(id) {
+  notes = notes.filter((each) => each.id !== id);
+  for (const each of readers) each(notes);
+}
+
+/** @returns {Note[]} */
+export function useNotes() {
+  const [shown, setShown] = useState(notes);
+  useEffect(() => {
+    readers.add(setShown);
+    return () => void readers.delete(setShown);
+  }, []);
+  return shown;
+}
+
+/** @param {string} name */
+function meta(name) {
+  const found = document.querySelector(`meta[name="${name}"]`);
+  return found?.getAttribute("content") ?? "";
+}
+
+export const VERSION = meta("lakebed-version");
+const FEATURES = new Set(meta("lakebed-features").split(" "));
+/** @param {string} name */
+export const hasFeature = (name) => FEATURES.has(name);
+
+// Small choices of the reader, which may be forgotten at any time. Never keys or tokens.
+
+/** @param {string} name @returns {string[]} */
+export function remembered(name) {
+  try {
+    const found = JSON.parse(window.localStorage.getItem(`lakebed.${name}`) ?? "[]");
+    return Array.isArray(found) ? found.filter((each) => typeof each === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+/** @param {string} name @param {string} value @param {number} [most] */
+export function remember(name, value, most = 5) {
+  const kept = [value, ...remembered(name).filter((each) => each !== value)].slice(0, most);
+  try {
+    window.localStorage.setItem(`lakebed.${name}`, JSON.stringify(kept));
+  } catch {
+    // A browser that keeps nothing still shows everything.
+  }
+}

@@ -1,0 +1,117 @@
+"""A simulated database that compares and swaps single keys, shared by actors.
+
+Each call may meet any fault of the simulation, *apply late* above all: this is what
+`lakebed.kv.wrappers.fenced` is there for. Tombstones go when they expire, by the database's clock.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from sortedcontainers import SortedDict
+
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
+from lakebed.kv.wrappers.fenced import Cell, Cells
+from lakebed.testing.simulation.runtime import EPOCH
+from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.simulator import Simulation
+from lakebed.testing.simulation.store import Applied
+
+ResultT = TypeVar("ResultT")
+
+TOMBSTONE_SECONDS: Final = 200.0
+"""Much longer than a simulated request can be late."""
+
+
+class SimulatedDatabase:
+    """The cells that all actors share."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.applied: list[Applied] = []
+        """Every write and delete that took effect, in order. A touch is neither."""
+        self._cells: SortedDict[tuple[bytes, bytes], Cell] = SortedDict()
+
+    def handle(self, actor: Actor, *, tombstone_seconds: float = TOMBSTONE_SECONDS) -> Cells:
+        """The database as this actor sees it."""
+        return _SimulatedCells(self, actor, tombstone_seconds)
+
+    def find(self, partition: bytes, key: bytes) -> Cell | None:
+        """Return what a key holds now."""
+        cell = self._cells.get((partition, key))
+        if cell is not None and self._is_over(cell):
+            del self._cells[partition, key]
+            return None
+        return cell
+
+    def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
+        """Compare and swap."""
+        there = self.find(partition, key)
+        if (None if there is None else there.stamp) != stamp:
+            return there
+        self._cells[partition, key] = new
+        lived = there is not None and there.value is not None
+        if new.value is None:
+            if there is not None and lived:
+                self._note("delete_if", partition, key, there)
+        elif there is None or there.version != new.version:
+            self._note("set", partition, key, new)
+        return new
+
+    def page(
+        self, partition: bytes, start: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+        """List cells in order."""
+        keys = [key for of, key in self._cells.irange((partition, start)) if of == partition]
+        cells = [(key, self.find(partition, key)) for key in keys[:limit]]
+        after = keys[limit] if len(keys) > limit else None
+        return [(key, cell) for key, cell in cells if cell is not None], after
+
+    def _is_over(self, cell: Cell) -> bool:
+        return cell.expires is not None and cell.expires < EPOCH + self.simulation.seconds
+
+    def _note(self, operation: str, partition: bytes, key: bytes, cell: Cell) -> None:
+        step = self.simulation.step
+        self.applied.append(Applied(step, operation, partition, key, cell.version))
+
+
+class _SimulatedCells(Cells):
+    """One actor's way to the database; it dies with the actor."""
+
+    name = "simulated"
+    limits = MemoryStore.limits
+    shared_between_processes = False
+
+    def __init__(self, database: SimulatedDatabase, actor: Actor, tombstone_seconds: float) -> None:
+        self._database = database
+        self._actor = actor
+        self.tombstone_seconds = tombstone_seconds
+
+    def read(self, partition: bytes, key: bytes) -> Cell | None:
+        return self._call("read", partition, key, lambda: self._database.find(partition, key))
+
+    def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
+        return self._call(
+            "swap", partition, key, lambda: self._database.swap(partition, key, stamp, new)
+        )
+
+    def page(
+        self, partition: bytes, start: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+        return self._call(
+            "page", partition, start, lambda: self._database.page(partition, start, limit)
+        )
+
+    def close(self) -> None:
+        pass
+
+    def _call(
+        self, operation: str, partition: bytes, key: bytes, apply: Callable[[], ResultT]
+    ) -> ResultT:
+        def lost(known: bool) -> Exception:
+            if known or operation != "swap":
+                return StoreUnavailable(f"injected: {operation} did not reach the database")
+            return OutcomeUnknown(f"injected: no reply to {operation}")
+
+        label = (operation, partition, key)
+        return self._database.simulation.call(self._actor, label, apply, lost)

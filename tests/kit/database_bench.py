@@ -1,0 +1,94 @@
+"""A store in a real database behind a network that fails on demand, and a look past both."""
+
+import gc
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Self
+
+from lakebed.kv import ABSENT, EXISTS, Item, Store, Version
+from lakebed.kv.registry import compose
+from lakebed.runtime import Runtime, ThreadRuntime
+from lakebed.testing.servers.databases import DatabaseServer
+from lakebed.testing.servers.proxy import Proxy
+
+REPLY_SECONDS = 3.0
+"""How long the stores behind a failing network wait for a reply."""
+PATIENT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Database:
+    """How tests start a database, and open a store in it that is in a hurry."""
+
+    name: str
+    run: Callable[[], AbstractContextManager[DatabaseServer]]
+    url: Callable[[int], str]
+    open: Callable[[str, Runtime, float], Store]
+    take_out_the_fence: Callable[[Store], None]
+    """Makes a store of it that does not keep its writes from being applied late."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def open_patient(self, server: DatabaseServer) -> Store:
+        """Open a store that waits for replies as long as it takes."""
+        return self.open(self.url(server.port), ThreadRuntime(), PATIENT_SECONDS)
+
+    def open_hasty(self, port: int) -> Store:
+        """Open a store that soon gives a reply up for lost."""
+        return self.open(self.url(port), ThreadRuntime(), REPLY_SECONDS)
+
+
+@dataclass
+class Bench:
+    """A store behind a proxy, and one that goes directly to the server."""
+
+    database: Database
+    server: DatabaseServer
+    proxy: Proxy = field(init=False)
+    store: Store = field(init=False)
+    direct: Store = field(init=False)
+
+    def __enter__(self) -> Self:
+        self.direct = self.database.open_patient(self.server)
+        self.proxy = Proxy(("127.0.0.1", self.server.port), lingering=True)
+        self.store = self.database.open_hasty(self.proxy.port)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.store.close()
+        self.proxy.close()
+        self.direct.close()
+
+    def leave_and_release(self) -> None:
+        """Close the store, and let pass what the network holds."""
+        self.store.close()
+        # boto3 closes its connections when they are collected.
+        gc.collect()
+        self.proxy.release_and_finish()
+
+    def retrying(self) -> Store:
+        return compose(self.store, ThreadRuntime())
+
+    def fill(self, partition: bytes) -> Version:
+        self.store.set(partition, b"other", b"old")
+        return self.store.set(partition, b"there", b"old")
+
+    def rows(self, partition: bytes) -> list[Item]:
+        return list(self.direct.scan(partition))
+
+
+# Each writes to a partition that holds the keys "other" and "there", the latter of a given version.
+Write = Callable[[Store, bytes, Version], object]
+WRITES: dict[str, Write] = {
+    "set": lambda store, part, _: store.set(part, b"there", b"new"),
+    "set_new": lambda store, part, _: store.set(part, b"new", b"new"),
+    "set_if": lambda store, part, version: store.set_if(part, b"there", b"new", version),
+    "set_if_absent": lambda store, part, _: store.set_if(part, b"new", b"new", ABSENT),
+    "set_if_exists": lambda store, part, _: store.set_if(part, b"there", b"new", EXISTS),
+    "delete": lambda store, part, _: store.delete(part, b"there"),
+    "delete_if": lambda store, part, version: store.delete_if(part, b"there", version),
+    "set_many": lambda store, part, _: store.set_many(part, [(b"there", b"n"), (b"x", b"n")]),
+    "drop_partition": lambda store, part, _: store.drop_partition(part),
+}

@@ -1,0 +1,175 @@
+"""What the fence does when the database never answers again, and when it is closed meanwhile."""
+
+import os
+from collections.abc import Callable
+from typing import NoReturn
+
+import pytest
+
+from lakebed.kv import (
+    ABSENT,
+    KeyNotFound,
+    OutcomeUnknown,
+    StoreClosed,
+    StoreUnavailable,
+)
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.wrappers import fenced
+from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
+from lakebed.runtime import ThreadRuntime
+
+
+class ScriptedCells(Cells):
+    """Cells in memory; what `on_swap` and `on_read` raise is raised before anything is done."""
+
+    name = "scripted"
+    limits = MemoryStore.limits
+    shared_between_processes = False
+    tombstone_seconds = 1000.0
+
+    def __init__(self) -> None:
+        self.cells: dict[bytes, Cell] = {}
+        self.on_swap: list[Callable[[], None]] = []
+        self.on_read: list[Callable[[], None]] = []
+        self.closed = False
+
+    def read(self, partition: bytes, key: bytes) -> Cell | None:
+        assert not self.closed
+        if self.on_read:
+            self.on_read.pop(0)()
+        return self.cells.get(key)
+
+    def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
+        assert not self.closed
+        if self.on_swap:
+            self.on_swap.pop(0)()
+        there = self.cells.get(key)
+        if (None if there is None else there.stamp) != stamp:
+            return there
+        self.cells[key] = new
+        return new
+
+    def page(
+        self, partition: bytes, start: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+        return sorted((key, cell) for key, cell in self.cells.items() if key >= start), None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class GaveUpError(Exception):
+    pass
+
+
+def lose() -> None:
+    raise OutcomeUnknown("no reply")
+
+
+def refuse() -> None:
+    raise StoreUnavailable("refused")
+
+
+def test_a_fence_that_cannot_be_finished_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fenced, "FENCE_SECONDS", 0.2)
+    cells = ScriptedCells()
+    cells.on_swap = [lose]
+    cells.on_read = [refuse] * 1000
+    told: list[str] = []
+
+    def give_up() -> NoReturn:
+        told.append("ended")
+        raise GaveUpError
+
+    store = FencedStore(cells, ThreadRuntime(), give_up=give_up)
+    with pytest.raises(GaveUpError):
+        store.set(b"p", b"key", b"value")
+    assert told == ["ended"]
+
+
+def test_the_process_ends_at_once_and_runs_nothing_more() -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            fenced.end_process()
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == fenced.EXIT_CODE
+
+
+def test_an_interrupted_write_is_fenced_before_it_raises() -> None:
+    cells = ScriptedCells()
+    store = FencedStore(cells, ThreadRuntime())
+    version = store.set(b"p", b"key", b"old")
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    cells.on_swap = [interrupt]
+    with pytest.raises(KeyboardInterrupt):
+        store.set_if(b"p", b"key", b"new", version)
+    cell = cells.cells[b"key"]
+    assert (cell.version, cell.value) == (version, b"old")
+    assert cell.stamp != version, "the lost request would still match"
+
+
+def test_a_touch_leaves_the_version() -> None:
+    cells = ScriptedCells()
+    store = FencedStore(cells, ThreadRuntime())
+    version = store.set(b"p", b"key", b"old")
+    cells.on_swap = [lose]
+    with pytest.raises(StoreUnavailable, match="was not applied"):
+        store.set_if(b"p", b"key", b"new", version)
+    assert store.get(b"p", b"key").predicate == version
+    newer = store.set_if(b"p", b"key", b"newer", version)
+    store.delete_if(b"p", b"key", newer)
+    with pytest.raises(KeyNotFound):
+        store.get(b"p", b"key")
+
+
+def test_a_lost_create_renews_the_tombstone_that_it_finds() -> None:
+    cells = ScriptedCells()
+    store = FencedStore(cells, ThreadRuntime())
+    store.set(b"p", b"key", b"value")
+    store.delete(b"p", b"key")
+    old = cells.cells[b"key"]
+    cells.on_swap = [lose]
+    with pytest.raises(OutcomeUnknown):
+        store.set_if(b"p", b"key", b"new", ABSENT)
+    new = cells.cells[b"key"]
+    assert new.value is None
+    assert new.stamp != old.stamp
+    assert (new.expires or 0) > (old.expires or 0)
+
+
+def test_a_store_that_is_closed_meanwhile_still_finishes_its_fence() -> None:
+    cells = ScriptedCells()
+    store = FencedStore(cells, ThreadRuntime())
+
+    def close_and_lose() -> None:
+        store.close()
+        lose()
+
+    cells.on_swap = [close_and_lose]
+    with pytest.raises(StoreUnavailable, match="was not applied"):
+        store.set(b"p", b"key", b"value")
+    assert cells.cells[b"key"].value is None
+    assert cells.closed
+    with pytest.raises(StoreClosed):
+        store.get(b"p", b"key")
+
+
+def test_a_bulk_call_that_got_half_way_does_not_say_that_nothing_changed() -> None:
+    cells = ScriptedCells()
+    store = FencedStore(cells, ThreadRuntime())
+    cells.on_swap = [refuse]
+    with pytest.raises(StoreUnavailable):
+        store.set_many(b"p", [(b"only", b"value")])
+    items = [(b"%04d" % number, b"value") for number in range(1001)]
+    cells.on_swap = [lambda: None] * 1000 + [refuse]
+    with pytest.raises(OutcomeUnknown) as caught:
+        store.set_many(b"p", items)
+    assert not isinstance(caught.value, StoreUnavailable)

@@ -1,0 +1,89 @@
+"""The rarer ways of the fences of etcd and Valkey, on real servers."""
+
+from collections.abc import Iterator
+from typing import NoReturn
+from uuid import uuid4
+
+import pytest
+
+from lakebed.kv import StoreUnavailable
+from lakebed.kv.drivers.etcd import EtcdStore, driver
+from lakebed.kv.drivers.etcd.gateway import encode
+from lakebed.kv.drivers.valkey import ValkeyStore
+from lakebed.kv.drivers.valkey.link import Patience
+from lakebed.kv.registry import compose
+from lakebed.runtime import ThreadRuntime
+from lakebed.testing.servers.databases import (
+    DatabaseServer,
+    etcd_server,
+    etcd_url,
+    valkey_server,
+    valkey_url,
+)
+from lakebed.testing.servers.proxy import Fault, Proxy
+from tests.kit.database_bench import WRITES
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[DatabaseServer]:
+    with etcd_server(durable=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[DatabaseServer]:
+    with valkey_server() as server:
+        yield server
+
+
+def test_a_session_of_etcd_that_ended_changes_nothing_and_is_replaced(
+    etcd: DatabaseServer,
+) -> None:
+    runtime = ThreadRuntime()
+    partition = uuid4().hex.encode()
+    with EtcdStore(etcd_url(etcd.port), runtime) as store:
+        version = store.set(partition, b"key", b"old")
+        (session,) = store._sessions
+        store._gateway.write("/v3/kv/deleterange", {"key": encode(session.key)})
+        with pytest.raises(StoreUnavailable, match="its session had ended"):
+            store.set_if(partition, b"key", b"new", version)
+        assert store.get(partition, b"key").value == b"old"
+        store._sessions.append(session)
+        compose(store, runtime).set_if(partition, b"key", b"new", version)
+        assert store.get(partition, b"key").value == b"new"
+
+
+def test_a_process_that_cannot_fence_its_write_to_etcd_ends(
+    etcd: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class EndedError(Exception):
+        pass
+
+    def end() -> NoReturn:
+        raise EndedError
+
+    monkeypatch.setattr(driver, "FENCE_SECONDS", 0.5)
+    with Proxy(("127.0.0.1", etcd.port)) as proxy:
+        store = EtcdStore(etcd_url(proxy.port), ThreadRuntime(), reply_seconds=2.0, give_up=end)
+        store.set(b"p", b"key", b"value")
+        proxy.break_new(Fault.CUT)
+        proxy.break_open(Fault.CUT_ON_REPLY)
+        with pytest.raises(EndedError):
+            store.set(b"p", b"key", b"new")
+        store.close()
+
+
+def test_valkey_refuses_a_write_that_comes_after_its_deadline(valkey: DatabaseServer) -> None:
+    url, runtime = valkey_url(valkey.port), ThreadRuntime()
+    late = Patience(start_seconds=-1.0)
+    with ValkeyStore(url, runtime) as store, ValkeyStore(url, runtime, patience=late) as tardy:
+        for name, write in WRITES.items():
+            partition = f"{name}-{uuid4().hex}".encode()
+            store.set(partition, b"other", b"old")
+            version = store.set(partition, b"there", b"old")
+            before = list(store.scan(partition))
+            with pytest.raises(StoreUnavailable, match="after its deadline"):
+                write(tardy, partition, version)
+            assert list(store.scan(partition)) == before

@@ -1,0 +1,417 @@
+// What people do on the pages: the main path of each, and mistakes that are answered with advice.
+
+import { strict as assert } from "node:assert";
+import { PAGES, settled } from "./pages.mjs";
+
+const button = (page, name) => page.getByRole("button", { name, exact: true });
+const field = (page, label) => page.getByLabel(label, { exact: true });
+const says = (page, text) => page.getByText(text).first().waitFor();
+const dialog = (page) => page.getByRole("dialog");
+
+/** A new server: its first administrator, and keys that are shown once. */
+export async function setUp({ page, lake }) {
+  await page.goto(lake.endpoint);
+  await page.waitForURL(/\/setup$/);
+  await field(page, "Name of the administrator").fill("");
+  assert(await button(page, "Set up").isDisabled());
+  await field(page, "Name of the administrator").fill("admin");
+  await button(page, "Set up").click();
+  await says(page, "Keep these keys");
+  const [, key, secret] = (await page.locator("pre").innerText()).match(/access_key_id: (\S+)\s+secret_access_key: (\S+)/);
+  assert(await button(page, "Go on").isDisabled());
+  await page.getByLabel("I have stored them").check();
+  await button(page, "Go on").click();
+  await says(page, "No repositories yet");
+  await page.goto(`${lake.endpoint}/setup`);
+  await says(page, "This server is set up");
+  return { key, secret };
+}
+
+export async function logInAndOut({ page, context, lake }) {
+  await page.goto(`${lake.endpoint}/repositories/${lake.repository}/branches`);
+  await page.waitForURL(/auth\/login\?next=/);
+  await field(page, "Access key ID").fill(lake.key);
+  await field(page, "Secret access key").fill("wrong");
+  await button(page, "Log in").click();
+  await says(page, "These keys do not match");
+  await field(page, "Secret access key").fill(lake.secret);
+  await button(page, "Log in").click();
+  await page.waitForURL(/\/branches$/);
+  const cookies = await context.cookies();
+  assert.deepEqual(cookies.map(({ name, httpOnly, sameSite }) => ({ name, httpOnly, sameSite })), [{ name: "internal_auth_session", httpOnly: true, sameSite: "Strict" }]);
+  const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
+  assert(!kept.includes(cookies[0].value) && !kept.includes(lake.secret), kept);
+  await page.getByRole("button", { name: "You" }).click();
+  await page.getByRole("link", { name: "Log out" }).click();
+  await page.waitForURL(/auth\/login/);
+  // A link of somebody else must not lead away after the login.
+  await page.goto(`${lake.endpoint}/auth/login?next=//evil.example/`);
+  await field(page, "Access key ID").fill(lake.key);
+  await field(page, "Secret access key").fill(lake.secret);
+  await button(page, "Log in").click();
+  await page.waitForURL(`${lake.endpoint}/repositories`);
+}
+
+export async function repositories({ page, lake }) {
+  await page.goto(`${lake.endpoint}/repositories`);
+  await page.getByLabel("Search repositories").fill("nothing-like-it");
+  await says(page, "No repository has");
+  await button(page, "Show all").click();
+  await page.getByRole("link", { name: lake.repository, exact: true }).first().waitFor();
+  await button(page, "Create repository").click();
+  await field(page, "Name").fill("Not Good");
+  await says(page, "3 to 63 of a-z");
+  assert(await button(page, "Create").isDisabled());
+  await field(page, "Name").fill(lake.repository);
+  await field(page, "Storage namespace").fill("s3://elsewhere/x");
+  await says(page, "begin with local://");
+  await field(page, "Storage namespace").fill("local://pages/made-here");
+  await button(page, "Create").click();
+  await dialog(page).getByRole("alert").waitFor();
+  await field(page, "Name").fill("made-here");
+  await page.getByLabel(/Add sample data/).check();
+  await button(page, "Create").click();
+  await page.waitForURL(/made-here\/objects/);
+  await page.getByRole("link", { name: "lakes.parquet" }).waitFor();
+}
+
+export async function objects({ page, at }) {
+  await page.goto(at("objects?ref=main"));
+  await page.getByRole("link", { name: "by-continent/" }).click();
+  await page.getByRole("link", { name: "africa.csv" }).waitFor();
+  await page.goBack();
+  await page.getByRole("link", { name: "README.md" }).first().waitFor();
+  await page.getByLabel("Filter this folder").fill("station");
+  await page.getByRole("link", { name: "lakes.parquet" }).waitFor({ state: "detached" });
+  await page.getByRole("link", { name: "stations.csv" }).waitFor();
+  await page.getByLabel("Filter this folder").fill("nowhere");
+  await says(page, "Nothing here has");
+  await page.goto(at("objects?ref=main&path=uploaded/"));
+  await says(page, "This folder is empty");
+  await page.getByLabel("Files to upload").setInputFiles([
+    { name: "<img src=x onerror=alert(1)>.html", mimeType: "text/html", buffer: Buffer.from("<script>alert(1)</script>") },
+    { name: "plain.txt", mimeType: "text/plain", buffer: Buffer.from("hello") },
+  ]);
+  await page.getByRole("link", { name: "plain.txt" }).waitFor();
+  await page.getByRole("link", { name: /onerror/ }).click();
+  await says(page, "<script>alert(1)</script>");
+  await page.goto(at("objects?ref=main&path=uploaded/"));
+  await page.getByRole("button", { name: "Actions for plain.txt" }).click();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download" }).click()]);
+  assert.equal(download.suggestedFilename(), "plain.txt");
+  await page.goto(at("objects?ref=main"));
+  await page.getByRole("button", { name: "Actions for uploaded/" }).click();
+  await page.getByRole("button", { name: "Delete" }).click();
+  await dialog(page).getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("link", { name: "uploaded/" }).waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Ref: main" }).click();
+  await page.locator(".picker").getByRole("button", { name: "v1" }).click();
+  await page.waitForURL(/ref=v1/);
+  await settled(page);
+  await page.getByRole("button", { name: "Upload" }).click();
+  await says(page, "Only branches take uploads");
+}
+
+export async function previews({ page, at }) {
+  const show = async (path, ...texts) => {
+    await page.goto(at(`object?ref=main&path=${path}`));
+    for (const text of texts) await page.getByLabel("Preview").getByText(text).first().waitFor();
+  };
+  await show("lakes.parquet", "Tanganyika", "7 rows", "358 … 32900");
+  await show("stations.csv", "Station 12", "40 rows");
+  await show("events.jsonl", "drought", "120 rows");
+  await button(page, "Next").click();
+  await says(page, "51–100");
+  await show("levels.arrow", "370.7");
+  await show("analysis.ipynb", "370.62");
+  await show("notes.txt", "metres above the sea");
+  await show("README.md", "A sample repository");
+  await says(page, "Say what is in here"); // the commit that last changed it
+  await show("broken.parquet", "It cannot be read as parquet");
+  await show("picture.png");
+  await page.waitForFunction(() => document.querySelector(".preview img")?.naturalWidth === 1);
+  await page.goto(at("object?ref=main&path=not-there.csv"));
+  await says(page, "There is no such object");
+}
+
+export async function changes({ page, at }) {
+  await page.goto(at("changes?ref=draft"));
+  await page.getByText("new.txt").waitFor();
+  await button(page, "Commit").click();
+  await says(page, "Say what the commit changes");
+  await field(page, "Message").fill("From the page");
+  await button(page, "Add metadata").click();
+  await field(page, "Name").fill("team");
+  await field(page, "Value").fill("pages");
+  await dialog(page).getByRole("button", { name: "Commit" }).click();
+  await says(page, "Nothing is uncommitted");
+  await button(page, "Commit").click();
+  await field(page, "Message").fill("Nothing");
+  await dialog(page).getByRole("button", { name: "Commit" }).click();
+  await says(page, "Commit: no changes");
+  await page.keyboard.press("Escape");
+  await page.goto(at("commits?ref=draft"));
+  await page.getByRole("link", { name: "From the page" }).click();
+  await says(page, "metadata: team");
+  await page.getByText("new.txt").waitFor();
+}
+
+export async function history({ page, at, lake }) {
+  await page.goto(at("commits?ref=main"));
+  await page.getByText("merge", { exact: true }).waitFor();
+  assert((await page.locator(".log svg circle").count()) >= 9);
+  await page.getByLabel("Message, author or id").fill("depths");
+  await page.getByRole("link", { name: "Add seven lakes" }).waitFor({ state: "detached" });
+  await page.getByLabel("Message, author or id").fill("nobody wrote this");
+  await says(page, "No loaded commit has");
+  await page.goto(at(`commits/${lake.commit}`));
+  await button(page, "Compare rows").click();
+  await says(page, "3 rows added");
+  await page.getByLabel("Rows that differ").getByText("Station 43").waitFor();
+  await button(page, "Branch from here").click();
+  await field(page, "Name of the branch").fill("main");
+  await button(page, "Create branch").click();
+  await says(page, "already exists");
+  await page.keyboard.press("Escape");
+  await button(page, "Revert").click();
+  await field(page, "On branch").fill("no-such-branch");
+  await dialog(page).getByRole("button", { name: "Revert" }).click();
+  await dialog(page).getByRole("alert").waitFor();
+}
+
+export async function branchesAndTags({ page, at }) {
+  await page.goto(at("branches"));
+  await button(page, "Create branch").click();
+  await field(page, "Name").fill("main");
+  await button(page, "Create").click();
+  await says(page, "Branch already exists");
+  await field(page, "Name").fill("from-the-page");
+  await button(page, "Create").click();
+  await page.getByRole("link", { name: "from-the-page" }).waitFor();
+  await page.getByRole("button", { name: "Actions for from-the-page" }).click();
+  await button(page, "Protect").click();
+  await dialog(page).getByRole("button", { name: "Protect" }).click();
+  await page.getByText("protected").waitFor();
+  await page.goto(at("objects?ref=from-the-page"));
+  await page.getByLabel("Files to upload").setInputFiles([{ name: "x.txt", mimeType: "text/plain", buffer: Buffer.from("x") }]);
+  await says(page, "Cannot write to protected branch");
+  await page.goto(at("branches"));
+  await page.getByRole("button", { name: "Actions for main" }).click();
+  await says(page, "The default branch cannot be deleted");
+  await page.goto(at("tags"));
+  await button(page, "Create tag").click();
+  await field(page, "Name").fill("v1");
+  await button(page, "Create").click();
+  await says(page, "Tag already exists");
+  await field(page, "Name").fill("v2");
+  await button(page, "Create").click();
+  await page.getByRole("link", { name: "v2" }).waitFor();
+  await page.getByRole("button", { name: "Actions for v2" }).click();
+  await page.getByRole("button", { name: "Delete" }).click();
+  await dialog(page).getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("link", { name: "v2" }).waitFor({ state: "detached" });
+}
+
+export async function compareAndMerge({ page, at }) {
+  await page.goto(at("compare"));
+  await says(page, "Choose what to compare");
+  assert(await button(page, "Merge").isDisabled());
+  await page.goto(at("compare?ref=main&compare=other-side"));
+  await page.getByRole("link", { name: "conflict.txt" }).waitFor();
+  await button(page, "Merge").click();
+  await dialog(page).getByRole("button", { name: "Merge" }).click();
+  await says(page, "were changed on both sides");
+  await page.getByText("1 conflict: both sides changed these").waitFor();
+  await dialog(page).locator("select").selectOption("source-wins");
+  await dialog(page).getByRole("button", { name: "Merge" }).click();
+  await says(page, "has all commits of other-side");
+  assert(await button(page, "Merge").isDisabled());
+}
+
+export async function pullRequests({ page, at, lake }) {
+  await page.goto(at("pulls"));
+  await button(page, "Open a pull request").click();
+  await says(page, "Choose the branch to merge");
+  await page.getByRole("button", { name: "From: choose" }).click();
+  await page.locator(".picker .list").getByRole("button", { name: "proposal" }).click();
+  await says(page, "Give it a title");
+  assert(await dialog(page).getByRole("button", { name: "Open", exact: true }).isDisabled());
+  await field(page, "Title").fill("From the page");
+  await dialog(page).getByRole("button", { name: "Open", exact: true }).click();
+  await page.waitForURL(/pulls\/[^/?]+$/);
+  await button(page, "Compare rows").click();
+  await says(page, "1 row added");
+  await button(page, "Close").click();
+  await button(page, "Reopen").click();
+  await button(page, "Merge").click();
+  await page.getByText("merged", { exact: true }).waitFor();
+  await page.goto(at(`pulls/${lake.conflicting_pull}`));
+  await says(page, "It cannot be merged as it is");
+  assert(await button(page, "Merge").isDisabled());
+}
+
+export async function actions({ page, at }) {
+  await page.goto(at("actions"));
+  await page.getByText("failed", { exact: true }).first().waitFor();
+  await page.getByRole("link", { name: "pre-commit" }).first().click();
+  await says(page, "a level is below the bed");
+  await page.goto(at("actions"));
+  await page.getByLabel("Runs of branch").fill("no-such-branch");
+  await says(page, "No runs for no-such-branch");
+  await page.goto(at("changes?ref=checked"));
+  await button(page, "Commit").click();
+  await field(page, "Message").fill("A level below again");
+  await dialog(page).getByRole("button", { name: "Commit" }).click();
+  await dialog(page).getByText("a level is below the bed").waitFor();
+}
+
+export async function settings({ page, at, lake }) {
+  await page.goto(at("settings"));
+  await page.getByLabel("Branches that match").fill("release-*");
+  await button(page, "Protect").click();
+  await page.getByText("release-*", { exact: true }).waitFor();
+  await page.getByLabel("Branches that match").fill("release-*");
+  await says(page, "There is a rule for release-* already");
+  await button(page, "Remove release-*").click();
+  await button(page, "Add metadata").click();
+  await field(page, "Name").fill("owner");
+  await field(page, "Value").fill("hydrology");
+  await button(page, "Save").click();
+  await says(page, "Metadata saved");
+  await page.reload();
+  assert.equal(await field(page, "Value").inputValue(), "hydrology");
+  await button(page, "Delete").click();
+  await field(page, `Type ${lake.repository} to go on`).fill("something else");
+  assert(await dialog(page).getByRole("button", { name: "Delete" }).isDisabled());
+  await page.goto(at("settings/retention"));
+  await says(page, "all commits are kept");
+  await says(page, "No unfinished uploads");
+}
+
+export async function imports({ page, at, lake }) {
+  await page.goto(at("import"));
+  await field(page, "Where it is").fill("gs://elsewhere/x");
+  await says(page, "It must lie in this server's storage");
+  assert(await button(page, "Import").isDisabled());
+  await field(page, "Where it is").fill(lake.importable);
+  await says(page, "Give the commit a message");
+  await field(page, "Destination").fill("imported/");
+  await field(page, "Message of the commit").fill("From elsewhere");
+  await button(page, "Import").click();
+  await page.getByText("done", { exact: true }).waitFor();
+  await page.getByRole("link", { name: "Objects on main" }).click();
+  await page.getByRole("link", { name: "imported/" }).waitFor();
+}
+
+export async function administration({ page, lake }) {
+  await page.goto(`${lake.endpoint}/auth/users`);
+  await button(page, "Create user").click();
+  await field(page, "Name").fill("admin");
+  await button(page, "Create").click();
+  await says(page, "Already exists");
+  await field(page, "Name").fill("reader-of-pages");
+  await button(page, "Create").click();
+  await page.waitForURL(/reader-of-pages/);
+  await says(page, "Without keys, reader-of-pages cannot log in");
+  await button(page, "Create keys").click();
+  await says(page, "never again");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: /^Delete AKIA/ }).waitFor();
+  await page.locator("section", { hasText: "Policies" }).last().getByRole("button", { name: "Add" }).click();
+  await dialog(page).locator("select").selectOption("FSReadAll");
+  await dialog(page).getByRole("button", { name: "Add" }).click();
+  await page.getByRole("link", { name: "FSReadAll" }).waitFor();
+  await page.goto(`${lake.endpoint}/auth/policies`);
+  await button(page, "Create policy").click();
+  await field(page, "Name").fill("from-the-page");
+  await field(page, "Statements").fill("[{");
+  await says(page, "This is not JSON");
+  await field(page, "Statements").fill('[{"effect": "perhaps", "action": ["fs:*"], "resource": "*"}]');
+  await says(page, 'effect must be "allow" or "deny"');
+  assert(await button(page, "Create").isDisabled());
+  await field(page, "Statements").fill('[{"effect": "deny", "action": ["fs:DeleteObject"], "resource": "*"}]');
+  await button(page, "Create").click();
+  await page.waitForURL(/policies\/from-the-page/);
+  await page.goto(`${lake.endpoint}/auth/groups/Admins`);
+  await page.getByRole("link", { name: "admin", exact: true }).waitFor();
+  await page.goto(`${lake.endpoint}/auth/credentials`);
+  await says(page, "Keys of admin");
+  await page.goto(`${lake.endpoint}/about`);
+  await page.getByText("ready", { exact: true }).waitFor();
+}
+
+/** Somebody who may only read is told so, and by which permission. */
+export async function readerIsRefused({ page, context, at, lake }) {
+  await context.clearCookies();
+  await page.goto(`${lake.endpoint}/auth/login`);
+  await field(page, "Access key ID").fill(lake.reader.key);
+  await field(page, "Secret access key").fill(lake.reader.secret);
+  await button(page, "Log in").click();
+  await page.waitForURL(/\/repositories/);
+  await page.goto(at(`changes?ref=${lake.branch}`));
+  await button(page, "Commit").click();
+  await field(page, "Message").fill("I may not");
+  await dialog(page).getByRole("button", { name: "Commit" }).click();
+  await says(page, "You may not do this");
+  await says(page, "fs:CreateCommit");
+  await page.goto(`${lake.endpoint}/auth/users`);
+  await says(page, "auth:ListUsers");
+}
+
+export async function keyboard({ page, at }) {
+  await page.goto(at("objects?ref=main"));
+  await page.getByRole("link", { name: "lakes.parquet" }).waitFor();
+  await page.keyboard.press("/");
+  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("placeholder")), "Filter this folder");
+  await page.keyboard.type("?");
+  assert.equal(await page.getByLabel("Filter this folder").inputValue(), "?");
+  await page.getByLabel("Filter this folder").fill("");
+  await page.locator("main").click({ position: { x: 2, y: 2 } });
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.keyboard.type("gc");
+  await page.waitForURL(/\/commits/);
+}
+
+/** The list of objects is there after one round trip: it waits for no other answer. */
+export async function firstPaint({ page, at }) {
+  const asked = [];
+  await page.route("**/api/v1/**", async (route) => {
+    asked.push(new URL(route.request().url()).pathname);
+    if (/\/objects\/ls$/.test(asked[asked.length - 1])) await route.continue(); // all others are never answered
+  });
+  await page.goto(at("objects?ref=main"));
+  await page.getByRole("link", { name: "lakes.parquet" }).waitFor();
+  return { asked };
+}
+
+/**
+ * Every page: no serious fault for people who hear it or see it badly, in both colour schemes, and
+ * on a phone nothing that is wider than the window.
+ */
+export async function everyPage({ page, lake, axe }) {
+  const faults = [];
+  const wide = [];
+  const look = async (name, options) => {
+    await page.evaluate(axe);
+    const result = await page.evaluate((given) => window.axe.run(document, given), options);
+    for (const each of result.violations)
+      if (["serious", "critical"].includes(each.impact))
+        faults.push(`${name}: ${each.id}: ${each.nodes.map((node) => `${node.target} ${node.any[0]?.message ?? ""}`).slice(0, 3).join("; ")}`);
+  };
+  for (const [name, address, act] of PAGES(lake)) {
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await page.goto(lake.endpoint + address);
+    await settled(page);
+    if (act) await act(page);
+    await look(name, { resultTypes: ["violations"] });
+    await page.emulateMedia({ colorScheme: "dark" });
+    await look(`${name}, dark`, { resultTypes: ["violations"], runOnly: ["color-contrast"] });
+    await page.setViewportSize({ width: 390, height: 800 });
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    if (width > 390) wide.push(`${name}: ${width} px`);
+  }
+  return { faults, wide };
+}

@@ -1,0 +1,167 @@
+"""The web UI as people use it: a real browser, a real server, real data."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from lakebed.testing.servers.lakebed import end, launch, settings_in, wait_until_ready
+from tests.ui.lake import fill
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ui")]
+
+_PROGRAM: Final = Path(__file__).with_name("visitor.mjs")
+_PIXEL: Final = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+    "1f15c4890000000d49444154789c6360f8cf50000004020181"
+    "c3a1d8d20000000049454e44ae426082"
+)
+
+
+class Visitor:
+    """A person with a browser."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+        self.scenarios: list[str] = self._answer()["scenarios"]
+
+    def play(self, scenario: str, lake: dict[str, Any]) -> Any:
+        """Play a scenario; it fails if the page had a fault or its policy had to stop something."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"scenario": scenario, "lake": lake}) + "\n")
+        self._process.stdin.flush()
+        answer = self._answer()
+        assert "error" not in answer, answer["error"]
+        assert answer["violations"] == []
+        assert answer["faults"] == []
+        return answer["found"]
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        answer: dict[str, Any] = json.loads(
+            self._process.stdout.readline() or '{"error": "the browser has ended"}'
+        )
+        return answer
+
+
+@contextmanager
+def visitor() -> Iterator[Visitor]:
+    node = shutil.which("node")
+    assert node is not None, "the tests with a browser need Node"
+    process = subprocess.Popen(
+        [node, str(_PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield Visitor(process)
+    finally:
+        process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def person() -> Iterator[Visitor]:
+    with visitor() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory, person: Visitor) -> Iterator[dict[str, Any]]:
+    """A server that was set up in the browser, with a lake in it."""
+    folder = tmp_path_factory.mktemp("ui")
+    settings = settings_in(folder, {"processes": {"workers": 1, "shutdown_seconds": 5}})
+    process = launch(folder, settings, "-m", "lakebed", "run", "--config")
+    try:
+        endpoint = f"http://127.0.0.1:{settings['listen']['port']}"
+        wait_until_ready(process, folder, f"lakebed is ready at {endpoint}")
+        keys = person.play("setUp", {"endpoint": endpoint})
+        pair = keys["key"], keys["secret"]
+        with httpx.Client(base_url=f"{endpoint}/api/v1", auth=pair, timeout=60) as api:
+            found = fill(api, "local://lakes")
+            more = _more(api)
+        outside = folder / "objects" / "outside"
+        outside.mkdir()
+        (outside / "old.csv").write_text("a,b\n1,2\n")
+        yield {
+            **found,
+            **keys,
+            "endpoint": endpoint,
+            "reader": more,
+            "importable": "local://outside/",
+        }
+    finally:
+        end(process)
+
+
+def _more(api: httpx.Client) -> dict[str, str]:
+    """Objects that cannot be shown, a branch with a change, and somebody who may only read."""
+    base = "/repositories/lakes/branches"
+    assert api.post(base, json={"name": "draft", "source": "main"}).status_code == 201
+    for branch, path, data, kind in (
+        ("main", "broken.parquet", b"PAR1 but no more than that", "application/octet-stream"),
+        ("main", "picture.png", _PIXEL, "image/png"),
+        ("main", "proposed.csv", b"id,level\n1,370\n", "text/csv"),
+        ("draft", "new.txt", b"new", "text/plain"),
+    ):
+        made = api.post(
+            f"{base}/{branch}/objects",
+            params={"path": path},
+            content=data,
+            headers={"Content-Type": kind},
+        )
+        assert made.status_code == 201, made.text
+    done = api.post(f"{base}/main/commits", json={"message": "More to look at"})
+    assert done.status_code == 201, done.text
+    assert api.post(base, json={"name": "proposal", "source": "main"}).status_code == 201
+    proposed = b"id,level\n1,370\n2,371\n"
+    api.post(f"{base}/proposal/objects", params={"path": "proposed.csv"}, content=proposed)
+    done = api.post(f"{base}/proposal/commits", json={"message": "One level more"})
+    assert done.status_code == 201, done.text
+    assert api.post("/auth/users", json={"id": "reader"}).status_code == 201
+    assert api.put("/auth/users/reader/policies/FSReadAll").status_code == 201
+    keys = api.post("/auth/users/reader/credentials").json()
+    return {"key": keys["access_key_id"], "secret": keys["secret_access_key"]}
+
+
+PATHS: Final = (
+    "logInAndOut",
+    "repositories",
+    "objects",
+    "previews",
+    "changes",
+    "history",
+    "branchesAndTags",
+    "pullRequests",
+    "compareAndMerge",
+    "actions",
+    "settings",
+    "imports",
+    "administration",
+    "readerIsRefused",
+    "keyboard",
+)
+
+
+@pytest.mark.parametrize("scenario", PATHS)
+def test_each_page_does_its_work_and_answers_mistakes_with_advice(
+    scenario: str, person: Visitor, lake: dict[str, Any]
+) -> None:
+    person.play(scenario, lake)
+
+
+def test_objects_are_painted_after_one_round_trip(person: Visitor, lake: dict[str, Any]) -> None:
+    asked = person.play("firstPaint", lake)["asked"]
+    assert sum(path.endswith("/objects/ls") for path in asked) == 1, asked
+
+
+def test_every_page_is_accessible_and_fits_a_phone(person: Visitor, lake: dict[str, Any]) -> None:
+    assert person.play("everyPage", lake) == {"faults": [], "wide": []}
+
+
+def test_every_scenario_is_played(person: Visitor) -> None:
+    others = {"setUp", "firstPaint", "everyPage"}
+    assert set(person.scenarios) == {*PATHS, *others}
