@@ -84,6 +84,14 @@ def test_a_hook_is_told_of_a_commit_that_it_can_read(lake: HookLake) -> None:
     assert event.commit.parents == made.parents
 
 
+def test_a_hook_of_nobody_runs_as_nobody(lake: HookLake) -> None:
+    """The name that commits show is any text, and may be that of another user."""
+    lake.put_action("gate", "prepare-commit", "pre-commit", "post-commit")
+    lake.commit()
+    lake.actions.post.run_waiting()
+    assert [event.username for event in lake.answers.events()] == ["", "", ""]
+
+
 @pytest.mark.parametrize("text", ["name: x\n", "on: [", "\x00"])
 def test_a_file_that_cannot_be_used_refuses_the_operation_by_name(
     lake: HookLake, text: str

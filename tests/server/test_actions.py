@@ -225,6 +225,41 @@ error("tag: " .. tostring(code))
     assert world.call("GET", f"/repositories/{REPOSITORY}/tags").json["results"] == []
 
 
+@pytest.mark.slow
+def test_a_script_may_do_things_where_its_user_may(world: Server) -> None:
+    """A condition on addresses counts for calls of hooks as for the request they run for."""
+    users, auth = "/auth/users", world.services.auth
+    world.call("POST", users, json={"id": "carl"})
+    here = {"IpAddress": {"SourceIp": ["198.51.100.7/32"]}}
+    local = {"IpAddress": {"SourceIp": ["127.0.0.1/32"]}}
+    policy = {
+        "id": "by-address",
+        "statement": [
+            {"effect": "allow", "action": ["fs:CreateCommit"], "resource": "*"},
+            {"effect": "allow", "action": ["fs:ListObjects"], "resource": "*", "condition": here},
+            {"effect": "allow", "action": ["fs:CreateTag"], "resource": "*", "condition": local},
+        ],
+    }
+    assert world.call("POST", "/auth/policies", json=policy).status_code == 201
+    world.call("PUT", f"{users}/carl/policies/by-address")
+    key = auth.credentials.create("carl")
+    pair = KeyPair(access_key_id=key.access_key_id, secret_access_key=key.secret_access_key)
+    put_script(
+        world,
+        """
+local lakefs = require("lakefs")
+local listed = lakefs.list_objects(action.repository_id, "main")
+local tagged = lakefs.create_tag(action.repository_id, "main", "not-from-here")
+error("list: " .. tostring(listed) .. ", tag: " .. tostring(tagged))
+""",
+    )
+    path = f"/repositories/{REPOSITORY}/branches/main/commits"
+    refused = world.call(
+        "POST", path, json={"message": "why"}, pair=pair, remote_addr="198.51.100.7"
+    )
+    assert "list: 200, tag: 401" in refused.json["message"]
+
+
 def test_a_request_that_waits_for_a_hook_leaves_its_slot_to_others(receiver: Receiver) -> None:
     receiver.bodies.clear()
     receiver.statuses.clear()

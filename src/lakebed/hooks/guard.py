@@ -110,7 +110,7 @@ class Guard(Hooks):
                 committer=preparation.committer,
                 message=preparation.message,
                 metadata=preparation.metadata,
-                username=acting_user() or preparation.committer,
+                username=acting_user(),
             )
 
         return bool(self._ask(where, EventType.PREPARE_COMMIT, new_run))
@@ -320,5 +320,5 @@ def _run_of(offer: Offer, source_ref: str) -> pb.Run:
         message=commit.message,
         metadata=commit.metadata,
         merge_source=offer.merge_source,
-        username=acting_user() or commit.committer,
+        username=acting_user(),
     )

@@ -21,6 +21,7 @@ from lakebed.errors import LakebedError
 from lakebed.hooks.events import Event
 from lakebed.hooks.kinds import OBJECT_BYTES_MAX, Caller
 from lakebed.server.http.authentication import IDENTITY
+from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
 
 DEPTH_MAX: Final = 3
@@ -76,6 +77,10 @@ class _Caller:
         self._application = application
         self._event = event
         self._depth = _depth.get() + 1
+        # Conditions of policies count for a hook as for the request that it runs for. After the
+        # operation there is none, and an address that is not known counts against the caller.
+        record = current_record()
+        self._client = "" if record is None else record.client
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
         """See `Caller.call`."""
@@ -84,7 +89,7 @@ class _Caller:
                 raise ValueError(f"hooks call hooks, more than {DEPTH_MAX} deep")  # noqa: TRY301
             identity = self._identity()
             self._check_repository(str(arguments.get("repository", "")))
-            environ = _environ(name, dict(arguments), identity)
+            environ = _environ(name, dict(arguments), identity, self._client)
         except (AuthNotFound, RepositoryNotFound, Deleting) as error:
             return 404, {"message": str(error)}
         except (KeyError, ValueError, TypeError) as error:
@@ -120,7 +125,9 @@ class _Caller:
                 raise RepositoryNotFound(RepositoryID(repository))
 
 
-def _environ(name: str, arguments: dict[str, Any], identity: Identity) -> dict[str, Any]:
+def _environ(
+    name: str, arguments: dict[str, Any], identity: Identity, client: str
+) -> dict[str, Any]:
     method, template = _CALLS[name]
     body: dict[str, Any] | None = None
     if name == "create_tag":
@@ -146,7 +153,7 @@ def _environ(name: str, arguments: dict[str, Any], identity: Identity) -> dict[s
         "SERVER_NAME": "hooks",
         "SERVER_PORT": "0",
         "SERVER_PROTOCOL": "HTTP/1.1",
-        "REMOTE_ADDR": "127.0.0.1",
+        "REMOTE_ADDR": client,
         "HTTP_HOST": "hooks",
         "CONTENT_LENGTH": str(len(raw)),
         "wsgi.version": (1, 0),
