@@ -449,6 +449,23 @@ def test_what_a_tried_hook_prints_can_be_read_while_it_runs(lake: HookLake) -> N
     assert none == Trial(None, ())
 
 
+def test_a_trial_whose_process_died_shows_as_failed(lake: HookLake) -> None:
+    """Also of an event after an operation: nobody takes it up."""
+
+    def die(_event: Event, _output: Output) -> None:
+        raise Died
+
+    lake.put_action("gate", "post-create-tag")
+    lake.commit()
+    lake.answers.deeds["check"] = die
+    with pytest.raises(Died):
+        lake.actions.try_out(LAKE, "main", EventType.POST_CREATE_TAG, username="bea")
+    lake.clock.ahead_seconds += HEARTBEAT_SECONDS + 1
+    lake.actions.post.run_waiting()
+    (run,) = lake.actions.runs.list(LAKE)
+    assert not run.passed
+
+
 def test_trials_are_bounded(lake: HookLake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.put_action("gate", "pre-commit")
     lake.commit()
