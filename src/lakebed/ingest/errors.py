@@ -25,7 +25,7 @@ class IngestError(LakebedError):
 class NothingFound(IngestError):
     """There is nothing at a source."""
 
-    kind = "nothing_to_import"
+    kind = "nothing_listed"
 
     def __init__(self, place: str) -> None:
         super().__init__(
@@ -37,7 +37,7 @@ class NothingFound(IngestError):
 class StrangePath(IngestError):
     """An object cannot be imported."""
 
-    kind = "invalid_import"
+    kind = "strange_path"
 
     def __init__(self, address: str) -> None:
         super().__init__(
