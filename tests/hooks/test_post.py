@@ -8,6 +8,7 @@ from lakebed.engine.errors import NotUnique
 from lakebed.engine.model import BranchID
 from lakebed.hooks.events import Event, EventType
 from lakebed.hooks.outputs import Output
+from lakebed.hooks.post import AT_ONCE_MAX
 from tests.hooks.run_kit import HEARTBEAT_SECONDS, LAKE, MAIN, HookLake
 
 
@@ -147,3 +148,24 @@ def test_what_others_run_is_not_remembered_for_ever(lake: HookLake) -> None:
     assert other.actions.post._seen
     other.actions.post.run_waiting()
     assert not other.actions.post._seen
+
+
+def test_a_repository_whose_hooks_take_long_leaves_room_for_others(lake: HookLake) -> None:
+    """As many threads as a process has look for work, one inside the other."""
+    running: list[str] = []
+    most = 0
+
+    def look(event: Event, _output: Output) -> None:
+        nonlocal most
+        running.append(event.tag_id)
+        most = max(most, len(running))
+        lake.actions.post.run_waiting()
+        running.remove(event.tag_id)
+
+    lake.answers.deeds["check"] = look
+    names = {f"t{number}" for number in range(5)}
+    for name in names:
+        lake.catalog.refs.create_tag(LAKE, name, "main")
+    lake.actions.post.run_waiting()
+    assert {event.tag_id for event in lake.answers.events()} == names
+    assert most == AT_ONCE_MAX

@@ -17,6 +17,7 @@ A run of a post event is written down, *prepared*, before its operation takes ef
 """
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from typing import Final
 
@@ -38,6 +39,7 @@ from lakebed.hooks.metrics import HOOK_RUNS
 from lakebed.hooks.reading import ActionReader
 from lakebed.hooks.runner import Runner
 from lakebed.hooks.runs import HeldRun, NotOurs, Runs
+from lakebed.ids import UniqueID
 from lakebed.kv import OutcomeUnknown, Version
 from lakebed.kv.records import Record
 from lakebed.runtime import Runtime
@@ -48,6 +50,9 @@ ATTEMPTS_MAX: Final = 20
 
 REF_SECONDS_MAX: Final = 3600.0
 """How long a prepared creation or deletion may take. Longer than any request."""
+
+AT_ONCE_MAX: Final = 2
+"""How many runs of one repository a process runs at once: some take hours, and others wait too."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -71,6 +76,8 @@ class PostRunner:
         self._runs = runs
         self._runner = runner
         self._heartbeat_seconds = heartbeat_seconds
+        self._lock = runtime.lock()
+        self._running: Counter[UniqueID] = Counter()
         # Of records that are not ours: since when they have been as they are.
         self._seen: dict[bytes, tuple[Version, float]] = {}
 
@@ -80,6 +87,12 @@ class PostRunner:
         Raises:
             OutcomeUnknown: The store does not answer; the next call goes on.
         """
+        taken = 0
+        while now := self._run_once():  # what was left out, because of these, may be run now
+            taken += now
+        return taken
+
+    def _run_once(self) -> int:
         taken = 0
         # What happened first comes first: ids go down with time.
         notes = list(self._runs.waiting.scan())[::-1]
@@ -199,6 +212,19 @@ class PostRunner:
     # Running
 
     def _run(self, repository: Repository, record: Record[pb.Run]) -> int:
+        """Run a run, unless too many of its repository run already; return how many were run."""
+        with self._lock:
+            if self._running[repository.unique_id] >= AT_ONCE_MAX:
+                return 0
+            self._running[repository.unique_id] += 1
+        try:
+            return self._take_and_run(repository, record)
+        finally:
+            with self._lock:
+                self._running[repository.unique_id] -= 1
+                self._running += Counter()  # without those that are zero
+
+    def _take_and_run(self, repository: Repository, record: Record[pb.Run]) -> int:
         held = self._runs.take(repository, record, self._begin)
         if held is None:
             return 0
