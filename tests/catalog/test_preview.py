@@ -114,6 +114,7 @@ def test_values_of_all_kinds_are_written(shelf: Shelf) -> None:
     ("path", "data", "rows", "format_"),
     [
         ("a.csv", b'a,b\n1,"x, y"\n2,\n', [["1", "x, y"], ["2", None]], "CSV"),
+        ("a.csv", b"only,names", [], "CSV"),
         ("a.tsv", b"a\tb\n1\t2\n", [["1", "2"]], "TSV"),
         ("a.jsonl", b'{"a": 1}\n{"a": 2}\n', [["1"], ["2"]], "JSON lines"),
     ],

@@ -296,7 +296,15 @@ def _pull_request(sample: Sample, body: Any = None) -> Good:
     return Good(path={"pull_request": made["id"]}, body=body)
 
 
+def _row_diff(sample: Sample) -> Good:
+    """A table, whose rows are compared with themselves."""
+    sample.upload("main", "table.csv")
+    query = {"path": "table.csv", "right_ref": "main", "keys": ["content"]}
+    return Good(path={"ref": "main"}, query=query)
+
+
 _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
+    "diffObjectRows": _row_diff,
     "getRun": _run,
     "listRunHooks": _run,
     "getRunHookOutput": _run,

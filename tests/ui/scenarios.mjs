@@ -168,6 +168,11 @@ export async function history({ page, at, lake }) {
   await button(page, "Compare rows").click();
   await says(page, "3 rows added");
   await page.getByLabel("Rows that differ").getByText("Station 43").waitFor();
+  const [answer] = await Promise.all([
+    page.waitForResponse((each) => each.url().includes("keys=id&keys=name")),
+    page.locator(".rows-of").getByLabel("name", { exact: true }).click(),
+  ]);
+  assert.equal(answer.status(), 200);
   await button(page, "Branch from here").click();
   await field(page, "Name of the branch").fill("main");
   await button(page, "Create branch").click();
@@ -370,6 +375,7 @@ export async function keyboard({ page, at }) {
   await page.keyboard.press("?");
   await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
   await page.keyboard.press("Escape");
+  await dialog(page).waitFor({ state: "detached" });
   await page.keyboard.type("gc");
   await page.waitForURL(/\/commits/);
 }

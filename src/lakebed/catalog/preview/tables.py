@@ -167,7 +167,8 @@ def _head(file: BoundedFile) -> tuple[bytes, bool]:
     """Return the whole lines at the beginning of a file, and whether they are all."""
     data = file.read(HEAD_BYTES)
     if len(data) == file.size:
-        return data, True
+        # A single line counts as one only if it ends.
+        return data if data.endswith(b"\n") else data + b"\n", True
     return data[: data.rfind(b"\n") + 1], False
 
 

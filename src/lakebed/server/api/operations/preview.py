@@ -28,9 +28,7 @@ class PreviewQuery(Wire):
 class RowDiffQuery(Wire):
     path: str
     right_ref: str
-    keys: Annotated[list[str], Meta(description="columns that say which rows belong together")] = (
-        field(default_factory=list)
-    )
+    keys: list[str] = field(default_factory=list)
 
 
 @routes.add("previewObject", "GET", _AT_REF, _READ, transfer=True)
