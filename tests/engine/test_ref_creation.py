@@ -13,6 +13,7 @@ from lakebed.engine.hooks import Hooks
 from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
 from lakebed.engine.refs.resolve import View
+from lakebed.ids import UniqueID
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Records
 from lakebed.runtime import ResultT
@@ -62,7 +63,12 @@ class Asked(Hooks):
         self.names: list[str] = []
 
     def before_create_branch(
-        self, repository: Repository, branch: BranchID, commit_id: CommitID, source: str
+        self,
+        repository: Repository,
+        branch: BranchID,
+        commit_id: CommitID,
+        source: str,
+        unique_id: UniqueID,
     ) -> None:
         self.names.append(branch)
 

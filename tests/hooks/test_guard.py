@@ -13,6 +13,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.read_only import read_only_lifted
+from lakebed.hooks import reading
 from lakebed.hooks.actions import TRIALS_MAX, Trial, TrialHook
 from lakebed.hooks.errors import RunNotFound, TooManyTrials
 from lakebed.hooks.events import Event, EventType
@@ -83,6 +84,14 @@ def test_a_hook_is_told_of_a_commit_that_it_can_read(lake: HookLake) -> None:
     assert event.commit.parents == made.parents
 
 
+def test_a_hook_of_nobody_runs_as_nobody(lake: HookLake) -> None:
+    """The name that commits show is any text, and may be that of another user."""
+    lake.put_action("gate", "prepare-commit", "pre-commit", "post-commit")
+    lake.commit()
+    lake.actions.post.run_waiting()
+    assert [event.username for event in lake.answers.events()] == ["", "", ""]
+
+
 @pytest.mark.parametrize("text", ["name: x\n", "on: [", "\x00"])
 def test_a_file_that_cannot_be_used_refuses_the_operation_by_name(
     lake: HookLake, text: str
@@ -98,6 +107,22 @@ def test_a_file_that_cannot_be_used_refuses_the_operation_by_name(
 def test_files_in_folders_below_are_not_action_files(lake: HookLake) -> None:
     lake.put(FOLDER + b"scripts/check.lua", "not YAML: [")
     assert lake.commit().id == lake.head()
+
+
+def test_folders_do_not_hide_the_action_files_behind_them(
+    lake: HookLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FILES_MAX", 3)
+    lake.answers.deeds["check"] = fail
+    lake.put_action("gate", "pre-commit")
+    for folder in (b"a", b"b", b"c", b"d"):
+        lake.put(FOLDER + folder + b"/x")
+    with pytest.raises(Refused, match="more than 3 files and folders"):
+        lake.commit()
+    lake.catalog.objects.delete(LAKE, MAIN, FOLDER + b"a/x")
+    lake.catalog.objects.delete(LAKE, MAIN, FOLDER + b"b/x")
+    with pytest.raises(Refused, match="the data is bad"):
+        lake.commit()
 
 
 # Which files count
@@ -422,6 +447,23 @@ def test_what_a_tried_hook_prints_can_be_read_while_it_runs(lake: HookLake) -> N
     assert lake.head() == head.id
     none = lake.actions.try_out(LAKE, "main", EventType.PRE_MERGE, username="bea")
     assert none == Trial(None, ())
+
+
+def test_a_trial_whose_process_died_shows_as_failed(lake: HookLake) -> None:
+    """Also of an event after an operation: nobody takes it up."""
+
+    def die(_event: Event, _output: Output) -> None:
+        raise Died
+
+    lake.put_action("gate", "post-create-tag")
+    lake.commit()
+    lake.answers.deeds["check"] = die
+    with pytest.raises(Died):
+        lake.actions.try_out(LAKE, "main", EventType.POST_CREATE_TAG, username="bea")
+    lake.clock.ahead_seconds += HEARTBEAT_SECONDS + 1
+    lake.actions.post.run_waiting()
+    (run,) = lake.actions.runs.list(LAKE)
+    assert not run.passed
 
 
 def test_trials_are_bounded(lake: HookLake, monkeypatch: pytest.MonkeyPatch) -> None:

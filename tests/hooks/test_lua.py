@@ -4,6 +4,7 @@ import io
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import lupa.lua52
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakebed.hooks.lua_child.messages import Start, frame
+from lakebed.hooks.lua_child.messages import Call, Start, frame
 from lakebed.hooks.settings import HooksSettings, LuaSettings
 from tests.hooks.kit import ON_LOOPBACK, Ran, ScriptedCaller, bad_server, run
 
@@ -376,3 +377,33 @@ def test_requests_go_where_webhooks_may_go() -> None:
         refused = lua(script, args={"url": server.url + "/"}, settings=public)
         assert "hooks may not send requests there" in str(refused.error)
         assert len(server.received) == 2
+
+
+@pytest.mark.parametrize("given", ['method = "GÄT"', 'headers = {["Ä"] = "1"}'])
+def test_a_request_that_cannot_be_sent_is_an_error_of_the_script(given: str) -> None:
+    on = HooksSettings(lua=LuaSettings(net_http_enabled=True), allow_private_networks=True)
+    script = f"""require("net/http").request({{url = "http://127.0.0.1:1/", {given}}})"""
+    assert "are ASCII" in str(lua(script, settings=on).error)
+
+
+def test_of_an_error_without_end_the_beginning_is_told() -> None:
+    ran = lua('error(("x"):rep(1000000))')
+    assert len(str(ran.error)) < 5000
+    assert len(ran.output) < 5000
+
+
+def test_replies_that_nobody_reads_do_not_heap_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that a script got into its hands may say anything, and read nothing."""
+    program = tmp_path / "child"
+    calls = frame(Call("get_object", {})) * 50
+    program.write_text(
+        f"#!{sys.executable}\nimport os, time\nos.write(1, {calls!r})\ntime.sleep(60)"
+    )
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    caller = ScriptedCaller({"get_object": (200, bytes(1 << 20))})
+    ran = lua("return", caller=caller)
+    assert ran.error == "the script's process does not read what it asked for"
+    assert len(caller.calls) == 1

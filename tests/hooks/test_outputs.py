@@ -3,6 +3,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,3 +101,21 @@ def test_many_threads_lose_nothing() -> None:
         list(pool.map(lambda number: output.print(f"<{number:04}>"), range(1000)))
     output.flush()
     assert sorted(output.content().split()) == [f"<{number:04}>".encode() for number in range(1000)]
+
+
+def test_a_secret_that_is_written_often_is_looked_for_near_the_end_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = []
+    look = Output._beginning
+
+    def counted(self: Output, text: bytes, start: int) -> int:
+        looks.append(start)
+        return look(self, text, start)
+
+    monkeypatch.setattr(Output, "_beginning", counted)
+    output = new_output("aaaa", "k" * 20, bytes_max=1_000_000)
+    output.write(b"aaaa" * 10_000)
+    assert len(looks) < 20
+    output.flush()
+    assert output.content() == MASK.encode() * 10_000

@@ -274,10 +274,12 @@ def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 PUBLIC = ["8.8.8.8", "2001:4860:4860::8888", "64:ff9b::808:808", "::ffff:8.8.8.8"]
 PRIVATE = ["10.0.0.1", "172.16.0.1", "192.168.1.1", "127.0.0.1", "::1", "fd12::1", "100.64.0.1"]
-PRIVATE += ["::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::"]
+PRIVATE += ["::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "fec0::1"]
 NEVER = ["169.254.169.254", "fe80::1", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"]
 NEVER += ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255", "240.0.0.1"]
-NEVER += ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"]
+NEVER += ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "192.0.0.192"]
+# IPv4 addresses in forms that some networks still take for what they hold, and what nobody has.
+NEVER += ["::169.254.169.254", "::ffff:0:a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "4000::1"]
 
 
 @pytest.mark.parametrize("text", PUBLIC + PRIVATE + NEVER)

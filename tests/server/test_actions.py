@@ -7,6 +7,7 @@ import pytest
 from falcon.testing import Result
 
 from lakebed.auth import KeyPair
+from lakebed.server.hook_calls import DEPTH_MAX
 from lakebed.server.processes.background import jobs_of
 from tests.kit.receiver import Receiver
 from tests.kit.served import eventually
@@ -145,6 +146,24 @@ def put_script(world: Server, script: str) -> None:
 
 
 @pytest.mark.slow
+def test_hooks_that_call_themselves_come_to_an_end(world: Server) -> None:
+    text = (
+        "name: gate\non: {pre-create-tag: }\nhooks:\n  - id: check\n    type: lua\n"
+        "    properties:\n      script: |\n"
+        """        local name = action.tag_id .. "x"\n"""
+        """        print(require("lakefs").create_tag(action.repository_id, "main", name))\n"""
+    )
+    world.put("_lakefs_actions/gate.yaml", text.encode())
+    assert commit(world).status_code == 201
+    tags = f"/repositories/{REPOSITORY}/tags"
+    made = world.call("POST", tags, json={"id": "v", "ref": "main"})
+    assert made.status_code == 201
+    assert [tag["id"] for tag in world.call("GET", tags).json["results"]] == [
+        "v" + number * "x" for number in range(DEPTH_MAX + 1)
+    ]
+
+
+@pytest.mark.slow
 def test_a_script_calls_the_server_as_its_user(world: Server) -> None:
     world.put("data/a b", b"hello")
     put_script(
@@ -204,6 +223,41 @@ error("tag: " .. tostring(code))
     assert refused.status_code == 412
     assert "tag: 401" in refused.json["message"]
     assert world.call("GET", f"/repositories/{REPOSITORY}/tags").json["results"] == []
+
+
+@pytest.mark.slow
+def test_a_script_may_do_things_where_its_user_may(world: Server) -> None:
+    """A condition on addresses counts for calls of hooks as for the request they run for."""
+    users, auth = "/auth/users", world.services.auth
+    world.call("POST", users, json={"id": "carl"})
+    here = {"IpAddress": {"SourceIp": ["198.51.100.7/32"]}}
+    local = {"IpAddress": {"SourceIp": ["127.0.0.1/32"]}}
+    policy = {
+        "id": "by-address",
+        "statement": [
+            {"effect": "allow", "action": ["fs:CreateCommit"], "resource": "*"},
+            {"effect": "allow", "action": ["fs:ListObjects"], "resource": "*", "condition": here},
+            {"effect": "allow", "action": ["fs:CreateTag"], "resource": "*", "condition": local},
+        ],
+    }
+    assert world.call("POST", "/auth/policies", json=policy).status_code == 201
+    world.call("PUT", f"{users}/carl/policies/by-address")
+    key = auth.credentials.create("carl")
+    pair = KeyPair(access_key_id=key.access_key_id, secret_access_key=key.secret_access_key)
+    put_script(
+        world,
+        """
+local lakefs = require("lakefs")
+local listed = lakefs.list_objects(action.repository_id, "main")
+local tagged = lakefs.create_tag(action.repository_id, "main", "not-from-here")
+error("list: " .. tostring(listed) .. ", tag: " .. tostring(tagged))
+""",
+    )
+    path = f"/repositories/{REPOSITORY}/branches/main/commits"
+    refused = world.call(
+        "POST", path, json={"message": "why"}, pair=pair, remote_addr="198.51.100.7"
+    )
+    assert "list: 200, tag: 401" in refused.json["message"]
 
 
 def test_a_request_that_waits_for_a_hook_leaves_its_slot_to_others(receiver: Receiver) -> None:

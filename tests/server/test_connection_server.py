@@ -256,3 +256,20 @@ def test_a_closed_connection_keeps_nobody_from_looking_at_others(server: Connect
         server._look()
         assert not server._connections
         assert not server._waiting
+
+
+def test_a_connection_that_there_is_no_memory_for_does_not_end_the_port(
+    server: ConnectionServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object, **_named: object) -> Connection:
+        monkeypatch.setattr(module, "Connection", Connection)
+        raise MemoryError
+
+    monkeypatch.setattr(module, "Connection", fail)
+    port = server._listener.getsockname()
+    with closing(socket.create_connection(port)):
+        work_off(server)
+    server._look()
+    with closing(socket.create_connection(port)) as client:
+        work_off(server)
+        assert answer_to(server, client).startswith(b"HTTP/1.1 200 OK")

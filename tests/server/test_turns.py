@@ -155,3 +155,14 @@ def test_only_the_thread_that_has_the_turn_gives_it_away(bench: Bench) -> None:
     bench.add(nothing)
     bench.wait_for(1)
     assert bench.turns.count == 1
+
+
+def test_a_thread_that_something_fails_in_does_not_take_the_turn_along(bench: Bench) -> None:
+    def fail() -> None:
+        raise MemoryError
+
+    for _ in range(3):
+        bench.add(fail)
+    bench.add(nothing)
+    bench.wait_for(1)
+    assert bench.turns.count == 1

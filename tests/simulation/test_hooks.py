@@ -34,7 +34,7 @@ from tests.simulation.objects import REPOSITORY, CatalogWorld
 # Of some broken rules, one seed in dozens tells: where to begin, so as not to look for long.
 RARELY_FOUND: dict[str, int] = {
     "skip_hooks_on_a_rebuild": 11,
-    "look_without_touching": 19,
+    "look_without_touching": 88,
     "publish_what_was_dropped": 41,
 }
 
@@ -50,7 +50,7 @@ def test_the_scenario_reaches_what_it_is_about() -> None:
     assert sum(len(run.history()) for run in runs) > 40
     assert sum(len(run.refused) for run in runs) > 20
     told = [ids for run in runs for by_name in run.told.values() for ids in by_name.values()]
-    assert sum(EventType.POST_MERGE in run.told for run in runs) > 5
+    assert sum(EventType.POST_MERGE in run.told for run in runs) > 3
     assert len(told) > 60
     # Approved and never published: what was prepared for these was dropped.
     assert sum(len(run.approved) for run in runs) > len(told)

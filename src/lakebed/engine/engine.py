@@ -6,6 +6,7 @@ commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -51,9 +52,10 @@ from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.fast_read import FastReader
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
+from lakebed.errors import LakebedError
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
-from lakebed.ids import UniqueID
-from lakebed.kv import Item, Store
+from lakebed.ids import UniqueID, new_unique_id
+from lakebed.kv import Item, OutcomeUnknown, Store
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.tracing import traced
 
@@ -608,10 +610,24 @@ class Engine:
             return created
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
-        self._hooks.before_create_branch(repository, branch, commit.id, source)
-        created = self.branches.create(repository, branch, commit.id, hidden=hidden)
-        self._hooks.after_create_branch(repository, branch)
-        return created
+        with self._creation(repository) as unique_id:
+            self._hooks.before_create_branch(repository, branch, commit.id, source, unique_id)
+            return self.branches.create(
+                repository, branch, commit.id, hidden=hidden, unique_id=unique_id
+            )
+
+    @contextmanager
+    def _creation(self, repository: Repository) -> Iterator[UniqueID]:
+        """Draw a unique id for a creation, and tell hooks what became of it."""
+        unique_id = new_unique_id(self._runtime)
+        try:
+            yield unique_id
+        except OutcomeUnknown:
+            raise
+        except LakebedError:
+            self._hooks.after_failed_create(repository, unique_id)
+            raise
+        self._hooks.after_create(repository, unique_id)
 
     def _create_in_one_look(
         self, repository_id: RepositoryID, branch: BranchID, source: str, *, hidden: bool
@@ -628,25 +644,26 @@ class Engine:
         places = self.resolver.places(repository, source)
         if places is None:
             return None
-        offered: set[CommitID] = set()
+        offered: list[CommitID] = []
 
         def find_commit(found: Sequence[Item | None]) -> CommitID:
             record, *named = found
             commit_id = self.resolver.commit_in(named)
             if record is None or record.predicate != version or commit_id is None:
                 raise RefNotFound(source)
-            if commit_id not in offered:
-                self._hooks.before_create_branch(repository, branch, commit_id, source)
-                offered.add(commit_id)
+            if offered[-1:] != [commit_id]:
+                self._hooks.before_create_branch(repository, branch, commit_id, source, unique_id)
+                offered.append(commit_id)
             return commit_id
 
         keys = [(GRAVELER, REPOSITORIES.prefix + repository_id.encode()), *places]
         try:
-            made = self.branches.create_from(repository, branch, keys, find_commit, hidden=hidden)
+            with self._creation(repository) as unique_id:
+                return self.branches.create_from(
+                    repository, branch, keys, find_commit, hidden=hidden, unique_id=unique_id
+                )
         except (RefNotFound, NotUnique):
             return None
-        self._hooks.after_create_branch(repository, branch)
-        return made
 
     @traced("engine.delete_branch")
     def delete_branch(
@@ -677,10 +694,9 @@ class Engine:
         tag = check_tag_name(name)
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, ref)
-        self._hooks.before_create_tag(repository, tag, commit.id)
-        created = self.tags.create(repository, tag, commit.id)
-        self._hooks.after_create_tag(repository, tag, commit.id)
-        return created
+        with self._creation(repository) as unique_id:
+            self._hooks.before_create_tag(repository, tag, commit.id, unique_id)
+            return self.tags.create(repository, tag, commit.id)
 
     @traced("engine.delete_tag")
     def delete_tag(self, repository_id: RepositoryID, tag: TagID) -> None:

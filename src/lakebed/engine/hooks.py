@@ -77,12 +77,23 @@ class Hooks:
         """After it was published."""
 
     def before_create_branch(
-        self, repository: Repository, branch: BranchID, commit_id: CommitID, source: str
+        self,
+        repository: Repository,
+        branch: BranchID,
+        commit_id: CommitID,
+        source: str,
+        unique_id: UniqueID,
     ) -> None:
-        """Before a branch is made, from a ref as it was asked for."""
+        """Before a branch is made, from a ref as it was asked for.
 
-    def after_create_branch(self, repository: Repository, branch: BranchID) -> None:
-        """After it was made."""
+        The unique id is that of the branch. Called again if the ref names another commit by now.
+        """
+
+    def after_create(self, repository: Repository, unique_id: UniqueID) -> None:
+        """After a branch or a tag was made."""
+
+    def after_failed_create(self, repository: Repository, unique_id: UniqueID) -> None:
+        """After a branch or a tag was not made: the name was taken, for example."""
 
     def before_delete_branch(self, repository: Repository, branch: Branch) -> None:
         """Before a branch is deleted."""
@@ -90,11 +101,10 @@ class Hooks:
     def after_delete_branch(self, repository: Repository, branch: Branch) -> None:
         """After it was deleted."""
 
-    def before_create_tag(self, repository: Repository, tag: TagID, commit_id: CommitID) -> None:
-        """Before a tag is made."""
-
-    def after_create_tag(self, repository: Repository, tag: TagID, commit_id: CommitID) -> None:
-        """After it was made."""
+    def before_create_tag(
+        self, repository: Repository, tag: TagID, commit_id: CommitID, unique_id: UniqueID
+    ) -> None:
+        """Before a tag is made; the unique id stands for this creation."""
 
     def before_delete_tag(
         self, repository: Repository, tag: TagID, commit_id: CommitID, version: Version

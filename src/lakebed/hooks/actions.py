@@ -152,6 +152,7 @@ class Actions:
             message=commit.message,
             metadata=commit.metadata,
             username=username,
+            is_trial=True,
         )
         actions = select(self._reader.read(repository, commit.metarange_id), event_type, run.branch)
         if not actions:

@@ -37,6 +37,7 @@ from lakebed.hooks.metrics import HOOK_RUNS
 from lakebed.hooks.reading import ActionReader
 from lakebed.hooks.runner import Failure, Runner
 from lakebed.hooks.runs import NotOurs, Runs
+from lakebed.ids import UniqueID
 from lakebed.kv import Version
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
@@ -109,7 +110,7 @@ class Guard(Hooks):
                 committer=preparation.committer,
                 message=preparation.message,
                 metadata=preparation.metadata,
-                username=acting_user() or preparation.committer,
+                username=acting_user(),
             )
 
         return bool(self._ask(where, EventType.PREPARE_COMMIT, new_run))
@@ -147,15 +148,24 @@ class Guard(Hooks):
     # Branches
 
     def before_create_branch(
-        self, repository: Repository, branch: BranchID, commit_id: CommitID, source: str
+        self,
+        repository: Repository,
+        branch: BranchID,
+        commit_id: CommitID,
+        source: str,
+        unique_id: UniqueID,
     ) -> None:
-        run = pb.Run(source_ref=source, commit_id=commit_id)
+        run = pb.Run(source_ref=source, commit_id=commit_id, branch_unique_id=unique_id)
         pair = EventType.PRE_CREATE_BRANCH, EventType.POST_CREATE_BRANCH
         where = self._where(repository, commit_id, branch)
-        self._ask_both(where, run, pair, f"+{branch}")
+        self._forget(repository, unique_id)  # what was prepared for another commit of the source
+        self._ask_both(where, run, pair, unique_id)
 
-    def after_create_branch(self, repository: Repository, branch: BranchID) -> None:
-        self._confirm(repository, f"+{branch}")
+    def after_create(self, repository: Repository, unique_id: UniqueID) -> None:
+        self._confirm(repository, unique_id)
+
+    def after_failed_create(self, repository: Repository, unique_id: UniqueID) -> None:
+        self._forget(repository, unique_id)
 
     def before_delete_branch(self, repository: Repository, branch: Branch) -> None:
         run = pb.Run(source_ref=branch.commit_id, branch_unique_id=branch.unique_id)
@@ -168,14 +178,12 @@ class Guard(Hooks):
 
     # Tags
 
-    def before_create_tag(self, repository: Repository, tag: TagID, commit_id: CommitID) -> None:
+    def before_create_tag(
+        self, repository: Repository, tag: TagID, commit_id: CommitID, unique_id: UniqueID
+    ) -> None:
         run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag)
         pair = EventType.PRE_CREATE_TAG, EventType.POST_CREATE_TAG
-        self._ask_both(self._where(repository, commit_id), run, pair, f"+{tag}")
-
-    def after_create_tag(self, repository: Repository, tag: TagID, commit_id: CommitID) -> None:
-        del commit_id
-        self._confirm(repository, f"+{tag}")
+        self._ask_both(self._where(repository, commit_id), run, pair, unique_id)
 
     def before_delete_tag(
         self, repository: Repository, tag: TagID, commit_id: CommitID, version: Version
@@ -248,18 +256,33 @@ class Guard(Hooks):
         return select(actions, event_type, where.branch) if actions else []
 
     def _confirm(self, repository: Repository, key: str) -> None:
-        under_way = self._under_way.get((repository.unique_id, key))
-        if under_way is None:
-            return
-        self._under_way.pop((repository.unique_id, key))
-        if under_way.post_run_id is None:
+        post_run_id = self._end(repository, key)
+        if post_run_id is None:
             return
         try:
-            self._with.runs.confirm(repository, under_way.post_run_id)
+            self._with.runs.confirm(repository, post_run_id)
             self._with.on_waiting()
         except LakebedError as error:
             # Whoever runs what waits will find out that the operation has taken effect.
-            _LOGGER.warning("run %s was not confirmed: %s", under_way.post_run_id, error)
+            _LOGGER.warning("run %s was not confirmed: %s", post_run_id, error)
+
+    def _forget(self, repository: Repository, key: str) -> None:
+        post_run_id = self._end(repository, key)
+        if post_run_id is None:
+            return
+        try:
+            self._with.runs.drop(repository, post_run_id)
+        except LakebedError as error:
+            # Whoever runs what waits will find out that the operation has not taken effect.
+            _LOGGER.warning("run %s was not dropped: %s", post_run_id, error)
+
+    def _end(self, repository: Repository, key: str) -> RunID | None:
+        """Forget an operation that was under way; return what was prepared for its end."""
+        under_way = self._under_way.get((repository.unique_id, key))
+        if under_way is None:
+            return None
+        self._under_way.pop((repository.unique_id, key))
+        return under_way.post_run_id
 
 
 def refusal(event_type: str, run_id: str, failures: list[Failure]) -> str:
@@ -297,5 +320,5 @@ def _run_of(offer: Offer, source_ref: str) -> pb.Run:
         message=commit.message,
         metadata=commit.metadata,
         merge_source=offer.merge_source,
-        username=acting_user() or commit.committer,
+        username=acting_user(),
     )

@@ -31,10 +31,15 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _METADATA: Final = frozenset(
-    map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16"))
+    map(
+        ipaddress.ip_address,
+        ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+    )
 )
 """Metadata services of clouds that are not link-local: they hand out the machine's credentials."""
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_PUBLIC_IPV6: Final = ipaddress.IPv6Network("2000::/3")
+"""All that is given out. Elsewhere are old forms of private addresses, and of IPv4 addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,8 @@ class Network:
             HookFailed: The address is refused, there was no whole answer, or it took too long.
         """
         parts = split_url(url)
+        if not (method + "".join(headers)).isascii():
+            raise HookFailed(f"{_host(parts)}: the method and the names of headers are ASCII")
         is_secure = parts.scheme == "https"
         try:
             with (
@@ -123,7 +130,7 @@ class Network:
             return True
         if address in _METADATA or address.is_multicast or address.is_unspecified:
             return False
-        if address.is_global:
+        if address.is_global and (address.version == 4 or address in _PUBLIC_IPV6):  # noqa: PLR2004
             return True
         is_special = address.is_link_local or address.is_reserved
         return self._allow_private and (address.is_loopback or not is_special)

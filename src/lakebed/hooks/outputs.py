@@ -89,9 +89,10 @@ class Output:
         if self._pattern is None:
             return len(text)
         done = 0
+        end = len(text) - len(self._secrets[0])
         for found in self._pattern.finditer(text):
-            # A longer secret may begin where this one does, or earlier.
-            if self._beginning(text, done) <= found.start():
+            # A longer secret may begin where this one does, or earlier; but not far from the end.
+            if found.start() > end and self._beginning(text, done) <= found.start():
                 break
             done = found.end()
         return self._beginning(text, done)

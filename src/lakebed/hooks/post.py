@@ -12,10 +12,12 @@ A run of a post event is written down, *prepared*, before its operation takes ef
   3. It looks for the commit in the history of the branch. There: the run waits. Not there: it never
      will be by what was read before the mark, and the run is dropped, if the mark is still there.
 
-  A deletion took effect if the branch or the tag is gone; a creation if it is there.
+  A deletion took effect if the branch or the tag is gone; a creation if it is there. As long as it
+  is not so, the operation may still be on its way, for as long as a request may take.
 """
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from typing import Final
 
@@ -37,6 +39,7 @@ from lakebed.hooks.metrics import HOOK_RUNS
 from lakebed.hooks.reading import ActionReader
 from lakebed.hooks.runner import Runner
 from lakebed.hooks.runs import HeldRun, NotOurs, Runs
+from lakebed.ids import UniqueID
 from lakebed.kv import OutcomeUnknown, Version
 from lakebed.kv.records import Record
 from lakebed.runtime import Runtime
@@ -45,8 +48,11 @@ from lakebed.times import now_us, to_us
 ATTEMPTS_MAX: Final = 20
 """A run that so many processes died of is not taken up again."""
 
-DELETION_SECONDS_MAX: Final = 3600.0
-"""How long a prepared deletion may take. Longer than any request."""
+REF_SECONDS_MAX: Final = 3600.0
+"""How long a prepared creation or deletion may take. Longer than any request."""
+
+AT_ONCE_MAX: Final = 2
+"""How many runs of one repository a process runs at once: some take hours, and others wait too."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -70,6 +76,8 @@ class PostRunner:
         self._runs = runs
         self._runner = runner
         self._heartbeat_seconds = heartbeat_seconds
+        self._lock = runtime.lock()
+        self._running: Counter[UniqueID] = Counter()
         # Of records that are not ours: since when they have been as they are.
         self._seen: dict[bytes, tuple[Version, float]] = {}
 
@@ -80,21 +88,40 @@ class PostRunner:
             OutcomeUnknown: The store does not answer; the next call goes on.
         """
         taken = 0
-        for note in list(self._runs.waiting.scan()):
-            repository = self._repository(note.message)
-            record = None
-            if repository is not None:
-                record = self._runs.records(repository).find(note.name)
-            if repository is None or record is None or record.message.state == pb.RUN_STATE_DONE:
-                self._forget(note.name)
-            elif record.message.state == pb.RUN_STATE_WAITING:
-                taken += self._run(repository, record)
-            elif self._is_left(record):
-                if record.message.state == pb.RUN_STATE_PREPARED:
-                    self._settle(repository, record)
-                else:
-                    taken += self._run(repository, record)
+        while now := self._run_once():  # what was left out, because of these, may be run now
+            taken += now
         return taken
+
+    def _run_once(self) -> int:
+        taken = 0
+        # What happened first comes first: ids go down with time.
+        notes = list(self._runs.waiting.scan())[::-1]
+        for name in self._seen.keys() - {note.name for note in notes}:
+            self._seen.pop(name, None)  # others have ended it
+        for note in notes:
+            try:
+                taken += self._go_on(note)
+            except OutcomeUnknown:
+                raise
+            except Exception:
+                _LOGGER.exception("run %s was cut off, and will be taken up", note.name.decode())
+        return taken
+
+    def _go_on(self, note: Record[pb.WaitingRun]) -> int:
+        """Do what there is to do about a run; return how many were taken up."""
+        repository = self._repository(note.message)
+        record = None
+        if repository is not None:
+            record = self._runs.records(repository).find(note.name)
+        if repository is None or record is None or record.message.state == pb.RUN_STATE_DONE:
+            self._forget(note.name)
+        elif record.message.state == pb.RUN_STATE_WAITING:
+            return self._run(repository, record)
+        elif self._is_left(record):
+            if record.message.state != pb.RUN_STATE_PREPARED:
+                return self._run(repository, record)
+            self._settle(repository, record)
+        return 0
 
     def _repository(self, waiting: pb.WaitingRun) -> Repository | None:
         try:
@@ -141,17 +168,17 @@ class PostRunner:
         """Whether an operation took effect; None: that is not certain yet."""
         event_type = EventType(run.event_type)
         if event_type.is_about_tag:
-            found = self._find_tag(repository, run)
+            commit_id, version = self._find_tag(repository, run)
             if event_type is EventType.POST_CREATE_TAG:
-                return found is not None
-            return self._is_deleted(run, is_there=found == run.tag_version)
+                return self._is_done(run, is_so=commit_id == run.commit_id)
+            return self._is_done(run, is_so=version != run.tag_version)
         branch = self._find_branch(repository, run)
-        if event_type is EventType.POST_CREATE_BRANCH:
-            return branch is not None
         if branch is not None and branch.unique_id != run.branch_unique_id:
             branch = None  # another one of that name
+        if event_type is EventType.POST_CREATE_BRANCH:
+            return self._is_done(run, is_so=branch is not None)
         if event_type is EventType.POST_DELETE_BRANCH:
-            return self._is_deleted(run, is_there=branch is not None)
+            return self._is_done(run, is_so=branch is None)
         return branch is not None and self._was_published(repository, branch, run)
 
     def _was_published(self, repository: Repository, branch: Branch, run: pb.Run) -> bool:
@@ -161,11 +188,11 @@ class PostRunner:
             return False
         return found is not None
 
-    def _is_deleted(self, run: pb.Run, *, is_there: bool) -> bool | None:
-        if not is_there:
+    def _is_done(self, run: pb.Run, *, is_so: bool) -> bool | None:
+        if is_so:
             return True
         age_us = now_us(self._runtime) - run.created_us
-        return False if age_us > to_us(DELETION_SECONDS_MAX) else None
+        return False if age_us > to_us(REF_SECONDS_MAX) else None
 
     def _find_branch(self, repository: Repository, run: pb.Run) -> Branch | None:
         try:
@@ -173,15 +200,31 @@ class PostRunner:
         except BranchNotFound:
             return None
 
-    def _find_tag(self, repository: Repository, run: pb.Run) -> Version | None:
+    def _find_tag(
+        self, repository: Repository, run: pb.Run
+    ) -> tuple[CommitID, Version] | tuple[None, None]:
         try:
-            return self._engine.tags.find(repository, TagID(run.tag))[1]
+            tag, version = self._engine.tags.find(repository, TagID(run.tag))
         except TagNotFound:
-            return None
+            return None, None
+        return tag.commit_id, version
 
     # Running
 
     def _run(self, repository: Repository, record: Record[pb.Run]) -> int:
+        """Run a run, unless too many of its repository run already; return how many were run."""
+        with self._lock:
+            if self._running[repository.unique_id] >= AT_ONCE_MAX:
+                return 0
+            self._running[repository.unique_id] += 1
+        try:
+            return self._take_and_run(repository, record)
+        finally:
+            with self._lock:
+                self._running[repository.unique_id] -= 1
+                self._running += Counter()  # without those that are zero
+
+    def _take_and_run(self, repository: Repository, record: Record[pb.Run]) -> int:
         held = self._runs.take(repository, record, self._begin)
         if held is None:
             return 0

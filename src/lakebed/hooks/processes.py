@@ -74,6 +74,11 @@ class Child:
         self._output.close()
         self._process.wait()
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether the process has not taken all of what was sent."""
+        return bool(self._outgoing)
+
     def send(self, data: bytes, *, is_last: bool = False) -> None:
         """Have bytes sent while output is awaited; after the last ones the input is closed."""
         self._outgoing += data

@@ -19,7 +19,7 @@ from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 
 FILES_MAX: Final = 1000
-"""The largest number of action files."""
+"""The largest number of action files, and of folders beside them."""
 _REMEMBERED: Final = 10_000
 
 
@@ -54,9 +54,10 @@ class ActionReader:
             return []
         query = Query(prefix=FOLDER.encode(), delimiter=b"/", amount=FILES_MAX + 1)
         page = self._engine.list_committed(repository, metarange_id, query)
+        if len(page.items) > FILES_MAX:
+            # Also if most are folders: those behind them would not be read, and not be obeyed.
+            raise InvalidAction(FOLDER, f"there are more than {FILES_MAX} files and folders in it")
         found = [item for item in page.items if isinstance(item, Entry)]
-        if len(found) > FILES_MAX:
-            raise InvalidAction(FOLDER, f"there are more than {FILES_MAX} action files")
         return [entry for entry in found if entry.key != FOLDER.encode()]
 
     def _parse(self, repository: Repository, entry: Entry) -> Action:

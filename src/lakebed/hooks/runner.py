@@ -199,6 +199,11 @@ class Runner:
             )
         except HookFailed as failed:
             error = str(failed)
+        except LakebedError:
+            raise
+        except Exception:
+            _LOGGER.exception("hook %s of run %s failed", hook.id, one.held.id)
+            error = "the hook could not be run: the server's log says more"
         outcome = "failure" if error else "success"
         seconds = self._runtime.monotonic() - begun
         HOOK_SECONDS.labels(hook.type, outcome).observe(seconds)

@@ -216,7 +216,7 @@ class Runs:
                 records.set_if(found.name, waiting, found.predicate)
 
     def drop(self, repository: Repository, run_id: RunID) -> None:
-        """Remove a prepared run whose operation was refused."""
+        """Remove a prepared run whose operation failed."""
         self.records(repository).delete(run_id.encode())
         self.waiting.delete(run_id.encode())
 
@@ -347,7 +347,7 @@ class Runs:
         run = record.message
         died = (
             run.state == pb.RUN_STATE_RUNNING
-            and not EventType(run.event_type).is_post
+            and (run.is_trial or not EventType(run.event_type).is_post)
             and now_us(self._runtime) - run.updated_us > self._heartbeat_us
         )
         if run.state != pb.RUN_STATE_DONE and not died:

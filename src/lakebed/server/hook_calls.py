@@ -7,7 +7,7 @@ waits for a hook must not keep the hook's calls waiting.
 
 import json
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any, Final
@@ -21,7 +21,12 @@ from lakebed.errors import LakebedError
 from lakebed.hooks.events import Event
 from lakebed.hooks.kinds import OBJECT_BYTES_MAX, Caller
 from lakebed.server.http.authentication import IDENTITY
+from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
+
+DEPTH_MAX: Final = 3
+"""How deep hooks may be nested: a hook that makes a tag runs the hooks of that tag, which may make
+a tag. Each one waits in a process and a slot."""
 
 _API: Final = "/api/v1/repositories/{repository}"
 _CALLS: Final[Mapping[str, tuple[str, str]]] = {
@@ -33,6 +38,10 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "diff_branch": ("GET", "/branches/{branch}/diff"),
     "update_object_user_metadata": ("PUT", "/branches/{branch}/objects/stat/user_metadata"),
 }
+
+
+_depth: ContextVar[int] = ContextVar("lakebed_hook_depth", default=0)
+"""In how many hooks, each called by another, the request at hand was made."""
 
 
 class HookCalls:
@@ -67,13 +76,20 @@ class _Caller:
         self._services = services
         self._application = application
         self._event = event
+        self._depth = _depth.get() + 1
+        # Conditions of policies count for a hook as for the request that it runs for. After the
+        # operation there is none, and an address that is not known counts against the caller.
+        record = current_record()
+        self._client = "" if record is None else record.client
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
         """See `Caller.call`."""
         try:
+            if name == "create_tag" and self._depth > DEPTH_MAX:
+                raise ValueError(f"hooks call hooks, more than {DEPTH_MAX} deep")  # noqa: TRY301
             identity = self._identity()
             self._check_repository(str(arguments.get("repository", "")))
-            environ = _environ(name, dict(arguments), identity)
+            environ = _environ(name, dict(arguments), identity, self._client)
         except (AuthNotFound, RepositoryNotFound, Deleting) as error:
             return 404, {"message": str(error)}
         except (KeyError, ValueError, TypeError) as error:
@@ -81,7 +97,9 @@ class _Caller:
         except LakebedError as error:
             return 503, {"message": error.public_message or str(error)}
         # In a context of its own: the request that waits for the hook has notes in this one.
-        status, body = copy_context().run(_answer, self._application(), environ)
+        context = copy_context()
+        context.run(_depth.set, self._depth)
+        status, body = context.run(_answer, self._application(), environ)
         if name == "get_object" and status < HTTPStatus.MULTIPLE_CHOICES:
             return status, body
         try:
@@ -107,7 +125,9 @@ class _Caller:
                 raise RepositoryNotFound(RepositoryID(repository))
 
 
-def _environ(name: str, arguments: dict[str, Any], identity: Identity) -> dict[str, Any]:
+def _environ(
+    name: str, arguments: dict[str, Any], identity: Identity, client: str
+) -> dict[str, Any]:
     method, template = _CALLS[name]
     body: dict[str, Any] | None = None
     if name == "create_tag":
@@ -133,7 +153,7 @@ def _environ(name: str, arguments: dict[str, Any], identity: Identity) -> dict[s
         "SERVER_NAME": "hooks",
         "SERVER_PORT": "0",
         "SERVER_PROTOCOL": "HTTP/1.1",
-        "REMOTE_ADDR": "127.0.0.1",
+        "REMOTE_ADDR": client,
         "HTTP_HOST": "hooks",
         "CONTENT_LENGTH": str(len(raw)),
         "wsgi.version": (1, 0),

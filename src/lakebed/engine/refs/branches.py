@@ -127,16 +127,25 @@ class Branches:
                 yield _branch(record, read_at)
 
     def create(
-        self, repository: Repository, branch: BranchID, commit_id: CommitID, *, hidden: bool = False
+        self,
+        repository: Repository,
+        branch: BranchID,
+        commit_id: CommitID,
+        *,
+        hidden: bool = False,
+        unique_id: UniqueID | None = None,
     ) -> Branch:
         """Make a branch that points to a commit, with nothing staged.
+
+        `unique_id` is for who has to know it before; it was just drawn.
 
         Raises:
             NotUnique: There is already a branch or a tag of this name.
             TooManyTries: Others always came first.
             OutcomeUnknown: It may have been made.
         """
-        return self._create(repository, branch, commit_id, None, hidden=hidden)
+        unique_id = unique_id or new_unique_id(self._runtime)
+        return self._create(repository, branch, commit_id, None, hidden=hidden, unique_id=unique_id)
 
     def create_from(
         self,
@@ -145,7 +154,8 @@ class Branches:
         keys: Sequence[tuple[bytes, bytes]],
         find_commit: Callable[[Sequence[Item | None]], CommitID],
         *,
-        hidden: bool = False,
+        hidden: bool,
+        unique_id: UniqueID,
     ) -> Branch:
         """Make a branch as `create` does, that points to a commit which is found out on the way.
 
@@ -156,8 +166,10 @@ class Branches:
             find_commit: Returns the commit, given what is there; or raises a `LakebedError`, and
                 no branch is made. Called again if others interfere.
             hidden: Whether to leave the branch out of lists.
+            unique_id: See `create`.
         """
-        return self._create(repository, branch, None, (keys, find_commit), hidden=hidden)
+        source = keys, find_commit
+        return self._create(repository, branch, None, source, hidden=hidden, unique_id=unique_id)
 
     def _create(
         self,
@@ -167,9 +179,10 @@ class Branches:
         source: _Source | None,
         *,
         hidden: bool,
+        unique_id: UniqueID,
     ) -> Branch:
         message = pb.Branch(
-            unique_id=new_unique_id(self._runtime),
+            unique_id=unique_id,
             commit_id=commit_id,
             staging_token=new_staging_token(self._runtime, repository.id, branch),
             hidden=hidden,

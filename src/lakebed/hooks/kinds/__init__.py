@@ -17,6 +17,9 @@ from lakebed.runtime import Runtime
 
 __all__ = ["OBJECT_BYTES_MAX", "Caller", "run_hook"]
 
+ERROR_CHARACTERS_MAX: Final = 4000
+"""How much is told of why a hook failed."""
+
 _KINDS: Final[dict[HookType, Callable[[HookContext], None]]] = {
     "webhook": webhook.run,
     "airflow": airflow.run,
@@ -67,6 +70,8 @@ def run_hook(
         _KINDS[spec.type](context)
     except HookFailed as error:
         message = output.masked(str(error))
+        if len(message) > ERROR_CHARACTERS_MAX:  # a script may say anything
+            message = message[:ERROR_CHARACTERS_MAX] + " …"
         output.print(f"Failed: {message}")
         raise HookFailed(message) from None
     finally:

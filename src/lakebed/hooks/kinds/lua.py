@@ -69,6 +69,9 @@ def _serve(context: HookContext, child: Child) -> str | None:
         except (msgspec.MsgspecError, ValueError) as error:
             raise HookFailed("the script's process sent something else than messages") from error
         for message in messages:
+            if child.is_sending:
+                # Replies would heap up here.
+                raise HookFailed("the script's process does not read what it asked for")
             match message:
                 case Print(text):
                     context.output.write(text)

@@ -172,11 +172,11 @@ class ConnectionServer:
                     self._take_in(*self._listener.accept())
         except BlockingIOError:
             pass
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             if not self._is_stopping:
-                _LOGGER.warning("cannot take a connection: %s", error.strerror)
-                self._make_room()
+                _LOGGER.warning("cannot take a connection: %s", error)
                 self._is_full = True  # the next look goes on
+                self._make_room()
             return
         self._listen_again()
 
@@ -192,7 +192,11 @@ class ConnectionServer:
             return
         connected.setblocking(False)
         environ = {**self._environ, "REMOTE_ADDR": host, "REMOTE_PORT": str(port)}
-        connection = Connection(connected, environ, stall_seconds=self._limits.stall_seconds)
+        try:
+            connection = Connection(connected, environ, stall_seconds=self._limits.stall_seconds)
+        except BaseException:
+            connected.close()
+            raise
         self._connections.add(connection)
         try:
             # Without events first: a thread that got a late one of an earlier connection with this

@@ -37,7 +37,7 @@ class Turns:
 
         Args:
             find: Waits for a piece of work and returns it.
-            work: Does a piece of work. It raises nothing.
+            work: Does a piece of work. What it raises is logged, and the thread goes on.
             most: How many threads there may be.
         """
         self._find = find
@@ -110,11 +110,14 @@ class Turns:
         while True:
             self._leader = me
             while self._leader == me:
-                found = self._find()
-                if self._leader == me:
-                    self._begun += 1
-                    self._working_on = self._begun
-                self._work(found)
+                try:
+                    found = self._find()
+                    if self._leader == me:
+                        self._begun += 1
+                        self._working_on = self._begun
+                    self._work(found)
+                except BaseException:  # a thread that ends would take the turn along
+                    _LOGGER.exception("a thread failed, and goes on")
                 if self._leader == me:
                     self._working_on = 0
             if not self._sleep():

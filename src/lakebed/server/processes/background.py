@@ -31,7 +31,7 @@ from lakebed.server.settings import ServerSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
 _IMPORTS_AT_ONCE: Final = 2
-_HOOKS_AT_ONCE: Final = 4
+_HOOKS_AT_ONCE: Final = 8
 _LOOK_SECONDS: Final = 1.0
 """Between two looks whether there is something to do; each is one small scan."""
 _LOOK_SECONDS_AFTER_FAILURE: Final = 15.0
