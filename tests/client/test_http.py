@@ -70,12 +70,22 @@ def test_a_name_never_means_another_place(name: str) -> None:
 
 def test_the_message_of_the_server_is_the_error() -> None:
     with (
-        scripted_client(lambda _: answer_json({"message": "not\nfound"}, 404)) as client,
+        scripted_client(lambda _: answer_json({"message": "not  found"}, 404)) as client,
         pytest.raises(Refused) as caught,
     ):
         client.get("x")
     assert str(caught.value) == "not found (404)"
-    assert caught.value.body == {"message": "not\nfound"}
+    assert caught.value.body == {"message": "not  found"}
+
+
+def test_what_is_said_in_lines_stays_in_lines() -> None:
+    said = {"message": "hook aborted:\n\n\t* no  tmp files\r\noutput: x"}
+    with (
+        scripted_client(lambda _: answer_json(said, 412)) as client,
+        pytest.raises(Refused) as caught,
+    ):
+        client.get("x")
+    assert str(caught.value) == "hook aborted:\n* no tmp files\noutput: x (412)"
 
 
 def test_the_detail_says_more_than_the_message() -> None:

@@ -230,7 +230,9 @@ def _refusal(response: httpx.Response) -> Refused:
     message = said.get("detail") or said.get("message")
     if not isinstance(message, str) or not message:
         message = response.reason_phrase.lower() or "the server gave no reason"
-    return Refused(response.status_code, " ".join(message.split()), body)
+    # What a hook printed has lines.
+    lines = (" ".join(line.split()) for line in message.splitlines())
+    return Refused(response.status_code, "\n".join(filter(None, lines)), body)
 
 
 def _reason(error: Exception) -> str:
