@@ -546,7 +546,6 @@ def test_wrong_keys(lakebed: LakebedServer) -> None:
 
 def test_what_is_not_there_yet_says_so(lake: Repository) -> None:
     calls: list[Callable[[], object]] = [
-        lambda: lake.client.actions_api.list_repository_runs(lake.name),
         lambda: lake.client.repositories_api.delete_gc_rules(lake.name),
         lambda: lake.client.external_api.get_external_principal("none"),
     ]

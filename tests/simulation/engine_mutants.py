@@ -158,10 +158,7 @@ def join_a_read_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
 def delete_branch_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A branch is deleted whatever became of it since it was read."""
 
-    def delete(
-        self: Branches, repository: Repository, branch: BranchID, *, known: Branch | None = None
-    ) -> None:
-        del known
+    def delete(self: Branches, repository: Repository, branch: BranchID, **_known: object) -> None:
         current = self.get(repository, branch)
         self.announce_drop(repository, branch, current.tokens)
         self._store.delete(repository.partition, BRANCHES.prefix + branch.encode())

@@ -73,6 +73,11 @@ def gc_check_path(unique_id: str, nonce: str) -> str:
     return f"{_gc_folder(unique_id)}/checks/{nonce}"
 
 
+def hook_log_folder(run_id: str) -> str:
+    """Where what the hooks of a run printed lies."""
+    return f"{_ROOT}/actions/{run_id}"
+
+
 def import_folder(import_id: str) -> str:
     """Where the files of an import lie while it goes on."""
     return f"{_ROOT}/imports/{import_id}"

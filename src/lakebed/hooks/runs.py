@@ -19,6 +19,7 @@ from lakebed.block import Address, BlockStore, ObjectNotFound
 from lakebed.catalog.keys import copy_of
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository, RepositoryID
+from lakebed.formats.layout import hook_log_folder
 from lakebed.hooks import records_pb2 as pb
 from lakebed.hooks.errors import RunNotFound
 from lakebed.hooks.events import EventType
@@ -41,7 +42,6 @@ from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_datetime, to_us
 from lakebed.tracing import traced
 
-LOGS: Final = "_lakebed/actions"
 _TRIES: Final = 10
 _MARK_BYTES: Final = 16
 
@@ -390,7 +390,7 @@ class Runs:
 
 
 def _log(repository: Repository, run_id: str, hook_run_id: str) -> Address:
-    return repository.namespace.address(f"{LOGS}/{run_id}/{hook_run_id}.log")
+    return repository.namespace.address(f"{hook_log_folder(run_id)}/{hook_run_id}.log")
 
 
 def _hook_info(record: Record[pb.HookRun]) -> HookRunInfo:

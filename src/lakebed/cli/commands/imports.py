@@ -1,5 +1,6 @@
 """`lakebed import`: bringing objects that exist into a branch, without copying them."""
 
+import signal
 import sys
 import threading
 import time
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import typer
 
@@ -162,17 +163,15 @@ def _start_job(
 
 def _finish(session: Session, running: _Import, source: str) -> None:
     """Wait for the end of an import, and say what came of it."""
-    with _progress(session, source) as progress:
+    with _progress(session, source) as progress, _Interrupts() as interrupts:
         while True:
-            try:
-                status = running.status()
-                progress.show(status["ingested_objects"], status.get("current_prefix"))
-                if status["completed"] or status.get("error"):
-                    break
-                running.check()
-                time.sleep(_POLL_SECONDS)
-            except KeyboardInterrupt:
-                with progress.hidden():
+            status = running.status()
+            progress.show(status["ingested_objects"], status.get("current_prefix"))
+            if status["completed"] or status.get("error"):
+                break
+            running.check()
+            if interrupts.wait(_POLL_SECONDS):
+                with progress.hidden(), interrupts.raised():
                     _ask(running)
     if status.get("error"):
         raise CommandError(f"import {running.id} failed: {status['error']['message']}")
@@ -191,6 +190,40 @@ def _finish(session: Session, running: _Import, source: str) -> None:
             "commit": commit,
         },
     )
+
+
+class _Interrupts:
+    """Notes Ctrl-C instead of raising it.
+
+    It could be raised while a lock is held, that of the line on the terminal for example, and
+    whoever wants to stop that line would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self._pressed = threading.Event()
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGINT, lambda *_: self._pressed.set())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a while, or until Ctrl-C; return whether it was pressed."""
+        pressed = self._pressed.wait(seconds)
+        self._pressed.clear()
+        return pressed
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Have it raised after all, as long as somebody is asked."""
+        noted = signal.signal(signal.SIGINT, self._before)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, noted)
 
 
 def _ask(running: _Import) -> None:
