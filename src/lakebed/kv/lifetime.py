@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lakebed.kv.errors import StoreClosed
-from lakebed.runtime import Runtime
+from lakebed.runtime import Runtime, about_to_wait
 
 
 class Lifetime:
@@ -41,12 +41,13 @@ class Lifetime:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Keep the database open while a call lasts.
+        """Keep the database open while a call lasts, which waits for the network.
 
         Raises:
             StoreClosed: The store is closed.
         """
         self.check()
+        about_to_wait()
         with self._lock:
             if self._closed:
                 raise StoreClosed

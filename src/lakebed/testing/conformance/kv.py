@@ -30,6 +30,7 @@ from lakebed.kv import (
     open_store,
 )
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION, check_schema
+from lakebed.runtime import call_before_waiting
 from lakebed.testing.conformance.kv_arguments import ArgumentsConformance
 from lakebed.testing.conformance.kv_concurrency import ConcurrencyConformance
 from lakebed.testing.conformance.kv_machine import AWKWARD_KEYS
@@ -60,6 +61,16 @@ class StoreConformance(ScansConformance, ArgumentsConformance, ConcurrencyConfor
     def test_a_value_comes_back(self, store: Store, partition: bytes) -> None:
         version = store.set(partition, b"key", b"value")
         assert store.get(partition, b"key") == (b"key", b"value", version)
+
+    def test_a_write_says_that_it_waits(self, store: Store, partition: bytes) -> None:
+        """A thread that serves others gives that to another one first."""
+        said: list[None] = []
+        call_before_waiting(lambda: said.append(None))
+        try:
+            store.set(partition, b"key", b"value")
+        finally:
+            call_before_waiting(lambda: None)
+        assert bool(said) == store.shared_between_processes
 
     @pytest.mark.parametrize("key", AWKWARD_KEYS)
     def test_keys_and_values_are_binary_safe(

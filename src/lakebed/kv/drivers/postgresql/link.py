@@ -181,6 +181,7 @@ class Link:
         Raises:
             psycopg.OperationalError: There is nothing in time.
         """
+        about_to_wait()
         left = give_up_at - self._runtime.monotonic()
         if left <= 0 or not events.poll(left * 1000):
             seconds = self._patience.reply_seconds
