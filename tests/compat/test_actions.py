@@ -118,8 +118,9 @@ def test_the_command_line_shows_hooks(
     run = CommandLine(sqlite_lakebed, monkeypatch, capsys)
     made = commit(client, gated, owner="ann")
     repo = f"lakefs://{gated}"
-    refused = run.error("commit", f"{repo}/main", "-m", "more", "--allow-empty")
-    assert "pre-commit hook aborted" in refused
+    code, _, refused = run.result("commit", f"{repo}/main", "-m", "more", "--allow-empty")
+    assert code == 1
+    assert refused.startswith("lakebed: pre-commit hook aborted")
     assert "nobody owns this" in refused
     tried = run("actions", "run", f"{repo}/main", "--event", "pre-commit")
     assert f"owners/has_owner: looking at {made.id}\n" in tried
