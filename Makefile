@@ -13,11 +13,10 @@ UI := src/lakebed/server/ui/app
 SEEDS ?= 10000
 SECONDS ?= 300
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
-# The tests of single packages, and of the drivers and simulated histories that start no server.
+# The tests of single packages, and what all drivers must do, in memory.
 FAST := $(addprefix tests/,auth block catalog cli client engine formats gc hooks kv server) \
 	$(wildcard tests/test_*.py) \
-	$(patsubst %,tests/conformance/test_%.py,block_memory kv_memory kv_sqlite) \
-	$(patsubst %,tests/simulation/test_%.py,engine fenced kv simulated_block simulator)
+	$(patsubst %,tests/conformance/test_%.py,block_memory kv_memory)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of processes; each would compile all that it imports, again.

@@ -72,6 +72,7 @@ def test_addresses_of_one_ipv6_network_are_one(throttle: Throttle) -> None:
     assert wait(throttle, "key", "10.0.0.9") > 0
 
 
+@pytest.mark.slow
 def test_what_is_remembered_is_bounded(throttle: Throttle) -> None:
     for number in range(20_000):
         throttle.note_failure(f"key{number}", f"client{number}")

@@ -304,6 +304,7 @@ def test_a_closed_storage_holds_no_files(root: Path) -> None:
     assert open_files(root) == 0
 
 
+@pytest.mark.slow
 def test_many_folders_are_used_with_few_descriptors(store: BlockStore, root: Path) -> None:
     for number in range(300):
         store.put(DATA.address(f"{number}/object"), [])

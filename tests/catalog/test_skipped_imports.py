@@ -4,6 +4,7 @@ import tracemalloc
 from itertools import pairwise
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ def test_what_a_save_counts_lies_before_its_last_key(
     assert message.skipped == sum(strange)
 
 
+@pytest.mark.slow
 def test_many_skipped_objects_take_no_memory() -> None:
     skipped = _Skipped(pb.Import())
     skipped.add(page_of(["0"]))

@@ -210,6 +210,7 @@ def test_a_page_reads_one_record_more_than_it_returns() -> None:
     assert reads.records == 1001
 
 
+@pytest.mark.slow
 def test_a_page_over_many_sealed_tokens_reads_a_little_of_each() -> None:
     lake = Staged({b"%05d" % number: "c" for number in range(200)}, {}, {})
     tokens = [StagingToken(f"t{number:03}") for number in range(100)]

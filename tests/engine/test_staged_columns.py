@@ -98,6 +98,7 @@ def test_a_value_that_cannot_be_read_is_named() -> None:
         changes_table(page_of([TOMBSTONE] * 100 + [no_text]))
 
 
+@pytest.mark.slow
 def test_many_short_texts_beside_a_long_one_take_no_more_memory_than_they_need() -> None:
     pairs = {f"name{number}": "v" for number in range(63)}
     entry = Entry(

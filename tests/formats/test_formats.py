@@ -193,6 +193,7 @@ def test_no_flipped_bit_gives_wrong_data() -> None:
     assert unharmed < len(data)
 
 
+@pytest.mark.slow
 def test_no_cut_file_gives_wrong_data() -> None:
     data = encode_range(TABLE)
     for length in range(len(data)):

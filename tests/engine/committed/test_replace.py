@@ -46,6 +46,7 @@ def some_intervals() -> st.SearchStrategy[list[Interval]]:
     return st.lists(drawn, max_size=4).map(apart)
 
 
+@pytest.mark.slow
 @given(base=entries(), new=entries(), intervals=some_intervals(), breaks=some_breaks)
 def test_the_result_is_that_of_plain_dicts(
     base: Entries, new: Entries, intervals: list[Interval], breaks: Breaks
