@@ -254,6 +254,7 @@ def test_a_dump_without_one_of_its_files_is_refused() -> None:
     world.restore(manifest, bare)
 
 
+@pytest.mark.slow
 def test_a_damaged_dump_is_refused_whole() -> None:
     world = small()
     manifest, bare = world.dump(), world.make_repository("bare")

@@ -144,6 +144,7 @@ CONTENTS = st.dictionaries(st.sampled_from(KEYS), st.integers(0, 1))
 NAMES = st.lists(st.sampled_from([*KEYS, b"c/", b"c/x", b"\xff", b"none"]), max_size=2)
 
 
+@pytest.mark.slow
 @given(shapes(max_size=8), st.lists(CONTENTS, min_size=8, max_size=8), NAMES, NAMES)
 def test_a_log_of_objects_and_prefixes(
     history: list[Shape],

@@ -211,6 +211,7 @@ def test_what_was_found_out_about_lost_replies_is_logged(caplog: pytest.LogCaptu
     assert caplog.messages == ["whether set_if of key 'k/1' was applied cannot be found out: lost"]
 
 
+@pytest.mark.slow
 def test_the_budget_bounds_the_retries_of_everyone_together() -> None:
     simulation = Simulation(0)
     actor = simulation.actor("ann")
