@@ -1,0 +1,10 @@
+"""What can be wrong with a lakeFS installation, or with the way to it."""
+
+from lakebed.errors import LakebedError
+
+
+class DamagedTable(LakebedError):
+    """A file of lakeFS's metadata cannot be read."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"the file {name} of lakeFS is damaged: {reason}")
