@@ -1,5 +1,7 @@
 """What can be wrong with a lakeFS installation, or with the way to it."""
 
+# ruff: noqa: N818 - errors are named by what happened
+
 from lakebed.errors import LakebedError
 
 

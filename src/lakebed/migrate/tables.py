@@ -91,8 +91,8 @@ class Table:
         (version,) = struct.unpack_from("<I", footer, _FOOTER_BYTES - len(_MAGIC) - 4)
         if version != _FORMAT or footer[0] != _CRC32C:
             raise self._damaged(f"it has format {version} with checksums of kind {footer[0]}")
-        offset, at = _varint(footer, 1)
-        size, at = _varint(footer, at)
+        offset, at = read_varint(footer, 1)
+        size, at = read_varint(footer, at)
         return (offset, size), _handle(footer[at:])
 
     def _block(self, offset: int, size: int) -> bytes:
@@ -108,7 +108,7 @@ class Table:
         if kind != _SNAPPY_KIND:
             raise self._damaged(f"the block at byte {offset} is compressed in way {kind}")
         raw = self._data[offset:end]
-        whole, _ = _varint(raw, 0)
+        whole, _ = read_varint(raw, 0)
         if whole > _BLOCK_BYTES_MAX:
             raise self._damaged(f"the block at byte {offset} says that it has {whole} bytes")
         unpacked: bytes = _SNAPPY.decompress(raw, whole, asbytes=True)
@@ -129,14 +129,17 @@ def _rows(block: bytes) -> Rows:
     values: list[bytes] = []
     at, key = 0, b""
     while at < end:
-        shared, other, length = block[at], block[at + 1], block[at + 2]
-        # Nearly always, all three are a byte each.
+        shared, other, length, more = block[at : at + 4]
+        # Nearly always, the first two are a byte each, and the third one or two.
         if shared | other | length < _MORE:
             at += 3
+        elif shared | other | more < _MORE:
+            length += (more - 1) * _MORE
+            at += 4
         else:
-            shared, at = _varint(block, at)
-            other, at = _varint(block, at)
-            length, at = _varint(block, at)
+            shared, at = read_varint(block, at)
+            other, at = read_varint(block, at)
+            length, at = read_varint(block, at)
         key = key[:shared] + block[at : at + other]
         at += other
         keys.append(key)
@@ -149,13 +152,18 @@ def _rows(block: bytes) -> Rows:
 
 def _handle(data: bytes) -> tuple[int, int]:
     """Return where a block begins, and how long it is."""
-    offset, at = _varint(data, 0)
-    return offset, _varint(data, at)[0]
+    offset, at = read_varint(data, 0)
+    return offset, read_varint(data, at)[0]
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a number, and where what comes after it begins."""
-    value = shift = 0
+    value = data[at]
+    at += 1
+    if value < _MORE:
+        return value, at
+    value -= _MORE
+    shift = 7
     while True:
         byte = data[at]
         at += 1
