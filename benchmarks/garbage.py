@@ -38,6 +38,7 @@ from lakebed.block import LocalSettings, Namespace
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.layout import gc_path
 from lakebed.gc.job import Job, Options
+from lakebed.gc.on_spark import SparkExecutor
 from lakebed.gc.report import Summary
 from lakebed.gc.spark import new_session
 from lakebed.gc.storage import Storage
@@ -127,7 +128,7 @@ class Bench:
 def run(spark: SparkSession, root: Path, run_id: GCRunID, options: Options) -> Summary:
     """Make a run that the server has prepared."""
     storage = Storage(LocalSettings(root), Namespace.parse(NAMESPACE), UID)
-    return Job(spark, PreparedServer(run_id), storage).run(options)
+    return Job(SparkExecutor(spark, storage), PreparedServer(run_id), storage).run(options)
 
 
 def driver_memory(spark: SparkSession) -> int:

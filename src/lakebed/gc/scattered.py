@@ -95,12 +95,13 @@ def bucket_numbers(paths: pa.ChunkedArray) -> npt.NDArray[np.uint8]:
     data = np.frombuffer(data_buffer, np.uint8)
     # A path is never empty: all begin with the folder of repositories.
     last, before = data[offsets[1:] - 1], data[offsets[1:] - 2]
-    return (_hexadecimal(before) << 4) + _hexadecimal(last)
+    return _hexadecimal(before) * np.uint8(16) + _hexadecimal(last)
 
 
 def _hexadecimal(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Return the values of digits; of other letters, some value below 16."""
-    return ((digits & 0xF) + 9 * (digits >> 6)) & 0xF
+    values = (digits & 0xF) + 9 * (digits >> 6)  # 0-9 are 48-57, a-f are 97-102
+    return (values & 0xF).astype(np.uint8)
 
 
 def _as_batch(table: pa.Table) -> pa.RecordBatch:
