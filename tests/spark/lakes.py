@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
 from lakebed.engine.commits.commit import CommitRequest
@@ -18,13 +17,15 @@ from lakebed.formats.gc_files import GCLease, GCMark, GCRunID
 from lakebed.gc.job import Job, Options
 from lakebed.gc.judging import Executor
 from lakebed.gc.on_arrow import ArrowExecutor
-from lakebed.gc.on_spark import SparkExecutor
 from lakebed.gc.report import Summary
 from lakebed.gc.server import Server
-from lakebed.gc.storage import open_storage
+from lakebed.gc.storage import Storage, open_storage
 from lakebed.ids import UniqueID
 from lakebed.kv import Store, open_store
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HOUR = 3600.0
 
@@ -75,7 +76,7 @@ class GCLake:
 
     lake: Lake
     settings: BlockSettings
-    spark: SparkSession | None
+    spark: "SparkSession | None"
     """None: this process does the work."""
 
     def run(self, options: Options | None = None) -> Summary:
@@ -84,12 +85,14 @@ class GCLake:
     def job(self, server: "LocalServer | None" = None) -> Job:
         server = server or LocalServer(self.lake)
         storage = open_storage(server, self.settings)
-        executor: Executor = (
-            ArrowExecutor(storage, self.lake.clock)
-            if self.spark is None
-            else SparkExecutor(self.spark, storage)
-        )
-        return Job(executor, server, storage, runtime=self.lake.clock)
+        return Job(self.executor(storage), server, storage, runtime=self.lake.clock)
+
+    def executor(self, storage: Storage) -> Executor:
+        if self.spark is None:
+            return ArrowExecutor(storage, self.lake.clock)
+        from lakebed.gc.on_spark import SparkExecutor  # noqa: PLC0415 - not installed everywhere
+
+        return SparkExecutor(self.spark, storage)
 
     def later(self, hours: float = 2.0) -> None:
         """Let time pass on the server."""
@@ -125,7 +128,7 @@ def gc_lake(
     store: Store,
     block: BlockStore,
     settings: BlockSettings,
-    spark: SparkSession | None,
+    spark: "SparkSession | None",
     *,
     namespace: str,
 ) -> GCLake:
@@ -134,7 +137,7 @@ def gc_lake(
 
 
 @contextmanager
-def local_lake(folder: Path, spark: SparkSession | None) -> Iterator[GCLake]:
+def local_lake(folder: Path, spark: "SparkSession | None") -> Iterator[GCLake]:
     """A repository on the local disk."""
     settings = LocalSettings(folder / "objects")
     with open_store(f"sqlite:///{folder}/lake.db") as store, open_block(settings) as block:
