@@ -244,8 +244,6 @@ class ReclaimSettings:
     """Whether the server collects garbage; if not, ``lakebed gc run`` does."""
     interval_seconds: float = 300.0
     """How long after the end of a run of a repository the next one begins, at the earliest."""
-    max_share: float = 0.5
-    """The largest share of all objects of a repository that a run deletes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,8 +57,6 @@ class Job:
     name: str
     run: Callable[[], object]
     """Makes one pass; what it returns is logged."""
-    about: str = ""
-    """What the pass is about, for the log."""
 
 
 def jobs_of(services: Services) -> list[Job]:
@@ -78,12 +76,6 @@ def clean_runs(services: Services) -> int:
     """Remove the runs of hooks that were kept for long enough; return how many."""
     repositories = services.catalog.repositories.list()
     return sum(services.actions.clean(repository) for repository in repositories)
-
-
-def collect_garbage(collector: Reclaim) -> None:
-    """Make a run of garbage collection of each repository whose time has come."""
-    for repository in collector.due():
-        run(Job("reclaim", partial(collector.collect, repository), about=repository.id))
 
 
 def main(settings: ServerSettings, link: Connection) -> None:
@@ -107,7 +99,8 @@ def main(settings: ServerSettings, link: Connection) -> None:
     }
     if settings.reclaim.enabled:
         look_seconds = min(_RECLAIM_LOOK_SECONDS, settings.reclaim.interval_seconds)
-        waiting["reclaim"] = (1, partial(collect_garbage, Reclaim(services)), look_seconds)
+        job = Job("reclaim", Reclaim(services).run_once)
+        waiting["reclaim"] = (1, partial(run, job), look_seconds)
     for name, (count, run_waiting, look_seconds) in waiting.items():
         for _ in range(count):
             arguments = (name, run_waiting, look_seconds)
@@ -150,17 +143,16 @@ def _open(settings: ServerSettings) -> Services | None:
 def run(job: Job) -> None:
     """Make one pass of a job; if it fails, the next pass goes on from there."""
     outcome = "failure"
-    what = f"{job.name} of {job.about}" if job.about else job.name
     try:
         result = job.run()
     except LakebedError as error:
-        _LOGGER.warning("%s failed: %s: %s", what, error.kind, logs.cause_of(error))
+        _LOGGER.warning("%s failed: %s: %s", job.name, error.kind, logs.cause_of(error))
     except Exception:
-        _LOGGER.exception("%s failed", what)
+        _LOGGER.exception("%s failed", job.name)
     else:
         outcome = "success"
         _LAST_SUCCESS.labels(job.name).set_to_current_time()
-        _LOGGER.debug("%s: %s", what, result)
+        _LOGGER.debug("%s: %s", job.name, result)
     _RUNS.labels(job.name, outcome).inc()
 
 

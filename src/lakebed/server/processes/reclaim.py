@@ -15,6 +15,7 @@ from typing import Final
 from lakebed.catalog.catalog import Catalog
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import Repository
+from lakebed.errors import LakebedError
 from lakebed.formats.gc_files import GCLease, GCRunID
 from lakebed.gc.errors import Busy
 from lakebed.gc.job import Job, Options
@@ -24,6 +25,7 @@ from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
 from lakebed.ids import UniqueID
 from lakebed.prometheus import Gauge
+from lakebed.server.http import logs
 from lakebed.server.services import Services
 from lakebed.times import now_us, to_us
 
@@ -33,6 +35,15 @@ _LAST_GOOD: Final = Gauge(
     "When a run of garbage collection last ended well, where that is longest ago",
     multiprocess_mode="mostrecent",
 )
+
+
+class RunsFailed(LakebedError):  # noqa: N818 - it says what happened
+    """Runs of some repositories failed; the log says which, and why."""
+
+    kind = "runs_failed"
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} runs failed, see above")
 
 
 class OwnServer:
@@ -73,11 +84,33 @@ class Reclaim:
         self._engine = services.foundation.engine
         self._runtime = services.runtime
         self._block_settings = services.settings.blockstore.block
-        self._settings = services.settings.reclaim
+        self._interval_us = to_us(services.settings.reclaim.interval_seconds)
         self._jobs: dict[UniqueID, Job] = {}
         self._not_before_us: dict[UniqueID, int] = {}
 
-    def due(self) -> Iterator[Repository]:
+    def run_once(self) -> int:
+        """Make a run of each repository whose time has come; return how many were made.
+
+        Raises:
+            RunsFailed: Some failed; they are tried again later.
+        """
+        made = failed = 0
+        for repository in self._due():
+            try:
+                made += self.collect(repository) is not None
+            except LakebedError as error:
+                failed += 1
+                _LOGGER.warning(
+                    "collecting the garbage of %s failed: %s: %s",
+                    repository.id,
+                    error.kind,
+                    logs.cause_of(error),
+                )
+        if failed:
+            raise RunsFailed(failed)
+        return made
+
+    def _due(self) -> Iterator[Repository]:
         """Iterate over the repositories whose time has come."""
         found = list(self._engine.repositories.list())
         there = {repository.unique_id for repository in found}
@@ -99,7 +132,7 @@ class Reclaim:
         before = SavedState.read(storage).state
         job = self._jobs.setdefault(repository.unique_id, self._new_job(repository, storage))
         try:
-            summary = job.run(Options(max_share=self._settings.max_share))
+            summary = job.run(Options())
         except Busy:
             _LOGGER.debug("another run of %s is under way", repository.id)
             return None
@@ -118,7 +151,7 @@ class Reclaim:
         if now < self._not_before_us.get(repository.unique_id, 0):
             return False
         last = self._catalog.gc_leases.last_run(repository.id)
-        not_before = max(last.next_us, last.ended_us + to_us(self._settings.interval_seconds))
+        not_before = max(last.next_us, last.ended_us + self._interval_us)
         self._not_before_us[repository.unique_id] = not_before
         return now >= not_before
 
