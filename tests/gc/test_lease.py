@@ -55,7 +55,7 @@ def test_a_holder_that_renews_is_not_taken_for_dead(lake: Lake) -> None:
                 pass
             lake.clock.ahead_seconds += LIFE * 0.9
             one.check()  # which renews it
-        # Nor does one wait for it who would wait for a dead one.
+        # Nor does one wait for ever who would wait for a dead one.
         renewing = new_lease(lake, is_patient=True)
         sleep = lake.clock.sleep
 

@@ -93,7 +93,7 @@ class Job:
             server: What the server does for a run.
             storage: Of the repository.
             runtime: The clock for the lease; None: that of the system.
-            is_patient: Whether to wait for the end of a run that may have died.
+            is_patient: Whether to wait for another run, for a while.
             say: Called with a line about each step.
         """
         self._executor = executor

@@ -75,7 +75,7 @@ class Lease:
         Args:
             leases: Where it is kept.
             runtime: Its clock says how long a mark was seen.
-            is_patient: Whether to wait for a holder that may have died.
+            is_patient: Whether to wait for another run, for a while.
             say: Called when that begins.
         """
         self._leases = leases
@@ -90,7 +90,7 @@ class Lease:
         """Hold the lease, and say at the end what became of the run.
 
         Raises:
-            Busy: Another run is under way, or perhaps has died: a later try finds out.
+            Busy: Another run is under way, or has died a moment ago: a later try finds out.
         """
         self._holder = self._runtime.random_bytes(_HOLDER_BYTES).hex()
         taken = self._take()
@@ -114,19 +114,21 @@ class Lease:
             raise Overtaken("another run took this one for dead, and works on: nothing was deleted")
 
     def _take(self) -> GCLease:
+        begun, has_waited = self._runtime.monotonic(), False
         while True:
             found = self._leases.take_lease(self._holder, self._dead_mark())
             if found.holder == self._holder:
                 self._seen = None
                 return found
-            before = self._seen
-            if before is None or before.mark != found.mark:
-                self._seen = _Seen(found.mark, found.seconds, self._runtime.monotonic())
-            is_alive = before is not None and before.mark != found.mark
-            if is_alive or not self._is_patient:
+            now = self._runtime.monotonic()
+            if self._seen is None or self._seen.mark != found.mark:
+                self._seen = _Seen(found.mark, found.seconds, now)
+            # Long enough to find a dead one out, and for a short run to end.
+            if not self._is_patient or now - begun >= 2 * found.seconds:
                 raise Busy
-            if before is None:
-                self._say("Another run has not ended. Waiting to see whether it is alive.")
+            if not has_waited:
+                self._say("Another run has not ended: waiting for it.")
+                has_waited = True
             self._runtime.sleep(_LOOK_SECONDS)
 
     def _dead_mark(self) -> str:
