@@ -1,6 +1,5 @@
-"""The rows of lakeFS's tables: the same by columns as message by message, and commit ids."""
+"""The rows of lakeFS's tables: the same by columns as message by message."""
 
-import hashlib
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +13,6 @@ from lakebed.migrate import lakefs_pb2 as pb
 from lakebed.migrate.errors import DamagedTable
 from lakebed.migrate.values import (
     SourceRange,
-    commit_id,
     read_entries,
     read_messages,
     read_ranges,
@@ -120,26 +118,6 @@ def test_the_branches_of_a_dump() -> None:
     branch = pb.BranchData(id="main", commit_id="c1", sealed_tokens=["s"], hidden=True)
     rows = [(b"main", value(b"", branch.SerializeToString()))]
     assert list(read_messages(table(rows), "b", pb.BranchData)) == [branch]
-
-
-def test_the_id_of_a_commit_is_computed_as_lakefs_does() -> None:
-    commit = pb.CommitData(
-        committer="ann", message="hi", meta_range_id="m", metadata={"k": "v"}, parents=["p"]
-    )
-    commit.creation_date.seconds = 1_700_000_000
-
-    # Byte by byte, from the description of the format.
-    def number(count: int) -> bytes:
-        return bytes([2, 8]) + count.to_bytes(8, "big")
-
-    def text(content: bytes) -> bytes:
-        return bytes([1]) + number(len(content)) + content
-
-    parents = hashlib.sha256(bytes([3]) + number(1) + text(b"p")).digest()
-    whole = text(b"commit:v1") + text(b"ann") + text(b"hi") + text(b"m") + number(1_700_000_000)
-    whole += bytes([4]) + number(1) + text(b"k") + text(b"v")
-    whole += bytes([5, 0]) + number(32) + parents
-    assert commit_id(commit) == hashlib.sha256(whole).hexdigest()
 
 
 def test_an_empty_range_has_no_entries() -> None:

@@ -10,3 +10,10 @@ class DamagedTable(LakebedError):
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"the file {name} of lakeFS is damaged: {reason}")
+
+
+class DamagedHistory(LakebedError):
+    """The commits of a repository of lakeFS do not fit together."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the history of the repository is damaged: {reason}")

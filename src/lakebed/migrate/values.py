@@ -4,7 +4,6 @@ The value of a row has two parts, each behind its length: an identity, and a pro
 lengths are written as Go writes signed numbers.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -173,26 +172,3 @@ def _parts(value: bytes) -> tuple[bytes, bytes]:
     if begin_of_message + (doubled >> 1) != len(value):
         raise IndexError("its parts do not have the lengths that it says")
     return value[begin:end], value[begin_of_message:]
-
-
-def commit_id(commit: pb.CommitData) -> str:
-    """Return the id that lakeFS gives to a commit: a hash of its fields, each with its type."""
-    digest = hashlib.sha256()
-    for text in ("commit:v1", commit.committer, commit.message, commit.meta_range_id):
-        digest.update(_text(text))
-    digest.update(_number(commit.creation_date.seconds))
-    digest.update(b"\x04" + _number(len(commit.metadata)))
-    for key, value in sorted(commit.metadata.items()):
-        digest.update(_text(key) + _text(value))
-    parents = b"\x03" + _number(len(commit.parents)) + b"".join(map(_text, commit.parents))
-    digest.update(b"\x05\x00" + _number(32) + hashlib.sha256(parents).digest())
-    return digest.hexdigest()
-
-
-def _text(text: str) -> bytes:
-    data = text.encode()
-    return b"\x01" + _number(len(data)) + data
-
-
-def _number(number: int) -> bytes:
-    return b"\x02\x08" + number.to_bytes(8, "big", signed=True)

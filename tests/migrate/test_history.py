@@ -1,0 +1,132 @@
+"""Taking over a history: every commit lists the same, under its id, and each range is read once."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakebed.block import Namespace
+from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import Repository, RepositoryID
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.migrate import lakefs_pb2 as pb
+from lakebed.migrate.errors import DamagedHistory, DamagedTable
+from lakebed.migrate.history import HistoryTaker, Taken
+from lakebed.runtime import ThreadRuntime
+from tests.migrate.lakes import Contents, FakeLakeFS, entry_of
+
+KEYS = [b"%02d/%03d" % (number % 7, number) for number in range(40)]
+
+
+class Target:
+    """An installation with an empty repository."""
+
+    def __init__(self) -> None:
+        self.runtime = ThreadRuntime()
+        self.store = MemoryStore(self.runtime)
+        self.engine = Engine(self.store, MemoryBlockStore(self.runtime), runtime=self.runtime)
+        namespace = Namespace.parse("mem://lake/new")
+        self.repository: Repository = self.engine.repositories.create_bare("new", namespace)
+
+    def take(self, source: FakeLakeFS) -> Taken:
+        taker = HistoryTaker(self.engine, self.repository, source, self.runtime)
+        for _ in taker.run():
+            pass
+        return taker.taken
+
+    def lists(self, commit_id: str) -> dict[bytes, tuple[str, str, int, dict[str, str]]]:
+        page = self.engine.list_entries(RepositoryID("new"), commit_id, Query(amount=1000))
+        return {
+            entry.key: (entry.address, entry.checksum, entry.size, dict(entry.metadata))
+            for entry in page.items
+        }
+
+
+def expected(contents: Contents) -> dict[bytes, tuple[str, str, int, dict[str, str]]]:
+    found = {}
+    for key, number in sorted(contents.items()):
+        entry = pb.Entry.FromString(entry_of(key, number)[1])
+        address = f"s3://old/lake/{entry.address}"
+        found[key] = address, entry.e_tag, entry.size, dict(entry.metadata)
+    return found
+
+
+@st.composite
+def lakes(draw: st.DrawFn) -> FakeLakeFS:
+    lake = FakeLakeFS()
+    contents = st.dictionaries(st.sampled_from(KEYS), st.integers(0, 9), max_size=30)
+    commits = [lake.commit(draw(contents))]
+    for _ in range(draw(st.integers(0, 6))):
+        parents = draw(st.lists(st.sampled_from(commits), min_size=1, max_size=2, unique=True))
+        changes = draw(contents)
+        gone = draw(st.sets(st.sampled_from(KEYS), max_size=10))
+        after = {**lake.lists[parents[0]], **changes}
+        after = {key: number for key, number in after.items() if key not in gone}
+        commits.append(lake.commit(after, *parents, swapped=draw(st.booleans())))
+    lake.heads["main"] = commits[-1]
+    return lake
+
+
+@settings(max_examples=40)
+@given(lake=lakes())
+def test_every_commit_lists_the_same_under_its_id(lake: FakeLakeFS) -> None:
+    target = Target()
+    taken = target.take(lake)
+    assert taken.commits == len(lake.history)
+    assert not taken.unproved
+    for commit_id, contents in lake.lists.items():
+        assert target.lists(commit_id) == expected(contents)
+        found = target.engine.commits.get(target.repository, commit_id)  # type: ignore[arg-type]
+        assert found.parents == lake.history[commit_id].parents
+        assert found.metadata == lake.history[commit_id].metadata
+
+
+def test_a_range_is_read_once_and_only_new_commits_the_next_time() -> None:
+    lake = FakeLakeFS()
+    contents = dict.fromkeys(KEYS, 1)
+    last = lake.commit(contents)
+    for number in range(10):
+        contents = {**contents, KEYS[number]: 2}
+        last = lake.commit(contents, last)
+    target = Target()
+    target.take(lake)
+    assert sorted(set(lake.read)) == sorted(lake.read)
+    lake.read.clear()
+    lake.commit({**contents, KEYS[-1]: 3}, last)
+    taken = target.take(lake)
+    assert (taken.commits, taken.known_commits) == (1, 11)
+    assert taken.ranges == 1
+    assert len(lake.read) == 3, "two metaranges, and the range that changed"
+
+
+def test_a_commit_without_changes_reads_no_range() -> None:
+    lake = FakeLakeFS()
+    first = lake.commit(dict.fromkeys(KEYS, 1))
+    lake.commit(dict.fromkeys(KEYS, 1), first)
+    target = Target()
+    target.take(lake)
+    metaranges = {
+        target.engine.commits.get(target.repository, each).metarange_id  # type: ignore[arg-type]
+        for each in lake.history
+    }
+    assert len(metaranges) == 1
+
+
+def test_a_range_that_is_not_what_its_metarange_says_is_damaged() -> None:
+    lake = FakeLakeFS()
+    lake.commit(dict.fromkeys(KEYS, 1))
+    other = FakeLakeFS()
+    other.commit(dict.fromkeys(KEYS[:5], 1))
+    for name in list(lake.files):
+        if name != next(iter(lake.history.values())).metarange_id:
+            lake.files[name] = next(iter(other.files.values()))
+    with pytest.raises(DamagedTable, match=r"instead of|other keys"):
+        Target().take(lake)
+
+
+def test_history_that_does_not_fit_together_is_damaged() -> None:
+    lake = FakeLakeFS()
+    lake.commit({}, "nowhere")
+    with pytest.raises(DamagedHistory, match="parent nowhere"):
+        Target().take(lake)
