@@ -11,8 +11,9 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.migrate import lakefs_pb2 as pb
-from lakebed.migrate.errors import DamagedHistory, DamagedTable
+from lakebed.migrate.errors import DamagedHistory, DamagedTable, NotATarget
 from lakebed.migrate.history import HistoryTaker, Taken
+from lakebed.migrate.rounds import Plan, RoundReport, run_round
 from lakebed.runtime import ThreadRuntime
 from tests.migrate.lakes import Contents, FakeLakeFS, entry_of
 
@@ -130,3 +131,53 @@ def test_history_that_does_not_fit_together_is_damaged() -> None:
     lake.commit({}, "nowhere")
     with pytest.raises(DamagedHistory, match="parent nowhere"):
         Target().take(lake)
+
+
+def run(target: Target, lake: FakeLakeFS, *, is_last: bool = False) -> RoundReport:
+    plan = Plan(
+        repository="moved",
+        namespace=Namespace.parse("mem://lake/moved"),
+        moved_from="http://old lake",
+        default_branch="main",
+        metadata={"team": "blue"},
+        protected=["main"],
+    )
+    return run_round(target.engine, target.runtime, lake, plan, is_last=is_last)
+
+
+def refs_of(target: Target) -> tuple[dict[str, str], dict[str, str]]:
+    repository = target.engine.repositories.get(RepositoryID("moved"))
+    branches = {each.id: each.commit_id for each in target.engine.branches.list(repository)}
+    tags = {each.id: each.commit_id for each in target.engine.tags.list(repository)}
+    return dict(branches), dict(tags)
+
+
+def test_rounds_follow_the_refs_until_the_last() -> None:
+    lake, target = FakeLakeFS(), Target()
+    first = lake.commit({b"a": 1})
+    lake.heads = {"main": first, "old": first}
+    lake.tagged = {"v1": first, "gone": first, "moves": first}
+    run(target, lake)
+    assert refs_of(target) == (lake.heads, lake.tagged)
+    second = lake.commit({b"a": 2}, first)
+    lake.heads = {"main": second, "new": first}
+    lake.tagged = {"v1": first, "moves": second, "v2": second}
+    report = run(target, lake)
+    assert refs_of(target) == (lake.heads, lake.tagged)
+    assert (report.branches_set, report.branches_deleted) == (2, 1)
+    assert (report.tags_set, report.tags_deleted) == (2, 1)
+    assert target.engine.repositories.get(RepositoryID("moved")).read_only
+    run(target, lake, is_last=True)
+    found = target.engine.repositories.get(RepositoryID("moved"))
+    assert not found.read_only
+    assert found.metadata["team"] == "blue"
+    with pytest.raises(NotATarget, match="last round is over"):
+        run(target, lake)
+
+
+def test_a_repository_that_was_made_otherwise_is_left_alone() -> None:
+    lake, target = FakeLakeFS(), Target()
+    target.engine.repositories.create("moved", Namespace.parse("mem://lake/own"), committer="ann")
+    lake.heads = {"main": lake.commit({b"a": 1})}
+    with pytest.raises(NotATarget, match="not made to move"):
+        run(target, lake)

@@ -17,3 +17,12 @@ class DamagedHistory(LakebedError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the history of the repository is damaged: {reason}")
+
+
+class NotATarget(LakebedError):
+    """A repository cannot be filled with one of lakeFS."""
+
+    def __init__(self, repository: str, reason: str) -> None:
+        super().__init__(
+            f"repository {repository} cannot be moved into: {reason}. Choose another name"
+        )
