@@ -103,7 +103,7 @@ class MemoryStore(Store):
         if self._closed:
             raise StoreClosed
         with self._lock:
-            return list(self._partitions), None
+            return [each for each in self._partitions if each > cursor], None
 
     def drop_partition(self, partition: bytes) -> None:
         if self._closed:
