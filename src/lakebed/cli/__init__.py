@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "run": ("lakebed.cli.commands.server:run", "Run a server."),
     "config": ("lakebed.cli.commands.server:config_app", "Check the settings of a server."),
     "cleaner": ("lakebed.cli.commands.cleaner:app", "Remove what nothing names any more."),
+    "kv": ("lakebed.cli.commands.kv:app", "Look into a database, or copy it into another one."),
     "gc": ("lakebed.cli.commands.gc:app", "Find and delete objects that nothing refers to."),
     "repo": ("lakebed.cli.commands.repo:app", "Create, list and delete repositories."),
     "branch": (
