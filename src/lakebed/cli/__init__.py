@@ -68,6 +68,14 @@ COMMANDS: Final = {
         "lakebed.cli.commands.refs:restore_app",
         "Restore what was dumped into a bare repository.",
     ),
+    "fsck": (
+        "lakebed.cli.commands.diagnose:fsck",
+        "Read every file of every commit of a repository, and prove its id.",
+    ),
+    "diagnose": (
+        "lakebed.cli.commands.diagnose:diagnose",
+        "Make a bundle of facts about a server for a bug report.",
+    ),
     "identity": ("lakebed.cli.commands.doctor:identity_app", "Show who you are to the server."),
     "doctor": (
         "lakebed.cli.commands.doctor:doctor_app",

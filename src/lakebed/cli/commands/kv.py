@@ -1,6 +1,8 @@
 """``lakebed kv``: look into a database, or copy it into another one."""
 
+import json
 import os
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,15 +10,46 @@ import typer
 
 from lakebed.cli.errors import Misuse
 from lakebed.cli.groups import new_group
-from lakebed.cli.options import YesOption
+from lakebed.cli.options import ServerConfigOption, YesOption, dotted_settings
 
 if TYPE_CHECKING:
+    from lakebed.kv import Store
     from lakebed.kv.copying import Side
     from lakebed.runtime import Runtime
+    from lakebed.server.settings import ServerSettings
 
 app = new_group("Look into a database, or copy it into another one.")
 
+DatabaseOption = Annotated[str | None, typer.Option(help="The database's URL.", show_default=False)]
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="A database, as in database.url.")]
+
+
+@app.command()
+def inspect(
+    *,
+    config: ServerConfigOption = None,
+    database: DatabaseOption = None,
+    partition: Annotated[
+        str | None, typer.Option(help="Only this partition.", show_default=False)
+    ] = None,
+    prefix: Annotated[str, typer.Option(help="Only keys that begin so.", show_default=False)] = "",
+    kind: Annotated[
+        str | None, typer.Option(help="Only records of this kind, as Branch.", show_default=False)
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many records.")] = None,
+) -> None:
+    """Print the records of a database, one JSON object a line; secrets are masked.
+
+    Nothing is changed. Records that are damaged are named, and not shown.
+    """
+    from lakebed.diagnostics.records import Filter, shown_records  # noqa: PLC0415 - it is slow
+
+    wanted = Filter(
+        None if partition is None else os.fsencode(partition), os.fsencode(prefix), kind
+    )
+    with open_to_read(settings_of(config, database).database.url) as store:
+        for shown in islice(shown_records(store, wanted), limit):
+            typer.echo(json.dumps(shown.as_dict(), ensure_ascii=False))
 
 
 @app.command()
@@ -66,14 +99,34 @@ def release(*, url: UrlArgument, yes: YesOption = False) -> None:
     typer.echo(f"{side.name} can be used again; its copy to {mark.other} is none any more.")
 
 
+def settings_of(config: Path | None, database: str | None) -> "ServerSettings":
+    """Return the settings of a server, whether or not they fit together."""
+    from lakebed.server.config_files import read  # noqa: PLC0415 - it is slow to import
+
+    return read(config, environment=os.environ, flags=dotted_settings(database__url=database))
+
+
+def open_to_read(url: str) -> "Store":
+    """Open a database that is there, halted or not, for reading only."""
+    from lakebed.kv import open_store  # noqa: PLC0415 - it is slow to import
+    from lakebed.kv.wrappers.halting import Permit  # noqa: PLC0415 - as are its friends
+
+    _check_exists(url)
+    return open_store(url, permit=Permit(reads_only=True))
+
+
 def _open_existing(url: str, runtime: "Runtime") -> "Side":
-    """Open a database that must be there: a file is not made by looking for it."""
+    _check_exists(url)
+    return _open(url, runtime)
+
+
+def _check_exists(url: str) -> None:
+    """Refuse a file that is not there: it must not be made by looking for it."""
     from lakebed.server.settings import SQLITE  # noqa: PLC0415 - it is slow to import
 
     path = Path(url.removeprefix(SQLITE).partition("?")[0])
     if url.startswith(SQLITE) and not path.exists():
         raise Misuse(f"there is no file {path}")
-    return _open(url, runtime)
 
 
 def _open(url: str, runtime: "Runtime") -> "Side":
