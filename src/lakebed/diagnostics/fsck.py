@@ -4,12 +4,14 @@ Nothing is changed, and no cache is asked. Each file is read once, however many 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from google.protobuf.message import Message
+
 from lakebed.block import BlockStore, Namespace
-from lakebed.diagnostics.records import as_text, show
+from lakebed.diagnostics.records import DamagedRecord, as_text, decode
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.files import Files
@@ -27,6 +29,7 @@ from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
 
 ItemT = TypeVar("ItemT")
+MessageT = TypeVar("MessageT", bound=Message)
 
 COMMITS_NAMED: Final = 100
 """How many of the commits that a damage touches are named; all are counted."""
@@ -111,7 +114,7 @@ class RepositoryCheck:
 
     def _check_commits(self) -> None:
         parents: dict[str, list[str]] = defaultdict(list)
-        for name, commit in self._readable(COMMITS.prefix, pb.Commit):
+        for name, commit in self._readable(self._partition, COMMITS.prefix, pb.Commit):
             self._report.commits += 1
             self._commits.add(name)
             if commit.version == COMMIT_VERSION and compute_id(commit) != name:
@@ -123,34 +126,32 @@ class RepositoryCheck:
             self._add("commit", missing, "it is a parent, and is not there", parents[missing])
 
     def _check_refs(self) -> None:
-        for name, branch in self._readable(BRANCHES.prefix, pb.Branch):
+        for name, branch in self._readable(self._partition, BRANCHES.prefix, pb.Branch):
             if not branch.pending and branch.commit_id not in self._commits:
                 self._add("branch", name, f"its commit {branch.commit_id} is not there")
             for token in (branch.staging_token, *branch.sealed_tokens):
                 self._check_staged(token.encode())
-        for name, tag in self._readable(TAGS.prefix, pb.Tag):
+        for name, tag in self._readable(self._partition, TAGS.prefix, pb.Tag):
             if not tag.pending and tag.commit_id not in self._commits:
                 self._add("tag", name, f"its commit {tag.commit_id} is not there")
 
     def _check_staged(self, token: bytes) -> None:
-        if not token:
-            return
-        for item in self._store.scan(token, STAGED_PREFIX):
-            if (damage := show(token, item).damage) is not None:
-                self._add("record", f"{as_text(token)} {as_text(item.key)}", damage)
+        for _ in self._readable(token, STAGED_PREFIX, pb.StagedEntry) if token else ():
+            pass
 
     def _readable(
-        self, prefix: bytes, message_type: Callable[[], ItemT]
-    ) -> Iterator[tuple[str, ItemT]]:
+        self, partition: bytes, prefix: bytes, message_type: type[MessageT]
+    ) -> Iterator[tuple[str, MessageT]]:
         """Yield the records of a kind that can be read, and note the others."""
-        for item in self._store.scan(self._partition, prefix):
+        for item in self._store.scan(partition, prefix):
             if not item.key.startswith(prefix):
                 return
-            if (damage := show(self._partition, item).damage) is not None:
-                self._add("record", f"{as_text(self._partition)} {as_text(item.key)}", damage)
+            try:
+                message = decode(partition, item)
+            except DamagedRecord as error:
+                self._add("record", f"{as_text(partition)} {as_text(item.key)}", str(error))
                 continue
-            message = message_type()
-            message.ParseFromString(item.value)  # type: ignore[attr-defined]
+            assert isinstance(message, message_type)
             yield as_text(item.key[len(prefix) :]), message
 
     # Files

@@ -20,7 +20,7 @@ from lakebed.auth.records_pb2 import Credential
 from lakebed.catalog import keys as catalog_keys
 from lakebed.engine import keys as engine_keys
 from lakebed.engine.records_pb2 import Emptied, StagedEntry
-from lakebed.errors import quoted
+from lakebed.errors import LakebedError, quoted
 from lakebed.hooks import keys as hooks_keys
 from lakebed.kv import Item, Store
 from lakebed.kv.halt import HALT_KEY
@@ -107,22 +107,43 @@ def shown_records(store: Store, wanted: Filter | None = None) -> Iterator[Shown]
                 yield show(partition, item)
 
 
+class DamagedRecord(LakebedError):  # noqa: N818 - it says what happened
+    """A record is not what its key says; the message does not quote it."""
+
+    kind = "damaged_record"
+
+
 def show(partition: bytes, item: Item) -> Shown:
     """Return a record as people can read it."""
     name, size = kind_name(partition, item.key), len(item.value)
-    message_type = message_of(partition, item.key)
-    if message_type is None:
-        content = {"text": as_text(item.value)} if name == "text" else None
-        return Shown(partition, item.key, name, size, content)
     try:
-        message = message_type.FromString(item.value)
+        message = decode(partition, item)
+        if message is None:
+            content = {"text": as_text(item.value)} if name == "text" else None
+            return Shown(partition, item.key, name, size, content)
         unknown = len(UnknownFieldSet(message))
         return Shown(partition, item.key, name, size, plain(message), unknown_fields=unknown)
+    except DamagedRecord as error:
+        return Shown(partition, item.key, name, size, None, damage=str(error))
+
+
+def decode(partition: bytes, item: Item) -> Message | None:
+    """Return the message under a key; None if nobody knows what it holds.
+
+    Raises:
+        DamagedRecord: It is not what its key says.
+    """
+    message_type = message_of(partition, item.key)
+    if message_type is None:
+        return None
+    try:
+        message = message_type.FromString(item.value)
+        plain(message)  # times that no calendar has are damage, too
     except (DecodeError, UnicodeDecodeError, OverflowError, ValueError) as error:
         # The kind of the error alone: its text may quote what was read.
-        return Shown(
-            partition, item.key, name, size, None, damage=f"not a {name} ({type(error).__name__})"
-        )
+        name = message_type.DESCRIPTOR.name
+        raise DamagedRecord(f"not a {name} ({type(error).__name__})") from error
+    return message
 
 
 def kind_name(partition: bytes, key: bytes) -> str:

@@ -4,13 +4,16 @@ Both open the database and the storage themselves, and read only: they work whil
 """
 
 import json
+import os
 from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lakebed.cli.commands.kv import DatabaseOption, open_to_read, settings_of
-from lakebed.cli.errors import Incomplete
+from lakebed.cli.errors import Incomplete, Misuse
 from lakebed.cli.options import JsonOption, ServerConfigOption
 from lakebed.cli.output import printable
 from lakebed.cli.uris import parse_repository
@@ -48,6 +51,48 @@ def fsck(
         _print_report(report)
     if report.damages:
         raise Incomplete(f"{len(report.damages)} damaged, see above")
+
+
+def diagnose(
+    *,
+    config: ServerConfigOption = None,
+    database: DatabaseOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The zip file to make.", show_default="by the time"),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A log of the server.", show_default="logging.file"),
+    ] = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every file of every commit, not only some.")
+    ] = False,
+) -> None:
+    """Make a bundle of facts about a server for a bug report: a zip file of JSON documents.
+
+    It needs the settings of the server, changes nothing, and holds neither secrets nor the content
+    of objects. What is broken is told in its place. Names of repositories, branches and damaged
+    records are in it: look through it before you give it away.
+    """
+    from lakebed.diagnostics.bundle import Request, make_bundle  # noqa: PLC0415 - it is slow
+    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as are its friends
+
+    file = output or Path(f"lakebed-diagnose-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip")
+    if file.exists():
+        raise Misuse(f"there is a file {file} already: use --output with another name")
+    request = Request(
+        settings=lambda: settings_of(config, database),
+        open_store=open_to_read,
+        environment=os.environ,
+        log=log,
+        deep=deep,
+    )
+    bundle = make_bundle(request, ThreadRuntime())
+    bundle.write(file)
+    for note in bundle.notes:
+        typer.echo(printable(bundle.hider.text(note)))
+    typer.echo(f"Made {file}: look through it before you give it away.")
 
 
 def _print_report(report: "Report") -> None:
