@@ -24,7 +24,9 @@ CHECK_SECONDS: Final = 2.0
 
 SETTLE_SECONDS: Final = CHECK_SECONDS + FENCE_SECONDS + 15.0
 """How long after the mark was written a call may still change something: one that began just before
-its process had to look again, and that then took as long as a driver lets a call take."""
+its process had to look again, and that then took as long as a driver lets a call take. (A bulk call
+that writes keys one by one may take longer, if each of them has to be fenced. What it changed is
+found when the stores are compared.)"""
 
 
 class Role(Enum):

@@ -11,6 +11,7 @@ import typer
 from lakebed.cli.errors import Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import ServerConfigOption, YesOption, dotted_settings
+from lakebed.cli.session import confirm
 
 if TYPE_CHECKING:
     from lakebed.kv import Store
@@ -89,10 +90,7 @@ def release(*, url: UrlArgument, yes: YesOption = False) -> None:
     from lakebed.kv.copying import release as remove_mark  # noqa: PLC0415 - it is slow to import
     from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as are its friends
 
-    if not yes:
-        typer.confirm(
-            "If the copy is in use, changes will part between the two. Go on?", abort=True
-        )
+    confirm("If the copy is in use, changes will part between the two. Go on?", yes=yes)
     side = _open_existing(url, ThreadRuntime())
     with side.store:
         mark = remove_mark(side)
