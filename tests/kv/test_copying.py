@@ -216,6 +216,37 @@ def test_a_write_that_lands_late_is_found_out(old: Database, new: Database) -> N
         new.serve()
 
 
+def test_the_next_run_undoes_what_was_changed_since(old: Database, new: Database) -> None:
+    copy = StoreCopy(old.open(), new.open(), old.runtime, SETTLE_SECONDS)
+
+    def say(text: str) -> None:
+        if text.startswith("waiting"):
+            old.driver.delete(b"token-2", b"key/00005")
+            old.driver.set(b"token-2", b"key/00006", b"changed")
+            old.driver.drop_partition(b"token-1")
+
+    copy.say = say
+    with pytest.raises(CopyRefused, match="differ in partition 'token-1', 'token-2':"):
+        copy.run()
+    counts = copied(old, new)
+    assert old.content() == new.content()
+    assert (counts.written, counts.removed) == (1, 1 + 301)
+
+
+def test_a_run_that_another_took_over_from_stops(old: Database, new: Database) -> None:
+    first = StoreCopy(old.open(), new.open(), old.runtime, SETTLE_SECONDS)
+
+    def say(text: str) -> None:
+        if text.startswith("2 partitions"):
+            with pytest.raises(DiedError):
+                copied(old, new, FaultyStore(new.driver, Dying(2)))
+            old.runtime.seconds += CHECK_SECONDS
+
+    first.say = say
+    with pytest.raises(StoreHalted, match="unfinished copy of sqlite:///old"):
+        first.run()
+
+
 def test_stores_are_compared_only_when_all_writers_have_ended(old: Database, new: Database) -> None:
     began = old.runtime.seconds
     copied(old, new)

@@ -21,10 +21,13 @@ MARK = Halt(role=Role.SOURCE, copy_id="c", other="postgresql://new", since=0.0).
 
 
 class HandClock(ThreadRuntime):
-    """A steady clock that moves when it is told to."""
+    """Clocks that move when they are told to."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
+
+    def now(self) -> float:
+        return self.seconds
 
     def monotonic(self) -> float:
         return self.seconds
