@@ -26,6 +26,8 @@ from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.testing.servers.object_stores import free_ports
 from tests.kit.lake import MAIN, REPOSITORY, open_lake
 
+pytestmark = pytest.mark.slow
+
 PLANTED = {
     "object": "CONTENT-of-an-object",
     "credential": "SEALED-credential",

@@ -15,6 +15,8 @@ from lakebed.engine.committed.files import Files
 from lakebed.engine.errors import RepositoryNotFound
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:

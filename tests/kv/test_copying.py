@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from lakebed.kv import Store, StoreHalted
+from lakebed.kv import Store, StoreHalted, copying
 from lakebed.kv.copying import CopyCounts, CopyRefused, Side, StoreCopy, partition_hashes, release
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.halt import CHECK_SECONDS, SETTLE_SECONDS, check_not_halted, find_mark
@@ -20,7 +20,7 @@ from tests.kv.test_halting import HandClock
 
 ResultT = TypeVar("ResultT")
 
-RECORDS = 1806
+RECORDS = 186
 
 
 class DiedError(BaseException):
@@ -55,6 +55,11 @@ class Database:
         return partition_hashes(self.driver)
 
 
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "CHUNK_KEYS", 50)
+
+
 @pytest.fixture
 def runtime() -> HandClock:
     return HandClock()
@@ -65,7 +70,7 @@ def old(runtime: HandClock) -> Database:
     database = Database("sqlite:///old", runtime)
     store = database.serve()
     for number in range(4):
-        keys = [(b"key/%05d" % each, b"value %d" % each) for each in range(300 * number)]
+        keys = [(b"key/%05d" % each, b"value %d" % each) for each in range(30 * number)]
         store.set_many(b"token-%d" % number, [*keys, (b"\xff", b"")])
     store.set(b"auth", b"users/ada", b"\x00\xff")
     return database
@@ -152,7 +157,7 @@ def test_the_next_run_writes_only_what_is_missing(old: Database, new: Database) 
     with pytest.raises(DiedError):
         copied(old, new, FaultyStore(new.driver, Dying(13)))
     there = sum(1 for partition in new.driver.partitions() for _ in new.driver.scan(partition)) - 1
-    assert there > 500
+    assert there > 50
     counts = copied(old, new)
     assert (counts.records, counts.written) == (RECORDS, RECORDS - there)
 
@@ -230,7 +235,7 @@ def test_the_next_run_undoes_what_was_changed_since(old: Database, new: Database
         copy.run()
     counts = copied(old, new)
     assert old.content() == new.content()
-    assert (counts.written, counts.removed) == (1, 1 + 301)
+    assert (counts.written, counts.removed) == (1, 1 + 31)
 
 
 def test_a_run_that_another_took_over_from_stops(old: Database, new: Database) -> None:
