@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakebed import cli
+from lakebed.block import Address, BlockStore, StorageUnavailable
 from lakebed.cli import running
 from lakebed.diagnostics.fsck import Damage, Report, RepositoryCheck
 from lakebed.engine.commits.commit import CommitRequest
@@ -129,6 +130,23 @@ def test_a_sample_reads_less(lake: Lake) -> None:
     report = checked(lake, sample=1)
     assert (report.sampled, report.metaranges) == (True, 1)
     assert report.ranges <= 1
+
+
+@pytest.mark.usefixtures("commits")
+@pytest.mark.parametrize("kind", ["ranges", "metaranges"])
+def test_no_file_is_called_damaged_while_the_storage_does_not_answer(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    read = type(lake.block).read
+
+    def fail(self: BlockStore, address: Address) -> bytes:
+        if f"_lakebed/{kind}/" in str(address):
+            raise StorageUnavailable("the network is cut")
+        return read(self, address)
+
+    monkeypatch.setattr(type(lake.block), "read", fail)
+    with pytest.raises(StorageUnavailable, match="the network is cut"):
+        checked(lake)
 
 
 def test_a_repository_that_is_not_there_is_refused(lake: Lake) -> None:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
-from lakebed.block import BlockStore, Namespace
+from lakebed.block import BlockStore, Namespace, StorageUnavailable
 from lakebed.diagnostics.records import DamagedRecord, as_text, decode
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed.cache import Cache
@@ -103,6 +103,7 @@ class RepositoryCheck:
 
         Raises:
             StoreUnavailable: The database did not answer.
+            StorageUnavailable: The storage did not: no file is called damaged for that.
         """
         self._check_commits()
         self._check_refs()
@@ -172,6 +173,8 @@ class RepositoryCheck:
     def _read_metarange(self, metarange_id: MetaRangeID) -> tuple[MetaRangeID, MetaRange | str]:
         try:
             return metarange_id, self._files.load_metarange(metarange_id)
+        except StorageUnavailable:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are read
             return metarange_id, _told(error)
 
@@ -196,6 +199,8 @@ class RepositoryCheck:
             entries = self._files.load_range(ref.range_id).combine_chunks()
             if not entries.num_rows or ref_of(entries) != ref:
                 return ref.range_id, "a metarange says something else of it than is in it"
+        except StorageUnavailable:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are read
             return ref.range_id, _told(error)
         return ref.range_id, entries.num_rows

@@ -77,6 +77,7 @@ def copy(
         after = _open(target, runtime)
         with after.store:
             counts = StoreCopy(before, after, runtime, halt.SETTLE_SECONDS, say=_say).run()
+    _say("\n")
     typer.echo(
         f"Copied: {counts.records:,} records in {counts.partitions:,} partitions, of which"
         f" {counts.written:,} were written by this run. Content hash {counts.content_hash}."
