@@ -9,11 +9,13 @@ from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository, RepositoryID
+from lakebed.formats import entries_of
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.migrate import lakefs_pb2 as pb
 from lakebed.migrate.errors import DamagedHistory, DamagedTable, NotATarget
 from lakebed.migrate.history import HistoryTaker, Taken
 from lakebed.migrate.rounds import Plan, RoundReport, run_round
+from lakebed.migrate.sources import Source
 from lakebed.runtime import ThreadRuntime
 from tests.migrate.lakes import Contents, FakeLakeFS, entry_of
 
@@ -31,7 +33,7 @@ class Target:
         self.repository: Repository = self.engine.repositories.create_bare("new", namespace)
 
     def take(self, source: FakeLakeFS) -> Taken:
-        taker = HistoryTaker(self.engine, self.repository, source, self.runtime)
+        taker = HistoryTaker(self.engine, self.repository, Source(source, source), self.runtime)
         for _ in taker.run():
             pass
         return taker.taken
@@ -40,7 +42,7 @@ class Target:
         page = self.engine.list_entries(RepositoryID("new"), commit_id, Query(amount=1000))
         return {
             entry.key: (entry.address, entry.checksum, entry.size, dict(entry.metadata))
-            for entry in page.items
+            for entry in entries_of(page.rows)
         }
 
 
@@ -142,14 +144,16 @@ def run(target: Target, lake: FakeLakeFS, *, is_last: bool = False) -> RoundRepo
         metadata={"team": "blue"},
         protected=["main"],
     )
-    return run_round(target.engine, target.runtime, lake, plan, is_last=is_last)
+    return run_round(target.engine, target.runtime, Source(lake, lake), plan, is_last=is_last)
 
 
 def refs_of(target: Target) -> tuple[dict[str, str], dict[str, str]]:
     repository = target.engine.repositories.get(RepositoryID("moved"))
-    branches = {each.id: each.commit_id for each in target.engine.branches.list(repository)}
-    tags = {each.id: each.commit_id for each in target.engine.tags.list(repository)}
-    return dict(branches), dict(tags)
+    branches = {
+        str(each.id): str(each.commit_id) for each in target.engine.branches.list(repository)
+    }
+    tags = {str(each.id): str(each.commit_id) for each in target.engine.tags.list(repository)}
+    return branches, tags
 
 
 def test_rounds_follow_the_refs_until_the_last() -> None:

@@ -26,3 +26,7 @@ class NotATarget(LakebedError):
         super().__init__(
             f"repository {repository} cannot be moved into: {reason}. Choose another name"
         )
+
+
+class SourceRefused(LakebedError):
+    """The server that a repository is moved from does not do what it is asked for."""

@@ -73,7 +73,7 @@ class HistoryTaker:
             DamagedHistory: A commit names a parent that is not there, or itself.
             DamagedTable: A file of lakeFS is damaged.
         """
-        commits = {commit.id: commit for commit in self._source.commits()}
+        commits = {commit.id: commit for commit in self._source.refs.commits()}
         for generation in generations(commits):
             self._runtime.map_parallel(
                 lambda commit: self._take(commit, commits), generation, limit=_AT_ONCE
@@ -136,15 +136,17 @@ class HistoryTaker:
             return []
         found = self._metaranges.get(metarange_id)
         if found is None:
-            found = read_ranges(self._source.metarange(metarange_id), f"metarange {metarange_id}")
+            found = read_ranges(
+                self._source.files.metarange(metarange_id), f"metarange {metarange_id}"
+            )
             self._metaranges.put(metarange_id, found, cost=1 + len(found))
         return found
 
     def _read(self, source: SourceRange) -> pa.Table:
         """Return the entries of a range, checked against what its metarange says of it."""
         name = f"range {source.id}"
-        data = self._source.range(source.id)
-        table = pa.concat_tables(read_entries(data, name, self._source.namespace))
+        data = self._source.files.range(source.id)
+        table = pa.concat_tables(read_entries(data, name, self._source.refs.namespace))
         keys = table.column("key")
         if table.num_rows != source.count or not table.num_rows:
             reason = f"it has {table.num_rows} rows instead of {source.count}"

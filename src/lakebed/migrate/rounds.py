@@ -110,7 +110,7 @@ def _target(engine: Engine, plan: Plan) -> Repository:
 
 
 def _set_tags(engine: Engine, repository: Repository, source: Source, report: RoundReport) -> None:
-    wanted = {TagID(tag.name): CommitID(tag.commit_id) for tag in source.tags()}
+    wanted = {TagID(tag.name): CommitID(tag.commit_id) for tag in source.refs.tags()}
     for tag in list(engine.tags.list(repository)):
         if wanted.get(tag.id) == tag.commit_id:
             del wanted[tag.id]
@@ -125,7 +125,7 @@ def _set_tags(engine: Engine, repository: Repository, source: Source, report: Ro
 def _set_branches(
     engine: Engine, repository: Repository, source: Source, report: RoundReport
 ) -> None:
-    wanted = {BranchID(branch.name): branch for branch in source.branches()}
+    wanted = {BranchID(branch.name): branch for branch in source.refs.branches()}
     for current in list(engine.branches.list(repository)):
         branch = wanted.pop(current.id, None)
         if branch is None:

@@ -2,7 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+from lakebed.block import BlockStore, Namespace
+
+_FOLDER: Final = "_lakefs"
+"""Below the namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +43,8 @@ class SourceTag:
     commit_id: str
 
 
-class Source(Protocol):
-    """A repository of lakeFS, as it is at one moment.
-
-    All methods may raise `MigrationError`s.
-    """
+class Refs(Protocol):
+    """The commits, branches and tags of a repository of lakeFS, as they are at one moment."""
 
     @property
     def namespace(self) -> str:
@@ -57,8 +59,39 @@ class Source(Protocol):
     def tags(self) -> Iterator[SourceTag]:
         """Iterate over all tags."""
 
+
+class Files(Protocol):
+    """The metaranges and ranges of a repository of lakeFS."""
+
     def metarange(self, metarange_id: str) -> bytes:
         """Return the file of a metarange."""
 
     def range(self, range_id: str) -> bytes:
         """Return the file of a range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A repository of lakeFS: its refs may come from another place than its files."""
+
+    refs: Refs
+    files: Files
+
+
+class StorageFiles:
+    """The files where lakeFS keeps them in the storage."""
+
+    def __init__(self, block: BlockStore, namespace: Namespace) -> None:
+        self._block = block
+        self._namespace = namespace
+
+    def metarange(self, metarange_id: str) -> bytes:
+        """Return the file of a metarange."""
+        return self._read(metarange_id)
+
+    def range(self, range_id: str) -> bytes:
+        """Return the file of a range."""
+        return self._read(range_id)
+
+    def _read(self, name: str) -> bytes:
+        return self._block.read(self._namespace.address(f"{_FOLDER}/{name}"))
