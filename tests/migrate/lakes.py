@@ -55,19 +55,19 @@ class FakeLakeFS:
         for key in sorted(contents):
             rows.append((key, value(*entry_of(key, contents[key]))))
             if hashlib.md5(key).digest()[0] < 64:
-                ranges.append(self._close(rows))
+                ranges.append(self.close(rows))
                 rows = []
         if rows:
-            ranges.append(self._close(rows))
-        return self._store(table(ranges))
+            ranges.append(self.close(rows))
+        return self.store(table(ranges))
 
-    def _close(self, rows: list[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
-        range_id = self._store(table(rows, rows_per_block=3))
+    def close(self, rows: list[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
+        range_id = self.store(table(rows, rows_per_block=3))
         low, high = rows[0][0], rows[-1][0]
         data = pb.RangeData(min_key=low, max_key=high, count=len(rows), estimated_size=1)
         return high, value(range_id.encode(), data.SerializeToString())
 
-    def _store(self, data: bytes) -> str:
+    def store(self, data: bytes) -> str:
         name = hashlib.sha256(data).hexdigest()
         self.files[name] = data
         return name
