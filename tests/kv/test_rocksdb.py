@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -86,15 +87,16 @@ def test_nobody_is_shown_a_write_before_it_is_on_disk(tmp_path: Path) -> None:
         call_before_waiting(waits.release)
         return read()
 
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor() as pool, ExitStack() as at_end:
         written = pool.submit(store.set, b"p", b"key", b"new")
-        assert flushes.wait(60)
+        at_end.callback(may_flush.set)
+        assert flushes.wait(30)
         assert store.get(b"p", b"other").value == b"old"  # this one waits for nothing
         got = pool.submit(saying_that_it_waits, lambda: store.get(b"p", b"key"))
-        assert waits.acquire(timeout=60)
+        assert waits.acquire(timeout=30)
         scanned = pool.submit(saying_that_it_waits, lambda: list(store.scan(b"p")))
         for _ in range(2):  # at first for the database, which answers, and then for the disk
-            assert waits.acquire(timeout=60)
+            assert waits.acquire(timeout=30)
         assert not any(each.done() for each in (written, got, scanned))
         may_flush.set()
         assert got.result().predicate == written.result()

@@ -1,9 +1,12 @@
-"""A server with two workers on each of the new databases: one is killed, and nothing is lost."""
+"""A server on each database that others bring, and on RocksDB: a worker is killed, nothing is lost.
+
+There are two workers, but on RocksDB, which only one process can open.
+"""
 
 import http.client
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +28,7 @@ from tests.system.api_kit import RawClient, create_repository, workers
 pytestmark = pytest.mark.slow
 
 Run = Callable[[], AbstractContextManager[DatabaseServer]]
-DATABASES: dict[str, tuple[Run, Callable[[int], str]]] = {
+SERVERS: dict[str, tuple[Run, Callable[[int], str]]] = {
     "dynamodb": (partial(dynamodb_server, durable=False), dynamodb_url),
     "etcd": (partial(etcd_server, durable=False), etcd_url),
     "valkey": (valkey_server, valkey_url),
@@ -34,15 +37,25 @@ CLIENTS = 3
 UPLOADS = 8
 
 
-@pytest.fixture(params=DATABASES)
+@contextmanager
+def database_url(name: str, folder: Path) -> Iterator[str]:
+    if name == "rocksdb":
+        yield f"rocksdb:///{folder}/kv"
+        return
+    run, url = SERVERS[name]
+    with run() as database:
+        yield url(database.port)
+
+
+@pytest.fixture(params=[*SERVERS, "rocksdb"])
 def server(
     request: pytest.FixtureRequest, tmp_path: Path, aws_credentials: None
 ) -> Iterator[LakebedServer]:
-    run, url = DATABASES[request.param]
-    with run() as database:
-        settings = {"database": {"url": url(database.port)}}
-        with lakebed_server(tmp_path, settings=settings) as started:
-            yield started
+    with (
+        database_url(request.param, tmp_path) as url,
+        lakebed_server(tmp_path, settings={"database": {"url": url}}) as started,
+    ):
+        yield started
 
 
 def test_what_was_acknowledged_is_committed_though_a_worker_is_killed(

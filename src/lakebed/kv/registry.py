@@ -35,6 +35,8 @@ _DRIVERS: Final = MappingProxyType(
     }
 )
 
+_OF_ONE_PROCESS: Final = frozenset({"memory", "rocksdb"})
+
 
 def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
     """Open the store that a URL names, creating it if it is new.
@@ -78,6 +80,11 @@ def check_url(url: str) -> None:
         MissingExtraError: It needs an extra that is not installed.
     """
     _load_driver(take_namespace(url)[0])
+
+
+def serves_one_process(url: str) -> bool:
+    """Whether only one process at a time can use the store that a URL names."""
+    return url.partition(":")[0] in _OF_ONE_PROCESS
 
 
 def compose(driver: Store, runtime: Runtime) -> Store:
