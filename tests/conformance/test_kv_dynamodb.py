@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from lakebed.kv import Store, open_store
 from lakebed.kv.store import Limits
 from lakebed.testing.conformance.kv import StoreConformance
 from lakebed.testing.servers.databases import dynamodb_server, dynamodb_url
@@ -12,12 +13,18 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def shared_url() -> Iterator[str]:
+def shared_url(aws_credentials: None) -> Iterator[str]:
     with dynamodb_server(durable=False) as server:
         yield dynamodb_url(server.port)
 
 
-@pytest.mark.usefixtures("aws_credentials")
+@pytest.fixture(scope="module")
+def shared_store(shared_url: str) -> Iterator[Store]:
+    """One for all tests: to make its client takes longer than most of them."""
+    with open_store(shared_url) as store:
+        yield store
+
+
 class TestDynamoDBStore(StoreConformance):
     bulk = 1_200
     least = Limits(partition_bytes=2_048, key_bytes=1_024, value_bytes=400_000)
@@ -25,3 +32,7 @@ class TestDynamoDBStore(StoreConformance):
     @pytest.fixture
     def url(self, shared_url: str) -> str:
         return shared_url
+
+    @pytest.fixture
+    def store(self, shared_store: Store) -> Store:
+        return shared_store

@@ -47,8 +47,8 @@ def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
       (``sqlite:////var/lib/lakebed.db``) an absolute path.
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
       ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
-    - ``etcd://``, ``valkey://`` (or ``redis://``), ``dynamodb://``, ``azblob://``, ``rocksdb:///``: see the
-      drivers of these names.
+    - ``etcd://``, ``valkey://`` (or ``redis://``), ``dynamodb://``, ``azblob://``,
+      ``rocksdb:///``: see the drivers of these names.
 
     ``?namespace=name`` opens a part of the database that others, with other names, do not see.
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from rocksdict import DbClosedError, Options, Rdict, WriteBatch
 
@@ -163,7 +163,8 @@ class RocksDBStore(Store):
         with self._lifetime.call(partition):
             base = _base(partition)
             with _reading():
-                pairs = self._database.items(from_key=base + start)
+                # All keys are bytes, whatever the library can hold else.
+                pairs: Iterator[Any] = self._database.items(from_key=base + start)
                 found = takewhile(lambda pair: pair[0].startswith(base), pairs)
                 items = [_item(name[len(base) :], stored) for name, stored in islice(found, limit)]
             with self._writing:
@@ -177,7 +178,7 @@ class RocksDBStore(Store):
         start = cursor or bytes(_LENGTH_BYTES)
         with self._lifetime.call(b"any"), _reading():
             while len(page) < PARTITIONS_PAGE:
-                name = next(iter(self._database.keys(from_key=start)), None)
+                name: Any = next(iter(self._database.keys(from_key=start)), None)
                 if name is None:
                     return page, None
                 length = int.from_bytes(name[:_LENGTH_BYTES], "big")
