@@ -1,4 +1,4 @@
-"""A server on each database that others bring, and on RocksDB: a worker is killed, nothing is lost.
+"""The engine, and a server of which a worker is killed, on each database of which we have a server.
 
 There are two workers, but on RocksDB, which only one process can open.
 """
@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
@@ -23,6 +25,8 @@ from lakebed.testing.servers.databases import (
     valkey_url,
 )
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+from tests.engine.test_engine_machine import EngineMachine
+from tests.kit.rounds import rounds
 from tests.system.api_kit import RawClient, create_repository, workers
 
 pytestmark = pytest.mark.slow
@@ -47,15 +51,30 @@ def database_url(name: str, folder: Path) -> Iterator[str]:
         yield url(database.port)
 
 
-@pytest.fixture(params=[*SERVERS, "rocksdb"])
-def server(
-    request: pytest.FixtureRequest, tmp_path: Path, aws_credentials: None
-) -> Iterator[LakebedServer]:
-    with (
-        database_url(request.param, tmp_path) as url,
-        lakebed_server(tmp_path, settings={"database": {"url": url}}) as started,
-    ):
+@pytest.fixture(scope="module", params=[*SERVERS, "rocksdb"])
+def url(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    aws_credentials: None,
+) -> Iterator[str]:
+    with database_url(request.param, tmp_path_factory.mktemp("database")) as found:
+        yield found
+
+
+@pytest.fixture
+def server(url: str, tmp_path: Path) -> Iterator[LakebedServer]:
+    with lakebed_server(tmp_path, settings={"database": {"url": url}}) as started:
         yield started
+
+
+def test_the_engine_agrees_with_plain_dicts(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        EngineMachine, "url", f"{url}{'&' if '?' in url else '?'}namespace={{unique}}"
+    )
+    histories = settings(
+        max_examples=rounds(3, long=30), stateful_step_count=25, suppress_health_check=HealthCheck
+    )
+    run_state_machine_as_test(EngineMachine, settings=histories)
 
 
 def test_what_was_acknowledged_is_committed_though_a_worker_is_killed(
