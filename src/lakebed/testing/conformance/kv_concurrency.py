@@ -147,7 +147,7 @@ class ConcurrencyConformance(Sizes):
 
         def look() -> None:
             try:
-                for _ in range(300):
+                for _ in range(min(300, self.bulk)):
                     last, first = store.get_many(pair)
                     assert last is not None
                     assert first is not None

@@ -65,7 +65,9 @@ class ScansConformance(Sizes):
         highest = b"\xff" * len(many[0])
         for each in (*awkward, *many, highest):
             store.set(each, b"key", b"value")
-        store.set_many(partition, [(b"%04d" % number, b"") for number in range(1200)])
+        store.set_many(
+            partition, [(b"%04d" % number, b"") for number in range(min(1200, self.bulk))]
+        )
         listed = list(store.partitions())
         assert len(listed) == len(set(listed))
         assert {*awkward, *many, highest, partition} <= set(listed)
@@ -81,7 +83,7 @@ class ScansConformance(Sizes):
         assert partition + b"2" in store.partitions()
 
     def test_delete_while_iterating(self, store: Store, partition: bytes) -> None:
-        keys = [b"%05d" % number for number in range(500)]
+        keys = [b"%05d" % number for number in range(min(500, self.bulk))]
         store.set_many(partition, [(key, b"value") for key in keys])
         seen = []
         for item in store.scan(partition):
@@ -91,7 +93,7 @@ class ScansConformance(Sizes):
         assert list(store.scan(partition)) == []
 
     def test_keys_that_come_and_go_while_iterating(self, store: Store, partition: bytes) -> None:
-        steady = [b"%05d" % number for number in range(0, 1000, 2)]
+        steady = [b"%05d" % number for number in range(0, min(1000, 2 * self.bulk), 2)]
         store.set_many(partition, [(key, b"value") for key in steady])
         seen = []
         for count, item in enumerate(store.scan(partition)):
