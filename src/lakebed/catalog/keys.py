@@ -50,7 +50,7 @@ def copy_of(message: MessageT) -> MessageT:
 def remove_where(records: Records[MessageT], is_over: Callable[[MessageT], bool]) -> int:
     """Remove the records that are over, unless someone changes them just then; return how many."""
     removed = 0
-    for record in records.scan():
+    for record in records.scan_readable():
         if is_over(record.message):
             with suppress(PredicateFailed):
                 records.delete_if(record.name, record.predicate)

@@ -88,6 +88,10 @@ class MultipartRecords:
         """Iterate over all uploads, completed ones too, by their ids, from `start` on."""
         return self._uploads.scan(start=start)
 
+    def scan_readable(self) -> Iterator[UploadRecord]:
+        """Iterate over all uploads whose records are not damaged."""
+        return self._uploads.scan_readable()
+
     def add(self, upload_id: MultipartID, upload: pb.MultipartUpload) -> None:
         """Write the record of a new upload."""
         self._uploads.set_if(upload_id.encode(), upload, ABSENT)

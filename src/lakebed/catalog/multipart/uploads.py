@@ -281,7 +281,7 @@ class MultipartUploads:
     def clean(self, repository: Repository) -> int:
         """Remove the uploads that are too old to be completed or asked for; return how many."""
         removed = 0
-        for record in self._records(repository).scan():
+        for record in self._records(repository).scan_readable():
             if self._is_overdue(record.message):
                 try:
                     self._drop(repository, record)

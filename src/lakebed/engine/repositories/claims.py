@@ -87,9 +87,9 @@ class Claims:
             return False  # someone took it over or freed it
         return True
 
-    def list(self) -> Iterator[tuple[Namespace, Claimant]]:
-        """Iterate over all claims, dead or alive."""
-        for record in self._records.scan():
+    def list(self, on_broken: Callable[[bytes], object]) -> Iterator[tuple[Namespace, Claimant]]:
+        """Iterate over all claims, dead or alive; as `Records.scan_readable`."""
+        for record in self._records.scan_readable(on_broken):
             yield Namespace.parse(record.name.decode()), _claimant(record)
 
     def around(self, address: Address) -> tuple[Sequence[Claimant], Claimant | None]:

@@ -69,7 +69,7 @@ def jobs_of(services: Services) -> list[Job]:
 
 def clean_runs(services: Services) -> int:
     """Remove the runs of hooks that were kept for long enough; return how many."""
-    repositories = services.catalog.repositories.list()
+    repositories = services.catalog.repositories.list_readable()
     return sum(services.actions.clean(repository) for repository in repositories)
 
 
