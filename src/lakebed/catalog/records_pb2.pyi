@@ -14,6 +14,7 @@ class LinkState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LINK_STATE_OPEN: _ClassVar[LinkState]
     LINK_STATE_CONSUMED: _ClassVar[LinkState]
     LINK_STATE_STAGED: _ClassVar[LinkState]
+    LINK_STATE_ABORTED: _ClassVar[LinkState]
 
 class TaskState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -42,6 +43,7 @@ LINK_STATE_UNSPECIFIED: LinkState
 LINK_STATE_OPEN: LinkState
 LINK_STATE_CONSUMED: LinkState
 LINK_STATE_STAGED: LinkState
+LINK_STATE_ABORTED: LinkState
 TASK_STATE_UNSPECIFIED: TaskState
 TASK_STATE_RUNNING: TaskState
 TASK_STATE_DONE: TaskState
