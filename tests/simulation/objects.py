@@ -264,14 +264,13 @@ class Ended:
 
     def run(self) -> None:
         world, runtime = self.process.world, self.process.actor.runtime
-        runtime.sleep(world.random.random() * 2)
+        runtime.sleep(world.random.random() * 0.5)
         upload_id = self.race.given.address.path.rpartition("/")[2]
-        for _ in range(3):
+        if world.random.random() < 0.7:
             with suppress(LakebedError):
                 self.process.catalog.unfinished.end(REPOSITORY, upload_id)
                 self.ended = True
-                break
-        runtime.sleep(world.random.random() * 2)
+        runtime.sleep(world.random.random() * 0.5)
         with suppress(LakebedError):
             self.collect()
 

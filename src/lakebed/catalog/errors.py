@@ -8,6 +8,8 @@ LakebedError
     ├── UnreadableTable     an object is not the table that it claims   (also a ValueError)
     ├── NotComparable       rows of two versions cannot be compared so  (also a ValueError)
     ├── MissingBytes        the entry is there, and its object is gone
+    │   └── Purged              on purpose: somebody purged it
+    ├── InvalidPurge        a purge that cannot be done so              (also a ValueError)
     ├── ChangedBytes        the entry is there, and its object is another one by now
     ├── InvalidLink         the address was not given out for this, or is used up
     │   └── LinkExpired     it was given out too long ago
@@ -68,6 +70,7 @@ __all__ = [
     "InvalidParts",
     "InvalidPath",
     "InvalidPull",
+    "InvalidPurge",
     "InvalidRef",
     "InvalidRun",
     "InvalidSettings",
@@ -86,6 +89,7 @@ __all__ = [
     "PullBusy",
     "PullNotFound",
     "PullStatusRefused",
+    "Purged",
     "RangeNotSatisfiable",
     "RefNotFound",
     "RepositoryNotFound",
@@ -149,6 +153,22 @@ class MissingBytes(CatalogError):
     def __init__(self, path: bytes, address: object) -> None:
         super().__init__(f"the data of {quoted(path)} is gone: there is no object at {address}")
         self.path = path
+
+
+class Purged(MissingBytes):
+    """The entry is there, and its object was deleted from all history."""
+
+    kind = "purged"
+
+    def __init__(self, path: bytes, when: str, reason: str) -> None:
+        LakebedError.__init__(self, f"the data of {quoted(path)} was purged on {when}: {reason}")
+        self.path = path
+
+
+class InvalidPurge(CatalogError, ValueError):
+    """A purge that cannot be done so; nothing was done."""
+
+    kind = "invalid_purge"
 
 
 class ChangedBytes(CatalogError):

@@ -11,6 +11,9 @@
 | pulls/<id>                            | pull requests, newest first                  |
 | pulls_merging/<id>                    | those whose merge may be under way           |
 
+Purged objects are in a partition of their own, ``purges``, as ``purges/<address>``: who reads an
+object knows its address, and a copy may be made in another repository.
+
 Imports that have not ended are also in a partition of their own, ``imports``, as ``waiting/<id>``:
 whoever runs them need not go through all repositories.
 """
@@ -35,6 +38,9 @@ TASKS: Final = Kind(b"tasks/", pb.Task)
 IMPORTS: Final = Kind(b"imports/", pb.Import)
 PULLS: Final = Kind(b"pulls/", pb.PullRequest)
 PULLS_MERGING: Final = Kind(b"pulls_merging/", pb.PullMerging)
+
+PURGES_PARTITION: Final = b"purges"
+PURGES: Final = Kind(b"purges/", pb.Purge)
 
 WAITING_PARTITION: Final = b"imports"
 WAITING: Final = Kind(b"waiting/", pb.WaitingImport)

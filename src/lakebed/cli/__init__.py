@@ -19,6 +19,10 @@ COMMANDS: Final = {
     "config": ("lakebed.cli.commands.server:config_app", "Check the settings of a server."),
     "cleaner": ("lakebed.cli.commands.cleaner:app", "Remove what nothing names any more."),
     "gc": ("lakebed.cli.commands.gc:app", "Find and delete objects that nothing refers to."),
+    "purge": (
+        "lakebed.cli.commands.purge:app",
+        "Delete objects from all history, for good.",
+    ),
     "repo": ("lakebed.cli.commands.repo:app", "Create, list and delete repositories."),
     "branch": (
         "lakebed.cli.commands.branch:app",
