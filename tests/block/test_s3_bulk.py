@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import Any
 
 import boto3
 import pytest
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def opened(settings: S3Settings) -> S3BlockStore:
-    return cast("S3BlockStore", open_driver(settings, ThreadRuntime()))
+    return open_driver(settings, ThreadRuntime())
 
 
 @contextmanager

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from lakebed.block import Address
+from lakebed.block import Address, Forbidden
 from lakebed.catalog.errors import InvalidPurge, MissingBytes, Purged
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.catalog.purge import purges
@@ -13,7 +14,9 @@ from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.purge.purges import PurgeReport
 from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.committed.files import Files
 from lakebed.engine.model import BranchID, CommitID
+from lakebed.formats import RangeID
 from lakebed.formats.purge_files import decode_purge
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.kit.rounds import stores
@@ -95,13 +98,14 @@ def test_every_range_is_read_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -
         lake.upload(f"b{number}".encode(), str(number))
         commit(lake)
         lake.engine.create_branch(REPOSITORY, BranchID(f"branch-{number}"), "main")
-    from lakebed.engine.committed.files import Files  # noqa: PLC0415 - counted here alone
-
-    read: list[str] = []
+    read: list[RangeID] = []
     load = Files.load_range
-    monkeypatch.setattr(
-        Files, "load_range", lambda self, name: (read.append(name), load(self, name))[1]
-    )
+
+    def count(self: Files, range_id: RangeID) -> pa.Table:
+        read.append(range_id)
+        return load(self, range_id)
+
+    monkeypatch.setattr(Files, "load_range", count)
     lake.catalog.purges.plan(REPOSITORY, by_path("a"))
     assert len(read) == 2 * len(set(read))  # two searches
 
@@ -173,8 +177,6 @@ def test_a_copied_part_under_way_is_dropped(lake: Lake) -> None:
 def test_what_the_storage_refuses_is_reported_and_can_be_repeated(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakebed.block import Forbidden  # noqa: PLC0415 - for this test
-
     lake.upload(b"a", "text")
 
     def refuse(_self: object, address: Address) -> int:

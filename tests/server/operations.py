@@ -25,6 +25,7 @@ PARTS = {
     "part": "1",
     "run_id": "unknown",
     "hook_run_id": "unknown",
+    "purge": "unknown",
 }
 QUERIES = {
     "path": PATH,
@@ -49,6 +50,7 @@ BODIES: dict[str, Any] = {
     "restoreSubmit": dict.fromkeys(
         ("commits_meta_range_id", "tags_meta_range_id", "branches_meta_range_id"), "none"
     ),
+    "purgeObjects": {"path": PATH, "reason": "asked for", "confirm": True},
     "createBranch": {"name": "dev", "source": BRANCH},
     "resetBranch": {"type": "reset"},
     "revertBranch": {"ref": BRANCH, "parent_number": 0},

@@ -28,7 +28,7 @@ from tests.simulation.objects import DEV, MAIN, PATHS, REPOSITORY, REQUEST, Cata
 SECRET: Final = b"secret"
 QUERY: Final = PurgeQuery("checksum", md5(SECRET, usedforsecurity=False).hexdigest().encode())
 FAULTS: Final = Faults(
-    fail_before=0.005, fail_after=0.01, kill=0.002, stall=0.03, stall_seconds=3, until_step=4000
+    fail_before=0.005, fail_after=0.01, kill=0.002, stall=0.03, stall_seconds=20, until_step=4000
 )
 
 

@@ -62,7 +62,8 @@ def test_the_command_line(
     assert json.loads(capsys.readouterr().out)["mode"] == "optimized"
     assert run(cli.app, ["gc", "runs", uri, *place]) == 0
     runs = json.loads(capsys.readouterr().out)
-    assert [each["deleted"] for each in runs] == [1, 0]
+    assert [each["summary"]["deleted"] for each in runs] == [1, 0]
+    assert [each["state"] for each in runs] == ["done", "done"]
     assert run(cli.app, ["gc", "show", uri, summary["run_id"], *place]) == 0
     branches = json.loads(capsys.readouterr().out)["branches"]
     assert {(each["branch"], each["verdict"], each["objects"]) for each in branches} == {
@@ -123,7 +124,7 @@ def test_another_folder_than_the_server_s(
         mark.write_text(f"{place:02x}" * 16)
     capsys.readouterr()
     same.symlink_to(root(sqlite_lakebed))
-    for command in ("run", "check", "runs"):
+    for command in ("run", "check"):
         for folder in (other, copy):
             arguments = ["gc", command, f"lakefs://{client.repository}"]
             assert run(cli.app, [*arguments, "--local-root", str(folder)]) == 1

@@ -13,6 +13,7 @@ from lakebed.catalog.external import ExternalObjects
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc.marks import GCMarks
 from lakebed.catalog.gc.prepare import GCPreparation
+from lakebed.catalog.gc.runs import GCRuns
 from lakebed.catalog.imports.imports import Imports
 from lakebed.catalog.imports.outside import OutsideImports
 from lakebed.catalog.imports.runner import ImportRunner
@@ -120,6 +121,7 @@ class Catalog:
         self.pulls = Pulls(engine, store, runtime, settings)
         self._run_in_background = run_in_background
         self.gc = GCPreparation(engine, store, block, runtime, settings)
+        self.gc_runs = GCRuns(engine, block, runtime)
         self.gc_marks = GCMarks(engine, block, runtime)
         self.usage = Usage(store, runtime)
 

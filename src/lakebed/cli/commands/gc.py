@@ -1,6 +1,6 @@
 """`lakebed gc`: find and delete objects that nothing refers to."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -115,26 +115,26 @@ def check(
 
 
 @client_command(app, "runs")
-def runs(
-    session: Session, repository: RepositoryArgument, *, local_root: LocalRootOption = None
-) -> None:
-    """List the runs of a repository, the oldest first."""
-    from lakebed.gc.report import read_summary, run_ids  # noqa: PLC0415 - slow to load
+def runs(session: Session, repository: RepositoryArgument) -> None:
+    """List the runs of a repository, the oldest first; it takes a permission to read only."""
 
-    with _opened(session, repository.repository, local_root) as (_, storage):
-        found = ((run_id, read_summary(storage, run_id)) for run_id in run_ids(storage))
-        session.output.table(
-            (summary or {"run_id": run_id, "mode": "not finished"} for run_id, summary in found),
-            [
-                ("Run", lambda item: item["run_id"]),
-                ("Began", lambda item: _moment(item.get("began_us"))),
-                ("Mode", lambda item: item["mode"] + (", dry" if item.get("dry_run") else "")),
-                ("Waiting", lambda item: item.get("waiting", "")),
-                ("Deleted", lambda item: item.get("deleted", "")),
-                ("Bytes", lambda item: size(item.get("deleted_bytes"))),
-                ("Failed", lambda item: item.get("failed", "")),
-            ],
-        )
+    def figure(name: str) -> Callable[[dict[str, Any]], Any]:
+        return lambda run: (run.get("summary") or {}).get(name, "")
+
+    session.output.table(
+        list_items(session.client, "repositories", repository.repository, "gc", "runs"),
+        [
+            ("Run", lambda run: run["run_id"]),
+            ("Began", lambda run: run["began"]),
+            ("State", lambda run: run["state"] + (", dry" if figure("dry_run")(run) else "")),
+            ("Mode", figure("mode")),
+            ("Waiting", figure("waiting")),
+            ("Deleted", figure("deleted")),
+            ("Bytes", lambda run: size((run.get("summary") or {}).get("deleted_bytes"))),
+            ("Failed", figure("failed")),
+            ("Why", lambda run: run.get("message", "")),
+        ],
+    )
 
 
 @client_command(app, "show")
