@@ -50,7 +50,7 @@ BODIES: dict[str, Any] = {
     "restoreSubmit": dict.fromkeys(
         ("commits_meta_range_id", "tags_meta_range_id", "branches_meta_range_id"), "none"
     ),
-    "purgeObjects": {"path": PATH, "reason": "asked for", "confirm": True},
+    "purgeObjects": {"path": PATH},
     "createBranch": {"name": "dev", "source": BRANCH},
     "resetBranch": {"type": "reset"},
     "revertBranch": {"ref": BRANCH, "parent_number": 0},

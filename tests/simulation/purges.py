@@ -28,7 +28,7 @@ from tests.simulation.objects import DEV, MAIN, PATHS, REPOSITORY, REQUEST, Cata
 SECRET: Final = b"secret"
 QUERY: Final = PurgeQuery("checksum", md5(SECRET, usedforsecurity=False).hexdigest().encode())
 FAULTS: Final = Faults(
-    fail_before=0.005, fail_after=0.01, kill=0.002, stall=0.03, stall_seconds=20, until_step=4000
+    fail_before=0.002, fail_after=0.004, kill=0.001, stall=0.06, stall_seconds=60, until_step=4000
 )
 
 

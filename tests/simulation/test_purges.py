@@ -9,7 +9,7 @@ from tests.kit.rounds import rounds
 from tests.simulation import purges
 
 
-def fails(seeds: int = 100) -> bool:
+def fails(seeds: int = 400) -> bool:
     return first_failure("tests.simulation.purges:purged", range(seeds)) is not None
 
 
@@ -64,4 +64,4 @@ def test_a_purge_that_does_not_wait_for_commits_under_way(
         return make(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Purges, "_pass", once)
-    assert fails(400)
+    assert fails()
