@@ -291,3 +291,17 @@ class Purge(_message.Message):
     requested_us: int
     purged_us: int
     def __init__(self, purge_id: _Optional[str] = ..., reason: _Optional[str] = ..., username: _Optional[str] = ..., requested_us: _Optional[int] = ..., purged_us: _Optional[int] = ...) -> None: ...
+
+class GCLease(_message.Message):
+    __slots__ = ("holder", "mark", "good_us", "next_us", "ended_us")
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    GOOD_US_FIELD_NUMBER: _ClassVar[int]
+    NEXT_US_FIELD_NUMBER: _ClassVar[int]
+    ENDED_US_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    mark: str
+    good_us: int
+    next_us: int
+    ended_us: int
+    def __init__(self, holder: _Optional[str] = ..., mark: _Optional[str] = ..., good_us: _Optional[int] = ..., next_us: _Optional[int] = ..., ended_us: _Optional[int] = ...) -> None: ...
