@@ -30,6 +30,7 @@ from lakebed.catalog.preview.previews import Previews
 from lakebed.catalog.pulls.pulls import Pulls
 from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.purge.purges import Purges
+from lakebed.catalog.purge.repositories import RepositoryPurges
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
@@ -90,6 +91,7 @@ class Catalog:
         )
         self.pins = Pins(store, block, runtime, settings)
         self.purges = Purges(engine, store, block, runtime, purge_marks)
+        self.repository_purges = RepositoryPurges(engine, store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
         self.previews = Previews(self.objects, runtime)
         self.uploads = Uploads(engine, block, addresses, stager)

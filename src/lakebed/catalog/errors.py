@@ -9,6 +9,7 @@ LakebedError
     ├── NotComparable       rows of two versions cannot be compared so  (also a ValueError)
     ├── MissingBytes        the entry is there, and its object is gone
     │   └── Purged              on purpose: somebody purged it
+    ├── NothingLeft         no deleted repository of that name left anything (also a KeyError)
     ├── InvalidPurge        a purge that cannot be done so              (also a ValueError)
     ├── ChangedBytes        the entry is there, and its object is another one by now
     ├── InvalidLink         the address was not given out for this, or is used up
@@ -80,6 +81,7 @@ __all__ = [
     "MissingBytes",
     "MultipartNotFound",
     "NotComparable",
+    "NothingLeft",
     "NothingToImport",
     "ParentNumberMissing",
     "PartMissing",
@@ -163,6 +165,15 @@ class Purged(MissingBytes):
     def __init__(self, path: bytes, when: str, reason: str) -> None:
         LakebedError.__init__(self, f"the data of {quoted(path)} was purged on {when}: {reason}")
         self.path = path
+
+
+class NothingLeft(CatalogError, NotFoundMixin):
+    """No deleted repository of that name has left anything that is known."""
+
+    kind = "nothing_left"
+
+    def __init__(self, repository: str) -> None:
+        super().__init__(f"no deleted repository {repository} has left anything to be purged")
 
 
 class InvalidPurge(CatalogError, ValueError):

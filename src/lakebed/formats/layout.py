@@ -24,6 +24,7 @@ from lakebed.formats.ranges import RangeID
 from lakebed.formats.refs import DumpID
 
 _ROOT: Final = "_lakebed"
+LAKEBED_FOLDER: Final = _ROOT
 
 OWNER_PATH: Final = f"{_ROOT}/owner"
 METARANGES_FOLDER: Final = f"{_ROOT}/metaranges"

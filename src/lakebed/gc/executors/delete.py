@@ -11,6 +11,7 @@ from lakebed.block import BlockStore, Namespace, StorageUnavailable
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import GCResultKind
 from lakebed.gc.executors.read import Batches, Transform
+from lakebed.gc.executors.tally import TALLY
 from lakebed.gc.executors.write import PartWriter
 from lakebed.gc.storage import Storage
 from lakebed.runtime import Runtime, ThreadRuntime
@@ -41,6 +42,7 @@ def delete_due(storage: Storage, run_id: GCRunID) -> Transform:
                 some = pa.Table.from_batches([batch.slice(start, BATCH)])
                 paths = some.column("path").to_pylist()
                 errors = delete_objects(storage.block, storage.namespace, runtime, paths)
+                TALLY.add(len(errors))
                 _log_failures(errors)
                 swept = some.append_column("error", pa.array(errors, pa.string()))
                 yield from results.add(swept)

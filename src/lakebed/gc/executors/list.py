@@ -23,6 +23,7 @@ from lakebed.formats.object_paths import (
     partition_made_us,
 )
 from lakebed.gc.executors.read import Batches, Transform, rows, texts
+from lakebed.gc.executors.tally import TALLY
 from lakebed.gc.storage import Storage
 from lakebed.runtime import ThreadRuntime
 
@@ -97,6 +98,7 @@ def list_objects(storage: Storage) -> Transform:
         for row in rows(batches):
             folder = storage.namespace.folder(row["folder"])
             for listed in storage.block.list_objects(folder):
+                TALLY.add(listed.num_rows)
                 yield stored_objects(listed, storage.namespace)
 
     return read

@@ -68,6 +68,7 @@ def jobs_of(services: Services) -> list[Job]:
         Job("logouts", services.auth.clean_logouts),
         Job("expired", lambda: clean_expired(services.catalog, runtime)),
         Job("runs", lambda: clean_runs(services)),
+        Job("purges", services.catalog.repository_purges.run_due),
         Job("gc_age", lambda: reclaim.measure_age(services)),
     ]
 

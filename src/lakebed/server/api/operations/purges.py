@@ -1,10 +1,11 @@
-"""Purging objects from all history: a task, which others can ask about."""
+"""Purging objects from all history (a task), and what deleted repositories have left."""
 
 import json
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from lakebed.catalog.nouns import PurgeQuery, RepositoryID
+from lakebed.catalog.purge.repositories import LeftNamespace
 from lakebed.catalog.tasks import TaskID
 from lakebed.server.api.models import Error, TaskInfo, Wire
 from lakebed.server.api.request import ApiRequest
@@ -77,3 +78,50 @@ def _query(body: PurgeRequest) -> PurgeQuery:
     if len(given) != 1:
         raise BadRequest("name the objects by one of path, prefix and checksum")
     return PurgeQuery(given[0], getattr(body, given[0]).encode())
+
+
+# What deleted repositories have left
+
+_REPOSITORY: Final = "/deleted-repositories/{repository}"
+_PURGE_REPOSITORY: Final = Need(
+    "retention:PurgeRepository", "arn:lakefs:fs:::repository/{repository}"
+)
+
+
+class LeftByRepository(Wire):
+    repository: str
+    unique_id: str
+    storage_namespace: str
+    due: datetime
+    requested: datetime | None = None
+
+
+class LeftByRepositories(Wire):
+    results: list[LeftByRepository]
+
+
+@routes.add("getDeletedRepository", "GET", _REPOSITORY, _PURGE_REPOSITORY)
+def get_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
+    """List what deleted repositories of a name have left in the storage."""
+    return _left(request.catalog.repository_purges.left_by(repository))
+
+
+@routes.add("purgeDeletedRepository", "DELETE", _REPOSITORY, _PURGE_REPOSITORY, status=202)
+def purge_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
+    """Ask that what deleted repositories of a name have left is deleted, when its time comes."""
+    return _left(request.catalog.repository_purges.request(repository))
+
+
+def _left(found: list[LeftNamespace]) -> LeftByRepositories:
+    return LeftByRepositories(
+        results=[
+            LeftByRepository(
+                repository=each.repository,
+                unique_id=each.unique_id,
+                storage_namespace=each.storage_namespace,
+                due=each.due,
+                requested=each.requested,
+            )
+            for each in found
+        ]
+    )
