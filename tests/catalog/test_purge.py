@@ -142,6 +142,21 @@ def test_marks_come_back_with_a_restore(lake: Lake) -> None:
         lake.text("main", b"a")
 
 
+def test_a_restored_repository_knows_what_was_purged(lake: Lake) -> None:
+    lake.upload(b"a", "text")
+    commit(lake)
+    purge(lake, by_path("a"))
+    dump_id = lake.catalog.refs.dump(REPOSITORY)
+    namespace = lake.repository.namespace
+    lake.engine.repositories.delete(REPOSITORY)
+    for item in list(lake.store.scan(b"purges")):  # as on another installation
+        lake.store.delete(b"purges", item.key)
+    lake.engine.repositories.create_bare(REPOSITORY, namespace)
+    lake.catalog.refs.restore(REPOSITORY, dump_id)
+    with pytest.raises(Purged, match="asked for"):
+        lake.text("main", b"a")
+
+
 def test_a_copy_under_way_is_dropped(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its bytes are there before the purge begins, its entry after the last search."""
     lake.upload(b"a", "text")

@@ -1,11 +1,13 @@
 """What a deleted repository has left goes when somebody asks for it, and not before its time."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from lakebed.block import Address, Namespace
 from lakebed.catalog.errors import NothingLeft
+from lakebed.catalog.purge.repositories import RepositoryPurges
 from lakebed.engine.errors import NamespaceTaken
 from lakebed.engine.model import RepositoryID
 from tests.kit.lake import REPOSITORY, Lake
@@ -59,10 +61,15 @@ def test_all_that_was_its_own_goes_and_all_else_stays(lake: Lake) -> None:
     a_day_later(lake)
     assert purges.run_due() > 1
     assert everything(lake, namespace) == {
-        "notes.txt", "repos/readme", "_lakebed/purges/p/f.parquet",
+        "notes.txt", "repos/readme", "_lakebed/purges/p/f.parquet", "_lakebed/owner",
     }  # fmt: skip
+    # The place is held until nobody can be about to delete there.
+    assert purges.run_due() == 0
+    assert [each.id[:8] for each in lake.engine.repositories.list()] == ["purging-"]
+    lake.clock.ahead_seconds += lake.settings.longest_request_seconds + lake.settings.skew_seconds
     assert purges.run_due() == 0
     assert list(lake.engine.repositories.list()) == []
+    assert purges.run_due() == 0
     # The place is free again.
     lake.engine.repositories.create(REPOSITORY, namespace, committer="ann")
 
@@ -113,7 +120,34 @@ def test_a_pass_that_dies_is_finished_by_the_next(
         with pytest.raises(KeyboardInterrupt):
             purges.run_due()
     assert purges.run_due() > 0
-    assert everything(lake, namespace) == {"notes.txt", "repos/readme"}
+    assert everything(lake, namespace) == {"notes.txt", "repos/readme", "_lakebed/owner"}
+
+
+def test_a_slow_process_deletes_nothing_of_who_has_the_place_next(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has listed what to delete, and sleeps; another ends the purge, a third makes a lake."""
+    namespace, slow = left(lake), lake.catalog.repository_purges
+    slow.request(REPOSITORY)
+    a_day_later(lake)
+    settings = lake.settings
+    quick = RepositoryPurges(lake.engine, lake.store, lake.block, lake.clock, settings)
+    listed = RepositoryPurges._left
+
+    def sleep_first(self: RepositoryPurges, place: Namespace) -> Iterator[Address]:
+        yield from list(listed(self, place))
+        if self is slow:
+            quick.run_due()
+            quick.run_due()
+            lake.clock.ahead_seconds += settings.longest_request_seconds + settings.skew_seconds
+            quick.run_due()
+            lake.engine.repositories.create(REPOSITORY, namespace, committer="ann")
+            lake.upload(b"a", "new")
+            yield Address.parse(lake.stored()[0])
+
+    monkeypatch.setattr(RepositoryPurges, "_left", sleep_first)
+    slow.run_due()
+    assert lake.text("main", b"a") == "new"
 
 
 def test_a_repository_that_lives_or_never_was_has_left_nothing(lake: Lake) -> None:

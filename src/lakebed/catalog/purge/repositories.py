@@ -9,9 +9,12 @@ to purge goes into that note. The background process carries it out:
        have the namespace from now on, nor restore into it, nor did anybody have it before
     3. objects with paths that Lakebed issued are deleted, and its own files; all else in the
        namespace was never its own, and stays. So do the records of purges
-    4. that repository is deleted, and the owner object with it
+    4. when this process has found nothing left for as long as any request lasts, that repository
+       is deleted, and the owner object with it
 
-Whoever dies on the way leaves the repository of step 2; the next pass goes on from there.
+Whoever dies on the way leaves the repository of step 2; the next pass goes on from there. Several
+processes may do this at once. One that is slow asks before each thousand objects whether the
+repository of step 2 is still there: step 4 of another comes only when that request has long ended.
 """
 
 import logging
@@ -30,7 +33,7 @@ from lakebed.engine import records_pb2 as engine_pb
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import NotUnique, RepositoryNotFound
 from lakebed.engine.keys import CLOSED, GRAVELER
-from lakebed.engine.model import RepositoryID
+from lakebed.engine.model import Repository, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.formats import OWNER_PATH
 from lakebed.formats.layout import LAKEBED_FOLDER, purges_folder
@@ -76,6 +79,9 @@ class RepositoryPurges:
         self._engine = engine
         self._block = block
         self._runtime = runtime
+        self._quiet_seconds = settings.longest_request_seconds + settings.skew_seconds
+        self._empty_since: dict[bytes, float] = {}
+        """Since when this process has found nothing in a namespace."""
         self._wait_us = to_us(settings.min_age_seconds + settings.skew_seconds)
         self._notes = Records(store, CLOSED, GRAVELER)
 
@@ -144,32 +150,46 @@ class RepositoryPurges:
         return bool(message.purge_requested_us and waited) and not self._lives(note)
 
     def _purge(self, note: _Note) -> int:
-        """Steps 2 to 4; step 4 only if nothing is left."""
+        """Steps 2 to 4."""
         namespace = Namespace.parse(note.name.decode())
-        keeper = RepositoryID(f"purging-{note.message.unique_id}")
-        self._take(keeper, namespace)
-        deleted = failed = 0
+        keeper = self._take(RepositoryID(f"purging-{note.message.unique_id}"), namespace)
+        deleted, found = 0, False
         addresses = self._left(namespace)
         while some := list(islice(addresses, _BATCH)):
+            found = True
+            if self._engine.repositories.get(keeper.id).unique_id != keeper.unique_id:
+                return deleted  # another process has ended it
             errors = [each.error for each in self._block.delete_many(some) if each.error]
-            deleted, failed = deleted + len(some) - len(errors), failed + len(errors)
+            deleted += len(some) - len(errors)
             if errors:
-                _LOGGER.warning("%d objects were not deleted, the first: %s", failed, errors[0])
+                _LOGGER.warning("%d objects were not deleted, as %s", len(errors), errors[0])
             if deleted >= OBJECTS_A_PASS:
-                return deleted
-        if not failed:
-            self._engine.repositories.delete(keeper, force=True)
-            self._block.delete(namespace.address(OWNER_PATH))
-            _LOGGER.warning("%s is purged: %d objects in this pass", namespace, deleted)
+                break
+        if found:
+            self._empty_since.pop(note.name, None)
+        else:
+            self._end(note, keeper)
         return deleted
 
-    def _take(self, keeper: RepositoryID, namespace: Namespace) -> None:
+    def _take(self, name: RepositoryID, namespace: Namespace) -> Repository:
         """Make sure that nobody else has a namespace, for as long as this takes."""
         try:
-            self._engine.repositories.create_bare(keeper, namespace, read_only=True)
+            return self._engine.repositories.create_bare(name, namespace, read_only=True)
         except NotUnique:
-            if self._engine.repositories.get(keeper).namespace != namespace:
+            keeper = self._engine.repositories.get(name)
+            if keeper.namespace != namespace:
                 raise
+            return keeper
+
+    def _end(self, note: _Note, keeper: Repository) -> None:
+        """Step 4, if its time has come."""
+        now = self._runtime.monotonic()
+        if now - self._empty_since.setdefault(note.name, now) < self._quiet_seconds:
+            return
+        self._engine.repositories.delete(keeper.id, force=True)
+        self._block.delete(keeper.namespace.address(OWNER_PATH))
+        del self._empty_since[note.name]
+        _LOGGER.warning("%s is purged", keeper.namespace)
 
     def _left(self, namespace: Namespace) -> Iterator[Address]:
         """Iterate over the objects and files of Lakebed in a namespace that have to go."""
