@@ -142,6 +142,30 @@ def test_marks_come_back_with_a_restore(lake: Lake) -> None:
         lake.text("main", b"a")
 
 
+def test_what_is_uploaded_meanwhile_to_the_path_stays(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But the same bytes are meant wherever they come from, if a checksum was named."""
+    lake.upload(b"a", "secret")
+    checksum = lake.catalog.objects.stat(REPOSITORY, "main", b"a").checksum
+
+    def sleep(_self: object, _seconds: float) -> None:
+        lake.upload(b"a", "harmless")
+        lake.upload(b"b", "secret")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(lake.clock), "sleep", sleep)
+        assert purge(lake, by_path("a")).deleted == 1
+    assert lake.text("main", b"a") == "harmless"
+    assert lake.text("main", b"b") == "secret"
+    with monkeypatch.context() as patch:
+        patch.setattr(type(lake.clock), "sleep", sleep)
+        assert purge(lake, PurgeQuery("checksum", checksum.encode())).deleted == 2
+    assert lake.text("main", b"a") == "harmless"
+    with pytest.raises(Purged):
+        lake.text("main", b"b")
+
+
 def test_a_restored_repository_knows_what_was_purged(lake: Lake) -> None:
     lake.upload(b"a", "text")
     commit(lake)

@@ -43,10 +43,12 @@ def test_a_copy_that_looks_at_the_mark_before_it_is_staged(monkeypatch: pytest.M
 def test_a_purge_that_searches_once(monkeypatch: pytest.MonkeyPatch) -> None:
     look = Purges._look
 
-    def look_once(self: Purges, repository: object, query: object, known: object) -> _Looked:
+    def look_once(
+        self: Purges, repository: object, query: object, known: object, **until: int
+    ) -> _Looked:
         if known:
             return _Looked()
-        return look(self, repository, query, known)  # type: ignore[arg-type]
+        return look(self, repository, query, known, **until)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Purges, "_look", look_once)
     assert fails()

@@ -10,7 +10,8 @@
 
 *What holds.* Nothing that was acknowledged names bytes that the purge should have deleted: what was
 staged before the last search is found; a copy that is staged later sees a mark (step 2), and is
-taken back. What is uploaded anew is not a copy, and is left alone.
+taken back. What is uploaded to a path after the purge of that path was asked for is not meant, and
+is left alone; a checksum means the same bytes, whenever they come.
 
 *A purge that dies* has deleted some objects and marked others. To repeat it is safe, and finishes
 it. Reading an object whose bytes are gone answers with the reason; one that is marked and still
@@ -199,7 +200,7 @@ class Purges:
         """Steps 1 to 6, for what was not found before; add it to `found`."""
         new: dict[Address, _Object] = {}
         for _ in range(_ROUNDS_MAX):
-            looked = self._look(repository, query, found | new)
+            looked = self._look(repository, query, found | new, until_us=mark.requested_us)
             if not looked.new:
                 break
             for address in looked.new:
@@ -215,9 +216,19 @@ class Purges:
         return looked
 
     def _look(
-        self, repository: Repository, query: PurgeQuery, known: dict[Address, _Object]
+        self,
+        repository: Repository,
+        query: PurgeQuery,
+        known: dict[Address, _Object],
+        *,
+        until_us: int | None = None,
     ) -> _Looked:
-        """Search once: for objects that are not known, and for what is like those that are."""
+        """Search once: for objects that are not known, and for what is like those that are.
+
+        Of what is asked for by path, objects that were issued after `until_us` are not meant.
+        """
+        if query.kind == "checksum":
+            until_us = None
         looked = _Looked()
         namespace = repository.namespace
         texts = {str(address) for address in known}
@@ -226,7 +237,7 @@ class Purges:
         for table in Search(self._engine, self._store, repository).tables():
             asked = query.matches(table)
             for row in table.filter(asked).to_pylist():
-                self._sort(repository, row, known, looked)
+                self._sort(repository, row, known, looked, until_us)
             rest = table.filter(pc.invert(asked))
             shares = pc.is_in(rest.column("address"), addresses)
             looked.also_at.update(rest.filter(shares).column("key").to_pylist())
@@ -245,12 +256,15 @@ class Purges:
         row: dict[str, Any],
         known: dict[Address, _Object],
         looked: _Looked,
+        until_us: int | None,
     ) -> None:
         namespace = repository.namespace
         address = address_in(namespace, row["address"], AddressType(row["address_type"]))
-        is_ours = address in namespace and ObjectPath.parse(namespace.relative(address))
-        if not is_ours:
+        issued = ObjectPath.parse(namespace.relative(address)) if address in namespace else None
+        if issued is None:
             looked.elsewhere.add(str(address))
+            return
+        if until_us is not None and issued.issued_us > until_us:
             return
         looked.paths.add(row["key"])
         if address not in known and address not in looked.new:
