@@ -34,6 +34,7 @@ QUERIES = {
     "task_id": "unknown",
     "id": "unknown",
     "bare": "false",
+    "holder": "a0",
 }
 STATEMENT = {"effect": "allow", "resource": "*", "action": ["fs:ReadObject"]}
 BODIES: dict[str, Any] = {
@@ -97,6 +98,7 @@ BODIES: dict[str, Any] = {
     },
     "abortPresignMultipartUpload": {"physical_address": "mem://lakes/lake/x"},
     "prepareGarbageCollectionUncommitted": {},
+    "takeGarbageCollectionLease": {"holder": "a0"},
     "createUser": {"id": "another"},
     "createGroup": {"id": "another"},
     "setGroupACL": {"permission": "Write"},
