@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from prometheus_client import REGISTRY
 
@@ -63,7 +64,7 @@ class Server:
                 found.setdefault(run_id, set()).add(name.partition("-")[0])
         return found
 
-    def _listed(self, repository: RepositoryID, folder: str) -> Iterator[object]:
+    def _listed(self, repository: RepositoryID, folder: str) -> Iterator[pa.RecordBatch]:
         namespace = self.services.catalog.repositories.get(repository).namespace
         return self.services.foundation.block.list_objects(namespace.folder(folder))
 

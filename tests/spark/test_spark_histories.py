@@ -105,8 +105,18 @@ def run_by_both(lake: GCLake, options: Options, draw: random.Random) -> None:
     before = lake.stored()
     did = sweeper.job(server).run(options)
     assert before - lake.stored() == {str(lake.lake.repository.namespace.address(p)) for p in due}
-    same = "mode", "looked_at", "listed", "ranges_read", "rows_read", "committed", "held", "young"
-    same += "waiting", "due"
+    same = [
+        "mode",
+        "looked_at",
+        "listed",
+        "ranges_read",
+        "rows_read",
+        "committed",
+        "held",
+        "young",
+        "waiting",
+        "due",
+    ]
     assert [getattr(would, name) for name in same] == [getattr(did, name) for name in same]
 
 
