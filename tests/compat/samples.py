@@ -144,7 +144,10 @@ def good(operation: str, sample: Sample) -> Good:
     prepare = _PREPARED.get(operation)
     if prepare is not None:
         return prepare(sample)
-    query = {"hardResetBranch": {"ref": "main"}}.get(operation, {})
+    query = {
+        "hardResetBranch": {"ref": "main"},
+        "giveBackGarbageCollectionLease": {"holder": "a0"},
+    }.get(operation, {})
     branch = {"hardResetBranch": "dev", "revertBranch": "main", "cherryPick": "main"}
     path = {"branch": branch[operation]} if operation in branch else {}
     return Good(path=path, query=query, body=_bodies(sample).get(operation))
@@ -187,6 +190,7 @@ def _bodies(sample: Sample) -> dict[str, Any]:
         "copyObject": {"src_path": "folder/object"},
         "runActions": {"ref": "main", "event": "pre-commit"},
         "updateObjectUserMetadata": {"set": {"key": "value"}},
+        "takeGarbageCollectionLease": {"holder": "a0"},
         "stageObject": {
             "physical_address": "local://elsewhere/object",
             "checksum": "00ff",

@@ -35,6 +35,7 @@ QUERIES = {
     "task_id": "unknown",
     "id": "unknown",
     "bare": "false",
+    "holder": "a0",
 }
 STATEMENT = {"effect": "allow", "resource": "*", "action": ["fs:ReadObject"]}
 BODIES: dict[str, Any] = {
@@ -99,6 +100,7 @@ BODIES: dict[str, Any] = {
     },
     "abortPresignMultipartUpload": {"physical_address": "mem://lakes/lake/x"},
     "prepareGarbageCollectionUncommitted": {},
+    "takeGarbageCollectionLease": {"holder": "a0"},
     "createUser": {"id": "another"},
     "createGroup": {"id": "another"},
     "setGroupACL": {"permission": "Write"},

@@ -2,7 +2,7 @@
 
 Its steps:
 
-1. Take the lease of the repository, unless it is a dry run: one run at a time.
+1. Take the lease of the repository: one run at a time.
 2. Read what the run before left, then let the server prepare.
 3. Judge every object (`lakebed.gc.judging`).
 4. Unless it is a dry run: delete what is due, with a result for each object.
@@ -110,11 +110,11 @@ class Job:
             LakebedError: The storage failed, or a file is damaged.
         """
         _check(options)
-        if options.dry_run:
-            return self._run(options)
+        # A dry run too: a server removes the files of the run before when it has made another.
         with self._lease.held() as ending:
             summary = self._run(options)
-            ending.is_good, ending.next_us = summary.success, _of_use_from_us(summary)
+            if not options.dry_run:
+                ending.is_good, ending.next_us = summary.success, _of_use_from_us(summary)
             return summary
 
     def _run(self, options: Options) -> Summary:

@@ -6,7 +6,9 @@ name the repository it means by its `unique_id`: another of the same name is not
 
 import json
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
 
 from lakebed.catalog.gc.prepare import Prepared
 from lakebed.catalog.gc.runs import RunInfo
@@ -51,10 +53,13 @@ class GarbageCollectionMark(Wire):
     local_root: str | None = None
 
 
+Holder = Annotated[str, Meta(pattern="^[0-9a-f]{1,64}$", description="drawn by the run")]
+
+
 class GarbageCollectionLeaseRequest(Wire):
-    holder: str
-    over: str = ""
-    renew: bool = False
+    holder: Holder
+    over: Annotated[str, Meta(description="the mark of a lease whose holder has died")] = ""
+    renew: Annotated[bool, Meta(description="only if this holder has it")] = False
 
 
 class GarbageCollectionLease(Wire):
@@ -64,9 +69,12 @@ class GarbageCollectionLease(Wire):
 
 
 class LeaseQuery(Wire):
-    holder: str
-    good: bool = False
-    next_us: int = 0
+    holder: Holder
+    good: Annotated[bool, Meta(description="whether the run did all that it should")] = False
+    next_us: Annotated[
+        int,
+        Meta(ge=0, le=(1 << 62), description="no run before this time would delete anything"),
+    ] = 0
 
 
 class PrepareGCUncommittedRequest(Wire):
