@@ -146,20 +146,8 @@ class ImportRun:
                 self._save(ingest, skipped)
                 next_save = _next_save(ingest)
 
-        self._use_ahead(self._pages(ingest.last_key), use)
+        use_ahead(self._runtime, self._pages(ingest.last_key), use)
         return ingest.finish(), ingest.count
-
-    def _use_ahead(
-        self, pages: Iterator[ImportedPage], use: Callable[[ImportedPage], None]
-    ) -> None:
-        """Use pages one after the other; while one is used, the next one is listed and made."""
-        page = next(pages, None)
-        while page is not None:
-            steps: list[Callable[[], ImportedPage | None]] = [
-                partial(use, page),
-                partial(next, pages, None),
-            ]
-            _, page = self._runtime.map_parallel(lambda step: step(), steps, limit=len(steps))
 
     def _note_progress(self, ingest: Ingest, skipped: "_Skipped", folder: str) -> None:
         def note(message: pb.Import) -> None:
@@ -265,6 +253,19 @@ class ImportRun:
             commit.id,
         )
         return commit.id
+
+
+def use_ahead(
+    runtime: Runtime, pages: Iterator[ImportedPage], use: Callable[[ImportedPage], None]
+) -> None:
+    """Use pages one after the other; while one is used, the next one is listed and made."""
+    page = next(pages, None)
+    while page is not None:
+        steps: list[Callable[[], ImportedPage | None]] = [
+            partial(use, page),
+            partial(next, pages, None),
+        ]
+        _, page = runtime.map_parallel(lambda step: step(), steps, limit=len(steps))
 
 
 class _Skipped:
