@@ -8,8 +8,12 @@
 | multipart_parts/<upload id>/<number>  | their parts                                  |
 | tasks/<id>                            | dumps and restores, running or ended         |
 | imports/<id>                          | imports, running or ended                    |
+| gc/lease                              | who makes a run of garbage collection        |
 | pulls/<id>                            | pull requests, newest first                  |
 | pulls_merging/<id>                    | those whose merge may be under way           |
+
+Purged objects are in a partition of their own, ``purges``, as ``purges/<address>``: who reads an
+object knows its address, and a copy may be made in another repository.
 
 Imports that have not ended are also in a partition of their own, ``imports``, as ``waiting/<id>``:
 whoever runs them need not go through all repositories.
@@ -33,8 +37,12 @@ MULTIPARTS: Final = Kind(b"multiparts/", pb.MultipartUpload)
 MULTIPART_PARTS: Final = Kind(b"multipart_parts/", pb.MultipartPart)
 TASKS: Final = Kind(b"tasks/", pb.Task)
 IMPORTS: Final = Kind(b"imports/", pb.Import)
+GC: Final = Kind(b"gc/", pb.GCLease)
 PULLS: Final = Kind(b"pulls/", pb.PullRequest)
 PULLS_MERGING: Final = Kind(b"pulls_merging/", pb.PullMerging)
+
+PURGES_PARTITION: Final = b"purges"
+PURGES: Final = Kind(b"purges/", pb.Purge)
 
 WAITING_PARTITION: Final = b"imports"
 WAITING: Final = Kind(b"waiting/", pb.WaitingImport)
@@ -50,7 +58,7 @@ def copy_of(message: MessageT) -> MessageT:
 def remove_where(records: Records[MessageT], is_over: Callable[[MessageT], bool]) -> int:
     """Remove the records that are over, unless someone changes them just then; return how many."""
     removed = 0
-    for record in records.scan():
+    for record in records.scan_readable():
         if is_over(record.message):
             with suppress(PredicateFailed):
                 records.delete_if(record.name, record.predicate)

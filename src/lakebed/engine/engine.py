@@ -5,8 +5,10 @@ and gives the unique id that names its partition. To list repositories, branches
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
@@ -14,7 +16,16 @@ from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest, Replacement
-from lakebed.engine.committed import Breaks, Cache, DiffEntry, Ingest, Page, Query, committed_for
+from lakebed.engine.committed import (
+    Breaks,
+    Cache,
+    Committed,
+    DiffEntry,
+    Ingest,
+    Page,
+    Query,
+    committed_for,
+)
 from lakebed.engine.errors import (
     BranchNotFound,
     DefaultBranch,
@@ -102,6 +113,8 @@ class Engine:
             settings=settings,
             build_large=build_large,
         )
+        self.scan_limit_seconds: Final = (settings or EngineSettings()).scan_limit_seconds
+        """How old what a commit under way has read may be when it is published."""
         self.branches = self._parts.branches
         self.tags = self._parts.tags
         self.commits = self._parts.commits
@@ -515,6 +528,15 @@ class Engine:
         """Return which of some commits led to a branch; see `Publisher.find_published`."""
         return self._parts.publisher.find_published(repository, branch, commit_ids)
 
+    def leads_to(self, repository: Repository, branch: Branch, commit_id: CommitID) -> bool:
+        """Whether a commit is in the history of a branch as it was read, by first parents."""
+        publisher = self._parts.publisher
+        return publisher.find_leading(repository, branch.commit_id, [commit_id]) is not None
+
+    def committed(self, repository: Repository) -> Committed:
+        """Return the committed entries of a repository."""
+        return self._committed_in(repository.home)
+
     def ingest(self, repository: Repository, so_far: MetaRangeID | None = None) -> Ingest:
         """Begin to store many entries of a repository, or go on; see `Committed.ingest`."""
         return self._committed_in(repository.home).ingest(so_far)
@@ -522,6 +544,12 @@ class Engine:
     def examine(self, repository: Repository, metarange_id: MetaRangeID) -> Iterator[pa.Table]:
         """Yield the entries of a metarange that was made outside; see `Committed.examine`."""
         return self._committed_in(repository.home).examine(metarange_id)
+
+    def scan_all(
+        self, repository: Repository, metarange_ids: Iterable[MetaRangeID]
+    ) -> Iterator[pa.Table]:
+        """Yield the entries of many metaranges, each range once; see `Committed.scan_all`."""
+        return self._committed_in(repository.home).scan_all(metarange_ids)
 
     def breaks(self, repository: Repository) -> Breaks:
         """Return where the ranges of a repository end."""
@@ -588,7 +616,8 @@ class Engine:
         """Make a clean branch point to another commit; see `Resetter.hard_reset`."""
         repository = self._open_for_writing(repository_id, branch)
         target = self.resolver.commit(repository, ref)
-        self._parts.resetter.hard_reset(repository, branch, target)
+        before_try = partial(self._hooks.before_leaving, repository)
+        self._parts.resetter.hard_reset(repository, branch, target, before_try)
 
     # Branches and tags
 
@@ -610,24 +639,29 @@ class Engine:
             return created
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
-        with self._creation(repository) as unique_id:
+        with self._ref_change(repository) as unique_id:
             self._hooks.before_create_branch(repository, branch, commit.id, source, unique_id)
             return self.branches.create(
-                repository, branch, commit.id, hidden=hidden, unique_id=unique_id
+                repository,
+                branch,
+                commit.id,
+                hidden=hidden,
+                unique_id=unique_id,
+                before_try=partial(self._hooks.before_try, repository, unique_id),
             )
 
     @contextmanager
-    def _creation(self, repository: Repository) -> Iterator[UniqueID]:
-        """Draw a unique id for a creation, and tell hooks what became of it."""
-        unique_id = new_unique_id(self._runtime)
+    def _ref_change(self, repository: Repository) -> Iterator[UniqueID]:
+        """Draw an id for a creation or a deletion, and tell hooks what became of it."""
+        operation = new_unique_id(self._runtime)
         try:
-            yield unique_id
+            yield operation
         except OutcomeUnknown:
             raise
         except LakebedError:
-            self._hooks.after_failed_create(repository, unique_id)
+            self._hooks.after_failed_change(repository, operation)
             raise
-        self._hooks.after_create(repository, unique_id)
+        self._hooks.after_change(repository, operation)
 
     def _create_in_one_look(
         self, repository_id: RepositoryID, branch: BranchID, source: str, *, hidden: bool
@@ -654,11 +688,12 @@ class Engine:
             if offered[-1:] != [commit_id]:
                 self._hooks.before_create_branch(repository, branch, commit_id, source, unique_id)
                 offered.append(commit_id)
+            self._hooks.before_try(repository, unique_id)
             return commit_id
 
         keys = [(GRAVELER, REPOSITORIES.prefix + repository_id.encode()), *places]
         try:
-            with self._creation(repository) as unique_id:
+            with self._ref_change(repository) as unique_id:
                 return self.branches.create_from(
                     repository, branch, keys, find_commit, hidden=hidden, unique_id=unique_id
                 )
@@ -684,9 +719,20 @@ class Engine:
         # Else it could be made again, with any content.
         self.protection.check(repository, branch)
         known = unchanged or self.branches.get(repository, branch)
-        self._hooks.before_delete_branch(repository, known)
-        self.branches.delete(repository, branch, known=known, unchanged=unchanged is not None)
-        self._hooks.after_delete_branch(repository, known)
+        with self._ref_change(repository) as operation:
+            self._hooks.before_delete_branch(repository, known, operation)
+
+            def before_try(current: Branch) -> None:
+                self._hooks.before_try(repository, operation)
+                self._hooks.before_leaving(repository, current)
+
+            self.branches.delete(
+                repository,
+                branch,
+                known=known,
+                unchanged=unchanged is not None,
+                before_try=before_try,
+            )
 
     @traced("engine.create_tag")
     def create_tag(self, repository_id: RepositoryID, name: str, ref: str) -> Tag:
@@ -694,18 +740,26 @@ class Engine:
         tag = check_tag_name(name)
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, ref)
-        with self._creation(repository) as unique_id:
+        with self._ref_change(repository) as unique_id:
             self._hooks.before_create_tag(repository, tag, commit.id, unique_id)
-            return self.tags.create(repository, tag, commit.id)
+            before_try = partial(self._hooks.before_try, repository, unique_id)
+            return self.tags.create(
+                repository, tag, commit.id, unique_id=unique_id, before_try=before_try
+            )
 
     @traced("engine.delete_tag")
     def delete_tag(self, repository_id: RepositoryID, tag: TagID) -> None:
         """Delete a tag; raises as `delete_branch` does, with `TagNotFound`."""
         repository = self._writable(repository_id)
-        known, version = self.tags.find(repository, tag)
-        self._hooks.before_delete_tag(repository, tag, known.commit_id, version)
-        self.tags.delete(repository, tag, version)
-        self._hooks.after_delete_tag(repository, tag, version)
+        known = self.tags.get(repository, tag)
+        with self._ref_change(repository) as operation:
+            self._hooks.before_delete_tag(repository, known, operation)
+
+            def before_try() -> None:
+                self._hooks.before_try(repository, operation)
+                self._hooks.before_leaving(repository, known)
+
+            self.tags.delete(repository, known, before_try)
 
     # Dumps
 

@@ -53,12 +53,16 @@ class Repository(_message.Message):
     def __init__(self, unique_id: _Optional[str] = ..., state: _Optional[_Union[RepositoryState, str]] = ..., storage_namespace: _Optional[str] = ..., default_branch: _Optional[str] = ..., created_us: _Optional[int] = ..., read_only: _Optional[bool] = ..., metadata: _Optional[_Mapping[str, str]] = ..., adopted_unique_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NamespaceClaim(_message.Message):
-    __slots__ = ("repository", "unique_id")
+    __slots__ = ("repository", "unique_id", "closed_us", "purge_requested_us")
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_US_FIELD_NUMBER: _ClassVar[int]
+    PURGE_REQUESTED_US_FIELD_NUMBER: _ClassVar[int]
     repository: str
     unique_id: str
-    def __init__(self, repository: _Optional[str] = ..., unique_id: _Optional[str] = ...) -> None: ...
+    closed_us: int
+    purge_requested_us: int
+    def __init__(self, repository: _Optional[str] = ..., unique_id: _Optional[str] = ..., closed_us: _Optional[int] = ..., purge_requested_us: _Optional[int] = ...) -> None: ...
 
 class DeletedRepository(_message.Message):
     __slots__ = ("storage_namespace", "deleted_us")
@@ -109,14 +113,16 @@ class Stretch(_message.Message):
     def __init__(self, start: _Optional[bytes] = ..., end: _Optional[bytes] = ..., found_us: _Optional[int] = ...) -> None: ...
 
 class Tag(_message.Message):
-    __slots__ = ("commit_id", "created_us", "pending")
+    __slots__ = ("commit_id", "created_us", "pending", "unique_id")
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
     commit_id: str
     created_us: int
     pending: bool
-    def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ..., pending: _Optional[bool] = ...) -> None: ...
+    unique_id: str
+    def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ..., pending: _Optional[bool] = ..., unique_id: _Optional[str] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("version", "committer", "message", "metarange_id", "created_us", "parents", "metadata", "generation", "consumed_tokens", "nonce", "stored_us", "branch", "sources")

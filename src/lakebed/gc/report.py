@@ -3,25 +3,36 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from lakebed.block import Address, ObjectNotFound
+from lakebed.errors import LakebedError
 from lakebed.formats.documents import load_json, read_record
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import (
     GC_RESULT_SCHEMAS,
+    REFUSAL_NAME,
     SUMMARY_NAME,
     GCResultFile,
     GCResultKind,
     decode_result,
 )
 from lakebed.formats.layout import gc_run_folder, gc_runs_folder
+from lakebed.gc.errors import NotTheOwner
 from lakebed.gc.executors.write import add_up
 from lakebed.gc.storage import Storage
+from lakebed.times import to_datetime
 
 KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
 """How long the files of a run are kept, at least."""
+
+SERVER: Final = "server"
+"""Who makes runs every few minutes, of which only some are kept."""
+
+_REPORT: Final = (SUMMARY_NAME, GCResultKind.COUNTS, GCResultKind.SWEPT)
+"""How the names of the files begin that are a report."""
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
 _TIME_DIGITS: Final = 16
@@ -63,6 +74,8 @@ class Summary:
     failed: int
     """Objects that could not be deleted; they stay candidates."""
     success: bool
+    executor: str = "spark"
+    """Who did the work: ``spark``, ``arrow`` (the command itself) or `SERVER`."""
     counts: tuple[GCResultFile, ...] = ()
     """The figures by branch."""
     swept: tuple[GCResultFile, ...] = ()
@@ -71,6 +84,36 @@ class Summary:
     def encode(self) -> bytes:
         """Return the file of the summary."""
         return json.dumps(asdict(self), indent=1).encode()
+
+    def sentence(self) -> str:
+        """Say in words what happened."""
+        waiting = "nothing else is garbage"
+        if self.waiting:
+            begins = to_datetime(self.next_us).isoformat(" ", "seconds")
+            waiting = f"{self.waiting} more are garbage, for runs that begin after {begins}"
+        if self.dry_run:
+            would = f"{self.due} objects would be deleted"
+            return f"A dry run, nothing was changed: {would}; {waiting}."
+        if self.failed:
+            done = f"{self.deleted} of {self.due} objects were deleted"
+            return f"{done}, the storage refused the rest: the report says why."
+        if not self.due:
+            return f"There was nothing to delete yet; {waiting}."
+        return f"{self.deleted} objects ({self.deleted_bytes:,} bytes) were deleted; {waiting}."
+
+
+@contextmanager
+def noting_refusal(storage: Storage, run_id: GCRunID) -> Iterator[None]:
+    """Leave a note of why a run ends early, if it does; the error goes through."""
+    try:
+        yield
+    except NotTheOwner:
+        raise  # nothing of this run is wanted there
+    except LakebedError as error:
+        note = {"kind": error.kind, "message": str(error)}
+        with suppress(LakebedError):
+            storage.block.put(storage.file(run_id, REFUSAL_NAME), [json.dumps(note).encode()])
+        raise
 
 
 def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
@@ -127,15 +170,35 @@ def prune(storage: Storage, latest: GCRunID) -> int:
     return len(old)
 
 
-def remove_files(storage: Storage, run_id: GCRunID) -> None:
-    """Remove the files of a run.
+def thin_out(storage: Storage, run_id: GCRunID) -> None:
+    """Remove what is left of a run of a server that is not the latest any more.
+
+    Its report is kept, if it has deleted anything. Runs that others make are left as they are.
+
+    Raises:
+        NotTheOwner: The namespace now belongs to another repository.
+        BlockError: The storage refused or failed.
+    """
+    storage.check_owner()
+    summary = read_summary(storage, run_id)
+    if summary is not None and summary.get("executor") == SERVER:
+        did_something = summary["deleted"] or summary["failed"]
+        remove_files(storage, run_id, keep=_REPORT if did_something else ())
+
+
+def remove_files(storage: Storage, run_id: GCRunID, *, keep: tuple[str, ...] = ()) -> None:
+    """Remove the files of a run, but for those whose names begin with one of `keep`.
 
     Raises:
         BlockError: The storage refused or failed; some may be left.
     """
-    folder = gc_run_folder(storage.repository_uid, run_id)
-    for batch in storage.block.list_objects(storage.namespace.folder(folder)):
-        addresses = [Address.parse(each) for each in batch.column("address").to_pylist()]
+    folder = storage.namespace.folder(gc_run_folder(storage.repository_uid, run_id))
+    for batch in storage.block.list_objects(folder):
+        addresses = [
+            Address.parse(each)
+            for each in batch.column("address").to_pylist()
+            if not each.rpartition("/")[2].startswith(keep)
+        ]
         for result in storage.block.delete_many(addresses):
             if result.error is not None:
                 raise result.error
