@@ -28,7 +28,8 @@ _OPERATIONS: Final = (
 
 def _refuse(request: ApiRequest, **_parts: str) -> Reply:
     """Not there yet."""
-    raise NotImplementedHere(f"{request.http.method} {request.http.uri_template} is not there yet")
+    method = request.environ["REQUEST_METHOD"]
+    raise NotImplementedHere(f"{method} {request.template} is not there yet")
 
 
 routes = [
