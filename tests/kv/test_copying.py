@@ -17,7 +17,7 @@ from lakebed.kv.schema import check_schema
 from lakebed.kv.store import Limits
 from lakebed.kv.wrappers.halting import HaltingStore, Permit
 from lakebed.testing.faults import FaultyStore, StoreCall
-from tests.kv.test_halting import HandClock
+from tests.kit.hand_clock import HandClock
 
 ResultT = TypeVar("ResultT")
 

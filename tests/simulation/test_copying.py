@@ -6,11 +6,10 @@ import pytest
 
 from lakebed.kv.wrappers.halting import HaltingStore
 from lakebed.testing.simulation.explore import first_failure
-from tests.kit.rounds import rounds
+from tests.kit.rounds import fails_within, rounds
 from tests.simulation.copying import SCENARIOS, nothing_answered_is_lost
-from tests.simulation.test_fenced import fails_within
 
-SEEDS = rounds(200, long=50_000, fast=40)
+SEEDS = rounds(100, long=50_000, fast=40)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
