@@ -11,7 +11,7 @@ import pytest
 from lakebed.kv import Store, StoreHalted, copying
 from lakebed.kv.copying import CopyCounts, CopyRefused, Side, StoreCopy, partition_hashes, release
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.kv.halt import CHECK_SECONDS, SETTLE_SECONDS, check_not_halted, find_mark
+from lakebed.kv.halt import CHECK_SECONDS, SETTLE_SECONDS, check_not_halted, find_mark, read_mark
 from lakebed.kv.registry import compose
 from lakebed.kv.schema import check_schema
 from lakebed.kv.store import Limits
@@ -122,7 +122,8 @@ def test_a_run_that_died_anywhere_is_completed_by_the_next(
             if find_mark(source.driver) is not None:
                 with pytest.raises(CopyRefused, match="cannot copy sqlite:///old: this store"):
                     copied(source, Database("another", runtime))
-            if find_mark(target.driver) is not None:
+            mark = find_mark(target.driver)
+            if mark is not None and read_mark(mark.value).halts:
                 with pytest.raises(StoreHalted, match="unfinished copy of sqlite:///old"):
                     target.serve()
                 copied(source, target)
@@ -265,9 +266,42 @@ def test_a_complete_copy_of_an_empty_store_is_not_copied_into_again(
     empty = Database("sqlite:///empty", runtime)
     empty.serve()
     copied(empty, new)
-    with pytest.raises(CopyRefused, match="was copied to postgresql://new"):
+    with pytest.raises(CopyRefused, match="is the complete copy of sqlite:///empty"):
         copied(empty, new)
     new.serve()
+
+
+def test_a_copy_can_be_copied_on(old: Database, new: Database, runtime: HandClock) -> None:
+    newer = Database("etcd://newer", runtime)
+    copied(old, new)
+    before = new.content()
+    copied(new, newer)
+    assert newer.content() == before
+    newer.serve()
+    with pytest.raises(StoreHalted, match="was copied to etcd://newer"):
+        new.serve()
+    assert release(new.open()).other == "etcd://newer"
+    new.serve()
+    with pytest.raises(CopyRefused, match="is not halted"):
+        release(new.open())
+
+
+def test_a_run_that_slept_does_not_take_a_complete_copy_for_an_empty_store(
+    runtime: HandClock, new: Database
+) -> None:
+    """It looked at the marks before another run set them, and claims the target afterwards."""
+    empty = Database("sqlite:///empty", runtime)
+    empty.serve()
+
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        if call.operation == "set_if" and find_mark(empty.driver) is not None:
+            copied(empty, new)
+            new.serve().set(b"auth", b"users/new", b"since")
+        return apply()
+
+    with pytest.raises(CopyRefused, match="let only one of them run"):
+        copied(empty, new, FaultyStore(new.driver, intercept))
+    assert new.serve().get(b"auth", b"users/new").value == b"since"
 
 
 def test_a_run_that_another_took_over_from_stops(old: Database, new: Database) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from lakebed.kv import KeyNotFound, OutcomeUnknown, Store, StoreHalted
 from lakebed.kv.copying import CopyRefused, Side, StoreCopy
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.kv.halt import SETTLE_SECONDS, check_not_halted, find_mark
+from lakebed.kv.halt import SETTLE_SECONDS, check_not_halted, find_mark, read_mark
 from lakebed.kv.registry import compose
 from lakebed.kv.schema import check_schema
 from lakebed.kv.wrappers.halting import HaltingStore, Permit
@@ -102,9 +102,8 @@ class World:
                 return
 
     def finished(self) -> bool:
-        if find_mark(self.new.inner) is not None:
-            return False
-        return any(True for _ in self.new.inner.partitions())
+        mark = find_mark(self.new.inner)
+        return mark is not None and not read_mark(mark.value).halts
 
     def check(self) -> None:
         assert self.finished(), "the copy never ended"

@@ -10,8 +10,8 @@ The steps, each of which may be the last of its process; the next run goes on fr
    missing. Nothing is ever removed: what is in the target alone was written by somebody else.
 4. Both stores are read again, each on its own, and their content hashes must be equal: whoever
    wrote in spite of the marks is found out.
-5. The source's mark says that the copy is finished; then the target's mark goes, and servers may
-   use it. The source keeps its mark, so that nobody goes on with the old store by mistake.
+5. The source's mark says that the copy is finished; then the target's does, and servers may use
+   it. The source is halted for good, so that nobody goes on with the old store by mistake.
 """
 
 import hashlib
@@ -116,8 +116,8 @@ class StoreCopy:
         if before is None:
             self._check_empty()
         halt = self._halt_of_source(there, before)
-        if there is None:
-            there = _put_mark(self.source.store, halt, None)
+        if there is None or there.value != halt.encode():
+            there = _put_mark(self.source.store, halt, there)
             self.say(f"{self.source.name} takes no more changes")
         target_halt = Halt(
             role=Role.TARGET,
@@ -132,10 +132,11 @@ class StoreCopy:
 
     def _halt_of_source(self, there: Item | None, before: Item | None) -> Halt:
         """Return the mark that the source has or gets; refuse if it is not this copy's."""
+        source = None if there is None else read_mark(there.value)
         target = None if before is None else read_mark(before.value)
-        if target is not None and target.role is Role.SOURCE:
+        if target is not None and (target.role is Role.SOURCE or target.finished):
             raise CopyRefused(f"cannot copy to {self.target.name}: {target.explain()}")
-        if there is None:
+        if source is None or not source.halts:
             if target is not None:
                 raise CopyRefused(
                     f"{self.target.name} is an unfinished copy of {target.other}, which is not"
@@ -148,9 +149,8 @@ class StoreCopy:
                 other=self.target.name,
                 since=self.runtime.now(),
             )
-        source = read_mark(there.value)
         if target is None:
-            # A run was cut off between the two marks; or the copy is complete, and in use.
+            # A run was cut off between the two marks; or the copy is complete.
             goes_on = source.other == self.target.name and not source.finished
         else:
             goes_on = target.copy_id == source.copy_id
@@ -169,12 +169,9 @@ class StoreCopy:
                     )
 
     def _finish(self, source_mark: Item, target_mark: Item) -> None:
-        halt = msgspec.structs.replace(read_mark(source_mark.value), finished=True)
-        _put_mark(self.source.store, halt, source_mark)
-        try:
-            self.target.store.delete_if(METADATA_PARTITION, HALT_KEY, target_mark.predicate)
-        except PredicateFailed as error:
-            raise CopyRefused(_OVERTAKEN) from error
+        for side, mark in ((self.source, source_mark), (self.target, target_mark)):
+            halt = msgspec.structs.replace(read_mark(mark.value), finished=True)
+            _put_mark(side.store, halt, mark)
 
     def _wait(self) -> None:
         """Return when nobody can still be writing who has not seen the marks."""
@@ -280,9 +277,9 @@ def release(side: Side) -> Halt:
         CopyRefused: It has none, or is an unfinished copy, which must not be used.
     """
     mark = find_mark(side.store)
-    if mark is None:
-        raise CopyRefused(f"{side.name} has no mark: it can be used as it is")
-    halt = read_mark(mark.value)
+    halt = None if mark is None else read_mark(mark.value)
+    if mark is None or halt is None or not halt.halts:
+        raise CopyRefused(f"{side.name} is not halted: it can be used as it is")
     if halt.role is Role.TARGET:
         raise CopyRefused(f"{side.name} cannot be released: {halt.explain()}")
     side.store.delete_if(METADATA_PARTITION, HALT_KEY, mark.predicate)
