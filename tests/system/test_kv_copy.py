@@ -31,6 +31,12 @@ from lakebed.testing.servers.lakebed import (
 pytestmark = pytest.mark.slow
 
 KEYS = 1500
+WITHOUT_WAIT = """
+from lakebed.cli import main
+from lakebed.kv import halt
+halt.SETTLE_SECONDS = 0.0
+main()
+"""
 
 
 @pytest.fixture
@@ -62,7 +68,7 @@ def test_a_copy_that_is_killed_goes_on(tmp_path: Path, postgresql_url: str, run:
             values = [(b"key/%06d" % each, b"v%d" % each) for each in range(KEYS)]
             store.set_many(b"token-%d" % token, values)
         before = partition_hashes(store)
-    command = [sys.executable, "-m", "lakebed", "kv", "copy", source, postgresql_url]
+    command = [sys.executable, "-c", WITHOUT_WAIT, "kv", "copy", source, postgresql_url]
     # A row that is not committed holds the copy up at the fourth of five tokens.
     with look(postgresql_url) as target, psycopg.connect(postgresql_url) as blocker:
         blocker.execute(
@@ -73,6 +79,7 @@ def test_a_copy_that_is_killed_goes_on(tmp_path: Path, postgresql_url: str, run:
         try:
             deadline = time.monotonic() + 60
             while b"token-2" not in target.partitions():
+                time.sleep(0.05)
                 assert process.poll() is None
                 assert time.monotonic() < deadline
         finally:
