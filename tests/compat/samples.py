@@ -159,6 +159,7 @@ def _bodies(sample: Sample) -> dict[str, Any]:
     return {
         "setup": {"username": "another"},
         "setupCommPrefs": {},
+        "purgeObjects": {"path": "never"},
         "postStatsEvents": {"events": []},
         "login": {
             "access_key_id": sample.server.access_key_id,
@@ -325,6 +326,9 @@ _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
     "uploadPartCopy": _copied_part,
     "completePresignMultipartUpload": partial(_in_parts, sent=True),
     "abortPresignMultipartUpload": _in_parts,
+    "getPurgeStatus": lambda sample: Good(
+        path={"purge": sample.post("purges", {"path": "never"})["id"]}
+    ),
     "restoreRefs": _restorable,
     "restoreSubmit": _restorable,
     "restoreStatus": _restored,

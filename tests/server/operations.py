@@ -25,6 +25,7 @@ PARTS = {
     "part": "1",
     "run_id": "unknown",
     "hook_run_id": "unknown",
+    "purge": "unknown",
 }
 QUERIES = {
     "path": PATH,
@@ -50,6 +51,7 @@ BODIES: dict[str, Any] = {
     "restoreSubmit": dict.fromkeys(
         ("commits_meta_range_id", "tags_meta_range_id", "branches_meta_range_id"), "none"
     ),
+    "purgeObjects": {"path": PATH},
     "createBranch": {"name": "dev", "source": BRANCH},
     "resetBranch": {"type": "reset"},
     "revertBranch": {"ref": BRANCH, "parent_number": 0},

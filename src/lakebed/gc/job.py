@@ -34,7 +34,7 @@ from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
 from lakebed.gc.executors.write import DUE_LABEL
 from lakebed.gc.judging import Executor, Findings, Judging, of_kind, repository_uids
 from lakebed.gc.lease import Lease, Leases
-from lakebed.gc.report import Summary, prune, remove_files
+from lakebed.gc.report import Summary, noting_refusal, prune, remove_files
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
@@ -121,6 +121,10 @@ class Job:
         saved = SavedState.read(self._storage)
         self._note("The server writes down what is in use.")
         manifest = self._prepare()
+        with noting_refusal(self._storage, manifest.run.run_id):
+            return self._run_prepared(saved, manifest, options)
+
+    def _run_prepared(self, saved: SavedState, manifest: GCManifest, options: Options) -> Summary:
         look = _look(manifest, options)
         optimized = not options.clean and rules.may_optimize(
             saved.state, began_us=look.began_us, repository_uids=repository_uids(manifest)
