@@ -72,6 +72,10 @@ COMMANDS: Final = {
         "lakebed.cli.commands.refs:restore_app",
         "Restore what was dumped into a bare repository.",
     ),
+    "migrate": (
+        "lakebed.cli.commands.migrate:app",
+        "Move repositories in from lakeFS, without copying an object.",
+    ),
     "fsck": (
         "lakebed.cli.commands.diagnose:fsck",
         "Read every file of every commit of a repository, and prove its id.",

@@ -33,8 +33,12 @@ _DRIVERS: Final = MappingProxyType(
         "valkey": ("lakebed.kv.drivers.valkey", "valkey"),
         "redis": ("lakebed.kv.drivers.valkey", "valkey"),
         "dynamodb": ("lakebed.kv.drivers.dynamodb", "dynamodb"),
+        "azblob": ("lakebed.kv.drivers.azure_blob", "azure"),
+        "rocksdb": ("lakebed.kv.drivers.rocksdb", "rocksdb"),
     }
 )
+
+_OF_ONE_PROCESS: Final = frozenset({"memory", "rocksdb"})
 
 
 def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | None = None) -> Store:
@@ -45,7 +49,8 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
       (``sqlite:////var/lib/lakebed.db``) an absolute path.
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
       ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
-    - ``etcd://``, ``valkey://`` (or ``redis://``), ``dynamodb://``: see the drivers of these names.
+    - ``etcd://``, ``valkey://`` (or ``redis://``), ``dynamodb://``, ``azblob://``,
+      ``rocksdb:///``: see the drivers of these names.
 
     ``?namespace=name`` opens a part of the database that others, with other names, do not see.
 
@@ -85,6 +90,11 @@ def check_url(url: str) -> None:
         MissingExtraError: It needs an extra that is not installed.
     """
     _load_driver(take_namespace(url)[0])
+
+
+def serves_one_process(url: str) -> bool:
+    """Whether only one process at a time can use the store that a URL names."""
+    return url.partition(":")[0] in _OF_ONE_PROCESS
 
 
 def compose(driver: Store, runtime: Runtime) -> Store:
