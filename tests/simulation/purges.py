@@ -119,8 +119,4 @@ def purged(seed: int) -> None:
     purged_hold(seed)
 
 
-def sleepers(seed: int) -> None:
-    purged_hold(seed, SLEEPERS)
-
-
 SCENARIOS: Final = {"purged": purged}
