@@ -90,7 +90,7 @@ class Catalog:
             block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
         )
         self.pins = Pins(store, block, runtime, settings)
-        self.purges = Purges(engine, store, block, runtime, purge_marks)
+        self.purges = Purges(engine, store, block, runtime, settings, purge_marks)
         self.repository_purges = RepositoryPurges(engine, store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
         self.previews = Previews(self.objects, runtime)
