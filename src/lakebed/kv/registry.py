@@ -27,6 +27,8 @@ _DRIVERS: Final = MappingProxyType(
         "memory": ("lakebed.kv.drivers.memory", None),
         "sqlite": ("lakebed.kv.drivers.sqlite", None),
         "postgresql": ("lakebed.kv.drivers.postgresql", "postgres"),
+        "mysql": ("lakebed.kv.drivers.mysql", "mysql"),
+        "mariadb": ("lakebed.kv.drivers.mysql", "mysql"),
         "etcd": ("lakebed.kv.drivers.etcd", None),
         "valkey": ("lakebed.kv.drivers.valkey", "valkey"),
         "redis": ("lakebed.kv.drivers.valkey", "valkey"),
@@ -43,7 +45,8 @@ def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
       (``sqlite:////var/lib/lakebed.db``) an absolute path.
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
       ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
-    - ``etcd://``, ``valkey://`` (or ``redis://``), ``dynamodb://``: see the drivers of these names.
+    - ``mysql://`` (or ``mariadb://``), ``etcd://``, ``valkey://`` (or ``redis://``),
+      ``dynamodb://``: see the drivers of these names.
 
     ``?namespace=name`` opens a part of the database that others, with other names, do not see.
 

@@ -118,7 +118,7 @@ def dynamodb_server(*, durable: bool) -> Iterator[DatabaseServer]:
             *(("-dbPath", str(folder)) if durable else ("-inMemory",)),
         ]
 
-    with _running(command) as server:
+    with running(command) as server:
         yield server
 
 
@@ -147,7 +147,7 @@ def etcd_server(*, durable: bool) -> Iterator[DatabaseServer]:
             *(() if durable else ("--unsafe-no-fsync",)),
         ]
 
-    with _running(command) as server:
+    with running(command) as server:
         yield server
 
 
@@ -172,7 +172,7 @@ def valkey_server(*, settings: Sequence[str] = VALKEY_DURABLE) -> Iterator[Datab
             *("--save", "", *settings),
         ]
 
-    with _running(command) as server:
+    with running(command) as server:
         yield server
 
 
@@ -190,7 +190,12 @@ def _program_of(package: str, path: str, distribution: str) -> Path:
 
 
 @contextmanager
-def _running(make_command: MakeCommand) -> Iterator[DatabaseServer]:
+def running(make_command: MakeCommand) -> Iterator[DatabaseServer]:
+    """Run a server in a folder of its own while the block lasts.
+
+    Raises:
+        ServerMissingError: It does not start.
+    """
     with TemporaryDirectory(prefix="lakebed-db-") as folder:
         server = DatabaseServer(Path(folder), make_command)
         server.start()

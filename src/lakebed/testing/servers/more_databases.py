@@ -1,0 +1,38 @@
+"""Real database servers for tests that no package of pip or npm brings: ``make test-kv-all``.
+
+- MariaDB: the real one, from a jar.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from lakebed.testing.servers.databases import DatabaseServer, running
+from lakebed.testing.servers.fetch_databases import fetched, mariadb_program
+
+
+@contextmanager
+def mariadb_server(*, settings: Sequence[str] = ()) -> Iterator[DatabaseServer]:
+    """Run a MariaDB while the block lasts, with the user and database of `mariadb_url`.
+
+    Raises:
+        ServerMissingError: The program is missing or does not start.
+    """
+    home = fetched("mariadb")
+
+    def command(folder: Path, port: int) -> Sequence[str]:
+        shutil.copytree(home / "data", folder / "data")
+        return [
+            *mariadb_program(home, folder / "data"),
+            *(f"--port={port}", "--bind-address=127.0.0.1", f"--socket={folder / 'socket'}"),
+            *settings,
+        ]
+
+    with running(command) as server:
+        yield server
+
+
+def mariadb_url(port: int) -> str:
+    """The URL of the local server, or of one behind a proxy."""
+    return f"mysql://lakebed:secret@127.0.0.1:{port}/lakebed"
