@@ -157,6 +157,16 @@ class Cells(ABC):
         """
 
     @abstractmethod
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        """Return some partitions, and where to go on; as `Store.partition_page`.
+
+        Partitions that hold nothing but tombstones may come too.
+
+        Raises:
+            StoreUnavailable: The database did not answer.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Give back what is held. No call follows."""
 
@@ -252,6 +262,10 @@ class FencedStore(Store):
                 for key, cell in self._living(partition, start, limit)
                 if cell.value is not None
             ]
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        with self._call(b"any"):
+            return self._cells.partition_page(cursor)
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         rest = iter(items)

@@ -156,6 +156,9 @@ class RetryingStore(WrappedStore):
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         return self._repeat("scan_page", self._inner.scan_page, partition, start, limit)
 
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        return self._repeat("partition_page", self._inner.partition_page, cursor)
+
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         return self._repeat("get_many", self._inner.get_many, keys)
 

@@ -8,6 +8,7 @@ import pytest
 from lakebed.kv import (
     Store,
 )
+from lakebed.kv.store import PARTITIONS_PAGE
 from lakebed.testing.conformance.kv_machine import AWKWARD_KEYS
 
 
@@ -60,6 +61,29 @@ class ScansConformance:
             store.set(partition, b"%03d" % number, bytes([number]) * 200_000)
         sizes = [len(item.value) for item in store.scan(partition)]
         assert sizes == [200_000] * 80
+
+    def test_every_partition_is_listed_once(self, store: Store, partition: bytes) -> None:
+        """Awkward names too, and one that begins as another does."""
+        awkward = [partition + key[:100] for key in AWKWARD_KEYS if len(key) < 200]
+        many = [partition + b"-%04d" % number for number in range(PARTITIONS_PAGE + 1)]
+        # A name that ends as no other byte string of its length can.
+        highest = b"\xff" * len(many[0])
+        for each in (*awkward, *many, highest):
+            store.set(each, b"key", b"value")
+        store.set_many(partition, [(b"%04d" % number, b"") for number in range(1200)])
+        listed = list(store.partitions())
+        assert len(listed) == len(set(listed))
+        assert {*awkward, *many, highest, partition} <= set(listed)
+
+    def test_a_partition_that_holds_nothing_is_no_partition_or_an_empty_one(
+        self, store: Store, partition: bytes
+    ) -> None:
+        store.set(partition, b"key", b"value")
+        store.delete(partition, b"key")
+        store.set(partition + b"2", b"key", b"value")
+        for listed in store.partitions():
+            assert listed != partition or not list(store.scan(listed))
+        assert partition + b"2" in store.partitions()
 
     def test_delete_while_iterating(self, store: Store, partition: bytes) -> None:
         keys = [b"%05d" % number for number in range(500)]

@@ -25,6 +25,7 @@ from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
+    PARTITIONS_PAGE,
     VERSION_BYTES,
     Item,
     Limits,
@@ -50,6 +51,7 @@ PAUSE_SECONDS: Final = 0.2
 
 _DATA: Final = b"d"
 _SESSIONS: Final = b"s"
+_LENGTH_BYTES: Final = 2
 # Behind the version, so that what is stored is larger than the version even if the value is empty.
 _SEPARATOR: Final = b"\x01"
 _HEAD: Final = VERSION_BYTES + len(_SEPARATOR)
@@ -156,6 +158,24 @@ class EtcdStore(Store):
         with self._call(partition):
             return self._scan(partition, start, limit)
 
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        # The first key of a partition tells its name; the next one lies behind all of its keys.
+        data = self._prefix + _DATA
+        start, end = cursor or data, _successor(data)
+        page: list[bytes] = []
+        with self._call(b"any"):
+            while len(page) < PARTITIONS_PAGE:
+                body = {"key": encode(start), "range_end": encode(end), "limit": "1"}
+                reply = self._gateway.read("/v3/kv/range", body | {"keys_only": True})
+                found = reply.get("kvs", [])
+                if not found:
+                    return page, None
+                rest = decode(found[0]["key"])[len(data) :]
+                length = int.from_bytes(rest[:_LENGTH_BYTES], "big")
+                page.append(rest[_LENGTH_BYTES : _LENGTH_BYTES + length])
+                start = _successor(self._key(page[-1], b""))
+        return page, start
+
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
             self._check(partition, key)
@@ -218,7 +238,7 @@ class EtcdStore(Store):
         return b"%b%b%b%b%b" % (
             self._prefix,
             _DATA,
-            len(partition).to_bytes(2, "big"),
+            len(partition).to_bytes(_LENGTH_BYTES, "big"),
             partition,
             key,
         )

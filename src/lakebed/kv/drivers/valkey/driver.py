@@ -20,6 +20,7 @@ from lakebed.kv.errors import (
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.store import (
     ABSENT,
+    PARTITIONS_PAGE,
     VERSION_BYTES,
     Item,
     Limits,
@@ -37,6 +38,7 @@ from lakebed.runtime import Runtime
 CHUNK_KEYS: Final = 500
 CHUNK_BYTES: Final = 8 << 20
 PREFIX: Final = b"lakebed:"
+_HASHES: Final = PREFIX + b"h:"
 _SETTINGS: Final = {
     "appendonly": "yes",
     "appendfsync": "always",
@@ -134,6 +136,13 @@ class ValkeyStore(Store):
             arguments = [first, b"%d" % limit]
             keys, values = run_script(link, scripts.SCAN, _names(partition), arguments)
         return [_item(key, stored) for key, stored in zip(keys, values, strict=True)]
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        with self._call(b"any"), self._pool.reading() as link:
+            after, names = ask(
+                link, "SCAN", cursor or b"0", "MATCH", _HASHES + b"*", "COUNT", PARTITIONS_PAGE
+            )
+        return [name.removeprefix(_HASHES) for name in names], None if after == b"0" else after
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
@@ -284,7 +293,7 @@ class ValkeyStore(Store):
 
 def _names(partition: bytes) -> list[bytes]:
     """The hash and the sorted set of a partition."""
-    return [PREFIX + b"h:" + partition, PREFIX + b"z:" + partition]
+    return [_HASHES + partition, PREFIX + b"z:" + partition]
 
 
 def _item(key: bytes, stored: bytes) -> Item:
