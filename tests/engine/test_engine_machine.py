@@ -64,7 +64,8 @@ class EngineMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = TemporaryDirectory()
-        self.store = open_store(self.url.format(folder=self.folder.name))
+        folder = Path(self.folder.name)
+        self.store = open_store(self.url.format(folder=folder, name=folder.name))
         self.lake = Engine(self.store, open_block(MemorySettings()))
         self.cleaner = Cleaner(self.store, ThreadRuntime(), grace_seconds=0)
         self.heads: dict[BranchID, CommitID] = {}

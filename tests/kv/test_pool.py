@@ -45,9 +45,7 @@ class Server:
 
 
 def make_pool(connect: Callable[[], FakeLink]) -> Pool[FakeLink]:
-    return Pool(
-        connect, 1, database="it", explain=lambda error: " ".join(str(error).split())
-    )
+    return Pool(connect, 1, database="it", explain=lambda error: " ".join(str(error).split()))
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from lakebed.testing.servers.databases import (
 )
 from lakebed.testing.servers.proxy import Fault
 from tests.kit.database_bench import WRITES, Bench, Database, Write
+from tests.kit.more_databases import MORE_DATABASES
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,7 @@ DATABASES = [
 ]
 
 
-@pytest.fixture(scope="module", params=DATABASES, ids=str)
+@pytest.fixture(scope="module", params=[*DATABASES, *MORE_DATABASES], ids=str)
 def database(request: pytest.FixtureRequest) -> Database:
     chosen: Database = request.param
     return chosen

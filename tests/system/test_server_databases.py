@@ -20,6 +20,7 @@ from lakebed.testing.servers.databases import (
     valkey_url,
 )
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+from lakebed.testing.servers.more_databases import mariadb_server, mariadb_url
 from tests.system.api_kit import RawClient, create_repository, workers
 
 pytestmark = pytest.mark.slow
@@ -29,12 +30,20 @@ DATABASES: dict[str, tuple[Run, Callable[[int], str]]] = {
     "dynamodb": (partial(dynamodb_server, durable=False), dynamodb_url),
     "etcd": (partial(etcd_server, durable=False), etcd_url),
     "valkey": (valkey_server, valkey_url),
+    "mysql": (mariadb_server, mariadb_url),
 }
+FETCHED = {"mysql"}
+"""Those of `make test-kv-all`."""
 CLIENTS = 3
 UPLOADS = 8
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.kv_all if name in FETCHED else ())
+        for name in DATABASES
+    ]
+)
 def server(
     request: pytest.FixtureRequest, tmp_path: Path, aws_credentials: None
 ) -> Iterator[LakebedServer]:

@@ -94,7 +94,7 @@ def _unpack_mariadb(folder: Path) -> None:
     with zipfile.ZipFile(archive) as files:
         for name in files.namelist():
             path = name.partition("/linux/")[2]
-            if path == "bin/mariadbd" or path.startswith("share/") and not name.endswith("/"):
+            if path == "bin/mariadbd" or (path.startswith("share/") and not name.endswith("/")):
                 target = folder / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(files.read(name))

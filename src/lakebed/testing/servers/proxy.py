@@ -52,6 +52,7 @@ class _Wire:
         self._lingering = lingering
         self._answered = threading.Event()
         self._answered.set()
+        self._server_left = False
         self._client = client
         self._server = server
         self._changed = threading.Condition()
@@ -100,6 +101,8 @@ class _Wire:
                 if not data:
                     break
                 self._answered.clear()
+                if self._server_left:
+                    self._answered.set()
                 self._server.sendall(data)
         if self._lingering:
             self._answered.wait(PATIENCE_SECONDS)
@@ -132,6 +135,7 @@ class _Wire:
                     # If the client is gone, the server must not notice it from us.
                     with suppress(OSError):
                         self._client.sendall(self._forge(data))
+        self._server_left = True
         self._answered.set()
         with suppress(OSError):
             self._client.shutdown(socket.SHUT_RDWR)

@@ -33,6 +33,7 @@ from lakebed.kv.pool import Pool
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
+    PARTITIONS_PAGE,
     Item,
     Limits,
     Predicate,
@@ -98,9 +99,7 @@ class MySQLStore(Store):
         self._runtime = runtime
         self._give_up = give_up
         self._connect = partial(Link, address, runtime, reply_seconds=reply_seconds)
-        self._pool = Pool(
-            self._connect, address.pool_size, database="mysql", explain=explain
-        )
+        self._pool = Pool(self._connect, address.pool_size, database="mysql", explain=explain)
         self._lifetime = Lifetime(runtime, self._pool.close, shared=True)
         try:
             with self._reading(OPEN_SECONDS) as link:
@@ -164,6 +163,12 @@ class MySQLStore(Store):
         with self._call(partition):
             rows = self._read(statements.SCAN, partition, start, limit)
         return [Item(key, value, Version(version)) for key, value, version in rows]
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        with self._call(b"any"):
+            rows = self._read(statements.PARTITIONS, cursor, PARTITIONS_PAGE)
+        page = [partition for (partition,) in rows]
+        return page, page[-1] if len(page) == PARTITIONS_PAGE else None
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:

@@ -44,7 +44,9 @@ TAKE_LOCK: Final = "SELECT GET_LOCK(%s, 1)"
 LET_GO: Final = "SELECT RELEASE_LOCK(%s)"
 
 _HERE: Final = "WHERE `partition` = %s AND `key` = %s"
-_REPLACE: Final = " ON DUPLICATE KEY UPDATE `value` = VALUES(`value`), `version` = VALUES(`version`)"
+_REPLACE: Final = (
+    " ON DUPLICATE KEY UPDATE `value` = VALUES(`value`), `version` = VALUES(`version`)"
+)
 
 GET: Final = f"SELECT `value`, `version` FROM {TABLE} {_HERE}"
 GET_SOME: Final = (
@@ -54,6 +56,10 @@ GET_SOME: Final = (
 SCAN: Final = (
     f"SELECT `key`, `value`, `version` FROM {TABLE}"
     " WHERE `partition` = %s AND `key` >= %s ORDER BY `key` LIMIT %s"
+)
+# By the index, from each partition straight to the next one.
+PARTITIONS: Final = (
+    f"SELECT DISTINCT `partition` FROM {TABLE} WHERE `partition` > %s ORDER BY `partition` LIMIT %s"
 )
 # The key that begins the next chunk of a partition.
 NEXT_CHUNK: Final = (
