@@ -121,7 +121,7 @@ def _fill_mariadb(home: Path) -> None:
         "CREATE USER lakebed@'127.0.0.1' IDENTIFIED BY 'secret';\n"
         "GRANT ALL ON lakebed.* TO lakebed@'127.0.0.1';\n"
         "CREATE USER admin@'127.0.0.1' IDENTIFIED BY 'secret';\n"
-        "GRANT ALL ON *.* TO admin@'127.0.0.1';\n"
+        "GRANT ALL ON *.* TO admin@'127.0.0.1' WITH GRANT OPTION;\n"
     )
     (home / "data").mkdir()
     subprocess.run(

@@ -336,7 +336,7 @@ class MySQLStore(Store):
 
 def _check_settings(link: Link, *, trusted: bool) -> None:
     """Refuse a server that may lose what it acknowledged, or cannot take our values."""
-    found = dict(link.ask(statements.SETTINGS, (*_DURABLE, *_OTHERS)))
+    found: dict[str, str] = dict(link.ask(statements.SETTINGS, (*_DURABLE, *_OTHERS)))
     if found.get("wsrep_on") == "ON":
         raise UnsafeStore(
             "the server is a node of a Galera cluster, whose nodes do not see each other's writes"

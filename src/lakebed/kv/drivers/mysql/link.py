@@ -114,7 +114,7 @@ class Link:
 
     def _take_own_lock(self) -> None:
         ((number, read_only, locked),) = self.ask(statements.IDENTIFY, self.lock)
-        if number != self._connection.thread_id():
+        if number != self._connection.thread_id():  # type: ignore[no-untyped-call] # it has no types
             raise StoreUnavailable(
                 "there is a proxy in between that shares connections: a Lakebed store needs"
                 " connections of its own to the server"
@@ -132,7 +132,8 @@ class Link:
         """
         with self._connection.cursor() as cursor:
             cursor.execute(statement, parameters)
-            return cursor.fetchall()
+            rows: Rows = cursor.fetchall()
+        return rows
 
     def change(self, statement: str, parameters: Sequence[object]) -> int:
         """Run a statement and return how many rows matched.
@@ -141,7 +142,8 @@ class Link:
             pymysql.Error: See `is_refusal` for what it means.
         """
         with self._connection.cursor() as cursor:
-            return cursor.execute(statement, parameters)
+            matched: int = cursor.execute(statement, parameters)
+        return matched
 
     def is_usable(self) -> bool:
         """Whether the connection is young and, as far as one can tell without asking, still open.
