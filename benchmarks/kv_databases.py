@@ -36,6 +36,7 @@ from benchmarks.report import Row
 from lakebed.kv import Store, Version, open_store
 from lakebed.kv.drivers.etcd.driver import EtcdStore
 from lakebed.kv.drivers.mysql import statements
+from lakebed.kv.drivers.mysql.link import parse_url
 from lakebed.kv.drivers.valkey import scripts
 from lakebed.kv.drivers.valkey.driver import _names
 from lakebed.runtime import ThreadRuntime
@@ -176,11 +177,8 @@ def _valkey() -> Opened:
 def _mysql() -> Opened:
     with mariadb_server() as server, open_store(mariadb_url(server.port)) as store:
         versions = _fill(store)
-        login = {"user": "lakebed", "password": "secret", "database": "lakebed"}
-        idle = [
-            pymysql.connect(host="127.0.0.1", port=server.port, autocommit=True, **login)
-            for _ in range(THREADS)
-        ]
+        settings = parse_url(mariadb_url(server.port)).settings
+        idle = [pymysql.connect(autocommit=True, **settings) for _ in range(THREADS)]
 
         def ask(statement: str, *parameters: object) -> int:
             connection = idle.pop()

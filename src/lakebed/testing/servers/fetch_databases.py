@@ -109,7 +109,7 @@ def mariadb_program(home: Path, data: Path) -> list[str]:
         *(f"--lc-messages-dir={home / 'share'}", f"--datadir={data}"),
         *("--innodb-log-file-size=16M", "--innodb-buffer-pool-size=64M"),
         # Without --skip-ssl each start computes a key, which takes many seconds.
-        *("--innodb-undo-tablespaces=0", "--skip-ssl"),
+        *("--innodb-undo-tablespaces=0", "--skip-ssl", "--skip-name-resolve"),
     ]
 
 

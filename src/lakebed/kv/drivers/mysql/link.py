@@ -67,8 +67,11 @@ def parse_url(url: str) -> Address:
         "user": unquote(parts.username),
         "password": unquote(parts.password or ""),
         "database": database,
+        # Else the library reads all certificates for each connection, and checks none of them.
+        "ssl_disabled": True,
     }
     if is_on(options, "tls"):
+        del settings["ssl_disabled"]
         try:
             settings["ssl"] = ssl.create_default_context(cafile=options.get("ca"))
         except OSError as error:
