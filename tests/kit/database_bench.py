@@ -27,6 +27,8 @@ class Database:
     open: Callable[[str, Runtime, float], Store]
     take_out_the_fence: Callable[[Store], None]
     """Makes a store of it that does not keep its writes from being applied late."""
+    durable: bool = True
+    """Whether it holds what it held before it was stopped; emulators in memory do not."""
 
     def __str__(self) -> str:
         return self.name

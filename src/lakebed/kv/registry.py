@@ -33,6 +33,7 @@ _DRIVERS: Final = MappingProxyType(
         "valkey": ("lakebed.kv.drivers.valkey", "valkey"),
         "redis": ("lakebed.kv.drivers.valkey", "valkey"),
         "dynamodb": ("lakebed.kv.drivers.dynamodb", "dynamodb"),
+        "bigtable": ("lakebed.kv.drivers.bigtable", "bigtable"),
     }
 )
 
@@ -46,7 +47,7 @@ def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
       ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
     - ``mysql://`` (or ``mariadb://``), ``etcd://``, ``valkey://`` (or ``redis://``),
-      ``dynamodb://``: see the drivers of these names.
+      ``dynamodb://``, ``bigtable://``: see the drivers of these names.
 
     ``?namespace=name`` opens a part of the database that others, with other names, do not see.
 

@@ -1,6 +1,7 @@
 """Real database servers for tests that no package of pip or npm brings: ``make test-kv-all``.
 
 - MariaDB: the real one, from a jar.
+- Bigtable: Google's own emulator, built by Go; in memory.
 """
 
 import shutil
@@ -36,3 +37,20 @@ def mariadb_server(*, settings: Sequence[str] = ()) -> Iterator[DatabaseServer]:
 def mariadb_url(port: int) -> str:
     """The URL of the local server, or of one behind a proxy."""
     return f"mysql://lakebed:secret@127.0.0.1:{port}/lakebed"
+
+
+@contextmanager
+def bigtable_server() -> Iterator[DatabaseServer]:
+    """Run Google's Bigtable emulator while the block lasts; what it holds ends with it.
+
+    Raises:
+        ServerMissingError: The program is missing or does not start.
+    """
+    program = fetched("bigtable") / "emulator"
+    with running(lambda _, port: [str(program), "-address", f"127.0.0.1:{port}"]) as server:
+        yield server
+
+
+def bigtable_url(port: int) -> str:
+    """The URL of the local server, or of one behind a proxy."""
+    return f"bigtable://project/instance/lakebed?emulator=127.0.0.1:{port}"
