@@ -51,6 +51,7 @@ MORE_DATABASES = [
             fenced(BigtableCells),
             take_out_the_fence,
             durable=False,
+            takes_back=True,
         ),
     )
 ]
