@@ -6,6 +6,7 @@ import pytest
 
 from lakebed.kv import Store
 from lakebed.kv.drivers.bigtable import BigtableCells
+from lakebed.kv.drivers.mongodb import MongoDBCells
 from lakebed.kv.drivers.mysql import MySQLStore
 from lakebed.kv.wrappers.fenced import Cells, FencedStore, _Fate
 from lakebed.runtime import Runtime
@@ -14,6 +15,8 @@ from lakebed.testing.servers.more_databases import (
     bigtable_url,
     mariadb_server,
     mariadb_url,
+    mongodb_server,
+    mongodb_url,
 )
 from tests.kit.database_bench import Database
 
@@ -52,6 +55,14 @@ MORE_DATABASES = [
             take_out_the_fence,
             durable=False,
             takes_back=True,
+        ),
+        Database(
+            "mongodb",
+            mongodb_server,
+            mongodb_url,
+            fenced(MongoDBCells),
+            take_out_the_fence,
+            durable=False,
         ),
     )
 ]

@@ -33,6 +33,8 @@ _DRIVERS: Final = MappingProxyType(
         "valkey": ("lakebed.kv.drivers.valkey", "valkey"),
         "redis": ("lakebed.kv.drivers.valkey", "valkey"),
         "dynamodb": ("lakebed.kv.drivers.dynamodb", "dynamodb"),
+        "mongodb": ("lakebed.kv.drivers.mongodb", "mongodb"),
+        "mongodb+srv": ("lakebed.kv.drivers.mongodb", "mongodb"),
         "bigtable": ("lakebed.kv.drivers.bigtable", "bigtable"),
     }
 )
@@ -47,7 +49,7 @@ def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
       ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
     - ``mysql://`` (or ``mariadb://``), ``etcd://``, ``valkey://`` (or ``redis://``),
-      ``dynamodb://``, ``bigtable://``: see the drivers of these names.
+      ``dynamodb://``, ``bigtable://``, ``mongodb://``: see the drivers of these names.
 
     ``?namespace=name`` opens a part of the database that others, with other names, do not see.
 

@@ -1,6 +1,7 @@
 """Real database servers for tests that no package of pip or npm brings: ``make test-kv-all``.
 
 - MariaDB: the real one, from a jar.
+- MongoDB: a server of others, in Java, that speaks its protocol; in memory.
 - Bigtable: Google's own emulator, built by Go; in memory.
 """
 
@@ -54,3 +55,23 @@ def bigtable_server() -> Iterator[DatabaseServer]:
 def bigtable_url(port: int) -> str:
     """The URL of the local server, or of one behind a proxy."""
     return f"bigtable://project/instance/lakebed?emulator=127.0.0.1:{port}"
+
+
+@contextmanager
+def mongodb_server() -> Iterator[DatabaseServer]:
+    """Run a server that speaks MongoDB's protocol; what it holds ends with it.
+
+    Raises:
+        ServerMissingError: The program is missing or does not start.
+    """
+    home = fetched("mongodb")
+    jars = ":".join(str(jar) for jar in home.glob("*.jar"))
+    source = home.parent.parent / "requirements/databases/MongoServer.java"
+    java = ["java", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", jars, str(source)]
+    with running(lambda _, port: [*java, str(port)]) as server:
+        yield server
+
+
+def mongodb_url(port: int) -> str:
+    """The URL of the local server, or of one behind a proxy."""
+    return f"mongodb://127.0.0.1:{port}/lakebed"
