@@ -18,6 +18,7 @@ def shared_url() -> Iterator[str]:
 
 class TestMongoDBStore(StoreConformance):
     bulk = 1_200  # the server goes through all documents for each page
+
     @pytest.fixture
     def url(self, shared_url: str) -> str:
         return shared_url

@@ -237,6 +237,16 @@ class CleanerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReclaimSettings:
+    """Garbage collection by the server itself, in its background process."""
+
+    enabled: bool = False
+    """Whether the server collects garbage; if not, ``lakebed gc run`` does."""
+    interval_seconds: float = 300.0
+    """How long after the end of a run of a repository the next one begins, at the earliest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class S3GatewaySettings:
     """The door for S3 clients."""
 
@@ -271,6 +281,7 @@ class ServerSettings:
     cache: CacheSettings = field(default_factory=CacheSettings)
     limits: LimitSettings = LimitSettings()
     cleaner: CleanerSettings = CleanerSettings()
+    reclaim: ReclaimSettings = ReclaimSettings()
     gateways: GatewaySettings = GatewaySettings()
     hooks: HooksSettings = field(default_factory=HooksSettings)
 

@@ -33,6 +33,7 @@ from lakebed.kv.errors import (
     OutcomeUnknown,
     StoreClosed,
     StoreFull,
+    StoreHalted,
     StoreLocked,
     StoreUnavailable,
     StoreUnreachable,
@@ -122,7 +123,7 @@ class _Tries:
 
     def _seconds_left(self, error: OutcomeUnknown) -> float:
         now = self._runtime.monotonic()
-        if isinstance(error, StoreFull | StoreLocked):
+        if isinstance(error, StoreFull | StoreLocked | StoreHalted):
             return 0.0  # waiting does not make room, and for the lock the driver has waited
         if isinstance(error, StoreUnreachable) and not self._patient:
             return self._begun + UNREACHABLE_SECONDS - now

@@ -17,7 +17,7 @@ from lakebed.kv.urls import is_on, split_url
 from lakebed.runtime import Runtime
 
 CONNECT_SECONDS: Final = 2
-REPLY_SECONDS: Final = 12.0
+REPLY_SECONDS: Final = 5.0
 LIFETIME_SECONDS: Final = 120.0
 # Busy connections are not looked at: every look lets another thread run first.
 LOOK_AFTER_SECONDS: Final = 0.02

@@ -140,7 +140,13 @@ class ValkeyStore(Store):
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         with self._call(b"any"), self._pool.reading() as link:
             after, names = ask(
-                link, "SCAN", cursor or b"0", "MATCH", _HASHES + b"*", "COUNT", PARTITIONS_PAGE
+                link,
+                "SCAN",
+                cursor or b"0",
+                "MATCH",
+                _HASHES + b"*",
+                "COUNT",
+                b"%d" % PARTITIONS_PAGE,
             )
         return [name.removeprefix(_HASHES) for name in names], None if after == b"0" else after
 
