@@ -1,6 +1,7 @@
 """MongoDB, by a server of others that speaks its protocol."""
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 
@@ -17,8 +18,9 @@ def shared_url() -> Iterator[str]:
 
 
 class TestMongoDBStore(StoreConformance):
-    bulk = 1_200  # the server goes through all documents for each page
+    bulk = 1_200
 
     @pytest.fixture
     def url(self, shared_url: str) -> str:
-        return shared_url
+        # A database for each test: this server goes through all documents for each page.
+        return f"{shared_url}-{uuid4().hex}"
