@@ -1,13 +1,18 @@
-"""A server with two workers on each of the new databases: one is killed, and nothing is lost."""
+"""The engine, and a server of which a worker is killed, on each database of which we have a server.
+
+There are two workers, but on RocksDB, which only one process can open.
+"""
 
 import http.client
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
@@ -21,12 +26,14 @@ from lakebed.testing.servers.databases import (
 )
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from lakebed.testing.servers.more_databases import mariadb_server, mariadb_url
+from tests.engine.test_engine_machine import EngineMachine
+from tests.kit.rounds import rounds
 from tests.system.api_kit import RawClient, create_repository, workers
 
 pytestmark = pytest.mark.slow
 
 Run = Callable[[], AbstractContextManager[DatabaseServer]]
-DATABASES: dict[str, tuple[Run, Callable[[int], str]]] = {
+SERVERS: dict[str, tuple[Run, Callable[[int], str]]] = {
     "dynamodb": (partial(dynamodb_server, durable=False), dynamodb_url),
     "etcd": (partial(etcd_server, durable=False), etcd_url),
     "valkey": (valkey_server, valkey_url),
@@ -38,20 +45,46 @@ CLIENTS = 3
 UPLOADS = 8
 
 
+@contextmanager
+def database_url(name: str, folder: Path) -> Iterator[str]:
+    if name == "rocksdb":
+        yield f"rocksdb:///{folder}/kv"
+        return
+    run, url = SERVERS[name]
+    with run() as database:
+        yield url(database.port)
+
+
 @pytest.fixture(
+    scope="module",
     params=[
         pytest.param(name, marks=pytest.mark.kv_all if name in FETCHED else ())
-        for name in DATABASES
-    ]
+        for name in (*SERVERS, "rocksdb")
+    ],
 )
-def server(
-    request: pytest.FixtureRequest, tmp_path: Path, aws_credentials: None
-) -> Iterator[LakebedServer]:
-    run, url = DATABASES[request.param]
-    with run() as database:
-        settings = {"database": {"url": url(database.port)}}
-        with lakebed_server(tmp_path, settings=settings) as started:
-            yield started
+def url(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    aws_credentials: None,
+) -> Iterator[str]:
+    with database_url(request.param, tmp_path_factory.mktemp("database")) as found:
+        yield found
+
+
+@pytest.fixture
+def server(url: str, tmp_path: Path) -> Iterator[LakebedServer]:
+    with lakebed_server(tmp_path, settings={"database": {"url": url}}) as started:
+        yield started
+
+
+def test_the_engine_agrees_with_plain_dicts(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        EngineMachine, "url", f"{url}{'&' if '?' in url else '?'}namespace={{unique}}"
+    )
+    histories = settings(
+        max_examples=rounds(3, long=30), stateful_step_count=25, suppress_health_check=HealthCheck
+    )
+    run_state_machine_as_test(EngineMachine, settings=histories)
 
 
 def test_what_was_acknowledged_is_committed_though_a_worker_is_killed(

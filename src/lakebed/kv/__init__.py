@@ -18,7 +18,7 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
-from lakebed.kv.registry import check_url, open_store
+from lakebed.kv.registry import check_url, open_store, serves_one_process
 from lakebed.kv.store import ABSENT, EXISTS, Item, Predicate, Store, Version
 
 __all__ = [
@@ -46,4 +46,5 @@ __all__ = [
     "Version",
     "check_url",
     "open_store",
+    "serves_one_process",
 ]

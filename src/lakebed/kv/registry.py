@@ -35,11 +35,15 @@ _DRIVERS: Final = MappingProxyType(
         "valkey": ("lakebed.kv.drivers.valkey", "valkey"),
         "redis": ("lakebed.kv.drivers.valkey", "valkey"),
         "dynamodb": ("lakebed.kv.drivers.dynamodb", "dynamodb"),
+        "azblob": ("lakebed.kv.drivers.azure_blob", "azure"),
+        "rocksdb": ("lakebed.kv.drivers.rocksdb", "rocksdb"),
         "mongodb": ("lakebed.kv.drivers.mongodb", "mongodb"),
         "mongodb+srv": ("lakebed.kv.drivers.mongodb", "mongodb"),
         "bigtable": ("lakebed.kv.drivers.bigtable", "bigtable"),
     }
 )
+
+_OF_ONE_PROCESS: Final = frozenset({"memory", "rocksdb"})
 
 
 def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | None = None) -> Store:
@@ -51,7 +55,8 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
       ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
     - ``mysql://`` (or ``mariadb://``), ``etcd://``, ``valkey://`` (or ``redis://``),
-      ``dynamodb://``, ``bigtable://``, ``mongodb://``: see the drivers of these names.
+      ``dynamodb://``, ``azblob://``, ``bigtable://``, ``mongodb://``, ``rocksdb:///``: see the
+      drivers of these names.
 
     ``?namespace=name`` opens a part of the database that others, with other names, do not see.
 
@@ -91,6 +96,11 @@ def check_url(url: str) -> None:
         MissingExtraError: It needs an extra that is not installed.
     """
     _load_driver(take_namespace(url)[0])
+
+
+def serves_one_process(url: str) -> bool:
+    """Whether only one process at a time can use the store that a URL names."""
+    return url.partition(":")[0] in _OF_ONE_PROCESS
 
 
 def compose(driver: Store, runtime: Runtime) -> Store:

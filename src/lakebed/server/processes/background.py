@@ -3,7 +3,8 @@
 One process and not a thread of each worker: the work is the same whoever does it, and a long pass
 must not slow requests down. It keeps what it has seen in memory and runs for as long as the server.
 Imports, and hooks that come after operations, have threads of their own here, so that they begin at
-once; so has garbage collection, since a run may take long.
+once; so has garbage collection, since a run may take long. Where no second process can open the
+database, the worker does all this in threads.
 
 - ``lakebed_background_runs_total``: passes by task and outcome (``success``, ``failure``).
 - ``lakebed_background_last_success_timestamp_seconds``: when a pass last ended well, by task.
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from lakebed.catalog.expiry import clean_expired
 from lakebed.engine.cleaner.cleaner import Cleaner
@@ -93,6 +94,12 @@ def main(settings: ServerSettings, link: Connection) -> None:
         services = _open(settings)
         if services is None:
             pause.wait(settings.cleaner.interval_seconds)
+    keep_up(services)
+
+
+def keep_up(services: Services) -> NoReturn:
+    """Run the jobs, once every interval, and what waits to be run, as it comes."""
+    settings = services.settings
     waiting: dict[str, tuple[int, Callable[[], object], float]] = {
         "imports": (_IMPORTS_AT_ONCE, services.catalog.import_runner.run_waiting, _LOOK_SECONDS),
         "hooks": (_HOOKS_AT_ONCE, services.actions.post.run_waiting, _LOOK_SECONDS),
@@ -105,7 +112,7 @@ def main(settings: ServerSettings, link: Connection) -> None:
         for _ in range(count):
             arguments = (name, run_waiting, look_seconds)
             threading.Thread(target=_keep_running, args=arguments, daemon=True, name=name).start()
-    jobs = jobs_of(services)
+    jobs, pause = jobs_of(services), threading.Event()
     while True:
         for job in jobs:
             run(job)

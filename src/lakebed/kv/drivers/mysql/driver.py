@@ -100,7 +100,7 @@ class MySQLStore(Store):
         self._give_up = give_up
         self._connect = partial(Link, address, runtime, reply_seconds=reply_seconds)
         self._pool = Pool(self._connect, address.pool_size, database="mysql", explain=explain)
-        self._lifetime = Lifetime(runtime, self._pool.close, shared=True)
+        self._lifetime = Lifetime(runtime, self._pool.close, limits=self.limits, shared=True)
         try:
             with self._reading(OPEN_SECONDS) as link:
                 _check_settings(link, trusted=address.trusted)
@@ -110,7 +110,7 @@ class MySQLStore(Store):
             raise
 
     def get(self, partition: bytes, key: bytes) -> Item:
-        with self._call(partition, key):
+        with self._lifetime.call(partition, key):
             found = self._read(statements.GET, partition, key)
         if not found:
             raise KeyNotFound(partition, key)
@@ -120,7 +120,7 @@ class MySQLStore(Store):
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
-        with self._call(partition, key, value):
+        with self._lifetime.call(partition, key, value):
             mark = version or new_version(self._runtime)
             self._write(statements.SET, partition, key, value, mark)
         return mark
@@ -134,7 +134,7 @@ class MySQLStore(Store):
         *,
         version: Version | None = None,
     ) -> Version:
-        with self._call(partition, key, value):
+        with self._lifetime.call(partition, key, value):
             check_predicate(predicate)
             mark = version or new_version(self._runtime)
             if predicate is ABSENT:
@@ -150,29 +150,29 @@ class MySQLStore(Store):
         return mark
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        with self._call(partition, key):
+        with self._lifetime.call(partition, key):
             self._write(statements.DELETE, partition, key)
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        with self._call(partition, key):
+        with self._lifetime.call(partition, key):
             check_version(predicate)
             if not self._write(statements.DELETE_IF, partition, key, predicate):
                 raise PredicateFailed(partition, key)
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        with self._call(partition):
+        with self._lifetime.call(partition):
             rows = self._read(statements.SCAN, partition, start, limit)
         return [Item(key, value, Version(version)) for key, value, version in rows]
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        with self._call(b"any"):
+        with self._lifetime.call(b"any"):
             rows = self._read(statements.PARTITIONS, cursor, PARTITIONS_PAGE)
         page = [partition for (partition,) in rows]
         return page, page[-1] if len(page) == PARTITIONS_PAGE else None
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
-            self._check(partition, key)
+            self._lifetime.check(partition, key)
         items: list[Item | None] = []
         for begin in range(0, len(keys), CHUNK_KEYS):
             items += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
@@ -187,7 +187,7 @@ class MySQLStore(Store):
                 for key in sorted(chunk)  # in one order everywhere: writers rarely get stuck
                 for part in (partition, key, chunk[key], new_version(self._runtime))
             ]
-            with self._call(partition), step_of_many(applied=applied):
+            with self._lifetime.call(partition), step_of_many(applied=applied):
                 self._write(statements.set_many(len(chunk)), *parameters)
             applied = True
 
@@ -196,7 +196,7 @@ class MySQLStore(Store):
         start: bytes | None = b""
         applied = False
         while start is not None:
-            with self._call(partition), step_of_many(applied=applied):
+            with self._lifetime.call(partition), step_of_many(applied=applied):
                 found = self._read(statements.NEXT_CHUNK, partition, start, DROP_KEYS)
                 if found:
                     ((end,),) = found
@@ -210,16 +210,6 @@ class MySQLStore(Store):
     def close(self) -> None:
         self._lifetime.close()
 
-    def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
-        self._lifetime.check()
-        self.limits.check(partition, key, value)
-
-    @contextmanager
-    def _call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:
-        self._check(partition, key, value)
-        with self._lifetime.call():
-            yield
-
     # Reads
 
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
@@ -229,7 +219,7 @@ class MySQLStore(Store):
         # One statement: it reads all at one moment.
         statement = " UNION ALL ".join([statements.GET_SOME] * len(wanted))
         parameters = [part for pair in wanted.items() for part in pair]
-        with self._lifetime.call():
+        with self._lifetime.call(*keys[0]):
             rows = self._read(statement, *parameters)
         found = {
             (partition, key): Item(key, value, Version(version))
@@ -262,7 +252,7 @@ class MySQLStore(Store):
         chunk: dict[bytes, bytes] = {}
         size = 0
         for key, value in items:
-            self._check(partition, key, value)
+            self._lifetime.check(partition, key, value)
             added = len(partition) + len(key) + len(value)
             if len(chunk) == CHUNK_KEYS or (chunk and size + added > CHUNK_BYTES):
                 yield chunk
