@@ -4,8 +4,8 @@ Both sides send the same requests to the same server, which is local and has one
 etcd do not wait for the disk here: what is measured is what the driver adds. Floor and store take
 turns in short rounds, and medians are compared. (Amazon's local DynamoDB is made for tests: its
 rates say nothing about the service, and Azurite's neither.) RocksDB is part of this process, and
-both sides wait for the disk. MariaDB is measured where `make test-kv-all` has fetched it; else a line
-says that it was not.
+both sides wait for the disk. MariaDB is measured where `make test-kv-all` has fetched it; else a
+line says that it was not.
 """
 
 import os

@@ -160,7 +160,7 @@ def azurite_server() -> Iterator[DatabaseServer]:
             *("--location", str(folder), "--blobPort", str(port)),
         ]
 
-    with _running(command) as server:
+    with running(command) as server:
         yield server
 
 
