@@ -97,7 +97,7 @@ def test_a_pool_that_stays_busy_is_not_called_unreachable(
     pool = make_pool(server.connect)
     pool.take(60)
     with pytest.raises(
-        StoreUnavailable, match="all 1 connections to the database were busy"
+        StoreUnavailable, match="all 1 connections to it were busy"
     ) as busy:
         pool.take()
     assert not isinstance(busy.value, StoreUnreachable)
