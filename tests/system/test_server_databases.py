@@ -28,6 +28,7 @@ from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from lakebed.testing.servers.more_databases import mariadb_server, mariadb_url
 from tests.engine.test_engine_machine import EngineMachine
 from tests.kit.rounds import rounds
+from tests.kit.served import eventually
 from tests.system.api_kit import RawClient, create_repository, workers
 
 pytestmark = pytest.mark.slow
@@ -41,6 +42,7 @@ SERVERS: dict[str, tuple[Run, Callable[[int], str]]] = {
 }
 FETCHED = {"mysql"}
 """Those of `make test-kv-all`."""
+CLEANED = 'lakebed_background_runs_total{outcome="success",task="cleaner"}'
 CLIENTS = 3
 UPLOADS = 8
 
@@ -116,6 +118,22 @@ def test_what_was_acknowledged_is_committed_though_a_worker_is_killed(
         assert len(acknowledged) == CLIENTS * UPLOADS
         changes = client.call("GET", "/repositories/lake/branches/main/diff").json
         assert changes["results"] == []
+
+
+def test_on_rocksdb_the_worker_does_what_a_process_beside_it_does_elsewhere(tmp_path: Path) -> None:
+    options = {"database": {"url": f"rocksdb:///{tmp_path}/kv"}}
+    with lakebed_server(tmp_path, settings=options) as server:
+        assert len(workers(server)) == 1
+        assert "the database serves one process: there is one worker" in server.log()
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+
+        def has_cleaned() -> bool:
+            connection.request("GET", "/metrics")
+            page = connection.getresponse().read().decode()
+            return any(line.startswith(CLEANED) for line in page.splitlines())
+
+        eventually(has_cleaned)
+        connection.close()
 
 
 def is_uploaded(client: RawClient, path: str) -> bool:

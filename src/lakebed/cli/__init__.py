@@ -20,6 +20,10 @@ COMMANDS: Final = {
     "cleaner": ("lakebed.cli.commands.cleaner:app", "Remove what nothing names any more."),
     "kv": ("lakebed.cli.commands.kv:app", "Look into a database, or copy it into another one."),
     "gc": ("lakebed.cli.commands.gc:app", "Find and delete objects that nothing refers to."),
+    "purge": (
+        "lakebed.cli.commands.purge:app",
+        "Delete objects from all history, for good.",
+    ),
     "repo": ("lakebed.cli.commands.repo:app", "Create, list and delete repositories."),
     "branch": (
         "lakebed.cli.commands.branch:app",
@@ -67,6 +71,10 @@ COMMANDS: Final = {
     "refs-restore": (
         "lakebed.cli.commands.refs:restore_app",
         "Restore what was dumped into a bare repository.",
+    ),
+    "migrate": (
+        "lakebed.cli.commands.migrate:app",
+        "Move repositories in from lakeFS, without copying an object.",
     ),
     "fsck": (
         "lakebed.cli.commands.diagnose:fsck",

@@ -5,9 +5,10 @@ and gives the unique id that names its partition. To list repositories, branches
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
@@ -15,7 +16,16 @@ from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest, Replacement
-from lakebed.engine.committed import Breaks, Cache, DiffEntry, Ingest, Page, Query, committed_for
+from lakebed.engine.committed import (
+    Breaks,
+    Cache,
+    Committed,
+    DiffEntry,
+    Ingest,
+    Page,
+    Query,
+    committed_for,
+)
 from lakebed.engine.errors import (
     BranchNotFound,
     DefaultBranch,
@@ -103,6 +113,8 @@ class Engine:
             settings=settings,
             build_large=build_large,
         )
+        self.scan_limit_seconds: Final = (settings or EngineSettings()).scan_limit_seconds
+        """How old what a commit under way has read may be when it is published."""
         self.branches = self._parts.branches
         self.tags = self._parts.tags
         self.commits = self._parts.commits
@@ -521,6 +533,10 @@ class Engine:
         publisher = self._parts.publisher
         return publisher.find_leading(repository, branch.commit_id, [commit_id]) is not None
 
+    def committed(self, repository: Repository) -> Committed:
+        """Return the committed entries of a repository."""
+        return self._committed_in(repository.home)
+
     def ingest(self, repository: Repository, so_far: MetaRangeID | None = None) -> Ingest:
         """Begin to store many entries of a repository, or go on; see `Committed.ingest`."""
         return self._committed_in(repository.home).ingest(so_far)
@@ -528,6 +544,12 @@ class Engine:
     def examine(self, repository: Repository, metarange_id: MetaRangeID) -> Iterator[pa.Table]:
         """Yield the entries of a metarange that was made outside; see `Committed.examine`."""
         return self._committed_in(repository.home).examine(metarange_id)
+
+    def scan_all(
+        self, repository: Repository, metarange_ids: Iterable[MetaRangeID]
+    ) -> Iterator[pa.Table]:
+        """Yield the entries of many metaranges, each range once; see `Committed.scan_all`."""
+        return self._committed_in(repository.home).scan_all(metarange_ids)
 
     def breaks(self, repository: Repository) -> Breaks:
         """Return where the ranges of a repository end."""

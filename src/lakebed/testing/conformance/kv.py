@@ -38,8 +38,8 @@ from lakebed.testing.conformance.kv_machine import AWKWARD_KEYS
 from lakebed.testing.conformance.kv_scans import ScansConformance
 
 
-class StoreConformance(ScansConformance, ArgumentsConformance, ConcurrencyConformance):
-    """What every driver must do. Subclasses override `url`."""
+class SequentialConformance(ScansConformance, ArgumentsConformance):
+    """What every driver must do for one caller after the other. Subclasses override `url`."""
 
     @pytest.fixture
     def url(self) -> str:
@@ -298,6 +298,10 @@ class StoreConformance(ScansConformance, ArgumentsConformance, ConcurrencyConfor
         assert os.waitstatus_to_exitcode(status) == 0
         assert store.get(partition, b"key").value == b"value"
         store.set(partition, b"key", b"new")
+
+
+class StoreConformance(SequentialConformance, ConcurrencyConformance):
+    """What every driver must do. Subclasses override `url`."""
 
 
 def _try_in_child(store: Store, partition: bytes) -> int:
