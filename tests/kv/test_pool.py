@@ -96,9 +96,7 @@ def test_a_pool_that_stays_busy_is_not_called_unreachable(
     server.answers.set()
     pool = make_pool(server.connect)
     pool.take(60)
-    with pytest.raises(
-        StoreUnavailable, match="all 1 connections to it were busy"
-    ) as busy:
+    with pytest.raises(StoreUnavailable, match="all 1 connections to it were busy") as busy:
         pool.take()
     assert not isinstance(busy.value, StoreUnreachable)
 
