@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import pymysql
 import pytest
 
-from lakebed.kv import ForeignStore, StoreUnavailable, UnsafeStore, open_store
+from lakebed.kv import EXISTS, ForeignStore, StoreUnavailable, UnsafeStore, open_store
 from lakebed.kv.drivers.mysql import MySQLStore, driver
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.servers.databases import DatabaseServer
@@ -80,6 +80,13 @@ def test_a_server_that_does_not_let_us_in_is_named(server: DatabaseServer) -> No
     with pytest.raises(StoreUnavailable, match="Access denied") as caught:
         open_store(url)
     assert "secret-word" not in str(caught.value)
+
+
+def test_a_write_that_changes_nothing_has_found_its_row(server: DatabaseServer) -> None:
+    """A call that is repeated writes the same version again; MySQL may count that as no row."""
+    with open_store(mariadb_url(server.port)) as store:
+        version = store.set(b"p", b"same", b"value")
+        assert store.set_if(b"p", b"same", b"value", EXISTS, version=version) == version
 
 
 def test_a_process_that_cannot_fence_its_write_ends(
