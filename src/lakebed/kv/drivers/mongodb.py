@@ -169,8 +169,9 @@ class MongoDBCells(Cells):
 
 
 def _connect(url: str, reply_seconds: float) -> MongoClient[dict[str, Any]]:
+    client: MongoClient[dict[str, Any]] | None = None
     try:
-        client: MongoClient[dict[str, Any]] = MongoClient(
+        client = MongoClient(
             url,
             # A request that is repeated inside the library could land twice.
             retryWrites=False,
@@ -182,6 +183,8 @@ def _connect(url: str, reply_seconds: float) -> MongoClient[dict[str, Any]]:
         )
         client.get_default_database()
     except (ConfigurationError, InvalidName, ValueError, TypeError):
+        if client is not None:
+            client.close()
         # Without the reason: it quotes parts of the URL.
         raise InvalidArgument(
             f"the URL is malformed, or does not name a database: use {_EXAMPLE}, with special"
