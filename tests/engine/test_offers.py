@@ -13,6 +13,7 @@ from lakebed.engine.errors import NoChanges, Refused
 from lakebed.engine.hooks import Hooks, Offer, Preparation
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
 from lakebed.engine.parts import EngineParts
+from lakebed.engine.retention.marks import Marks
 from lakebed.testing.faults import FaultyStore, ResultT, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, head, put
 from tests.engine.histories import REPOSITORY
@@ -136,7 +137,7 @@ def test_nobody_is_told_an_id_before_its_sources_were_checked(
     """The check comes when the record is stored, and before any hook."""
     hooks = Listening(lake.engine)
 
-    def refuse(repository: Repository, made: Commit) -> None:
+    def refuse(_marks: Marks, repository: Repository, made: Commit) -> bool:
         assert lake.engine().commits.get(repository, made.id) == made
         raise Expired
 
@@ -259,7 +260,7 @@ def skip_hooks_on_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
             self._was_asked = True
 
     def begin_once(self: OfferDesk, repository: Repository, wish: offers.Wish) -> Offers:
-        desk = OfferDesk(self.branches, self.commits, self.publisher, Once(self.hooks))
+        desk = OfferDesk(self.branches, self.commits, self.publisher, Once(self.hooks), self.marks)
         return begin(desk, repository, wish)
 
     monkeypatch.setattr(OfferDesk, "begin", begin_once)
