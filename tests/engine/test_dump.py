@@ -73,7 +73,7 @@ class Dumps(HistoryKit):
                 for record in Records(self.store, COMMITS, partition).scan()
             ],
             "tags": [
-                (record.name, record.message.SerializeToString(deterministic=True))
+                (record.name, record.message.commit_id, record.message.created_us)
                 for record in Records(self.store, TAGS, partition).scan()
             ],
             "branches": [
@@ -203,7 +203,7 @@ def test_a_finished_restore_is_not_done_twice() -> None:
     world = small()
     manifest, bare = world.dump(), world.make_repository("bare")
     world.restore(manifest, bare)
-    world.tags.delete(bare, TagID("v1.0"), world.tags.find(bare, TagID("v1.0"))[1])
+    world.tags.delete(bare, world.tags.get(bare, TagID("v1.0")))
     main = world.branches.get(bare, BranchID("main"))
     moved = world.branches.change(bare, main, staging_token=StagingToken("other"))
     assert world.restore(manifest, bare) == manifest

@@ -114,8 +114,7 @@ def test_an_id_means_its_commit_and_nothing_else_may_be_called_so(refs: Refs) ->
     # As a Lakebed that did not know this rule may have left it.
     refs.tags.create(refs.repository, TagID(refs.side.id), refs.second.id)
     assert refs.commit_id(refs.side.id) == refs.side.id
-    _, version = refs.tags.find(refs.repository, TagID(refs.side.id))
-    refs.tags.delete(refs.repository, TagID(refs.side.id), version)
+    refs.tags.delete(refs.repository, refs.tags.get(refs.repository, TagID(refs.side.id)))
     refs.branches.create(refs.repository, BranchID(refs.side.id), refs.root.id)
     assert refs.commit_id(refs.side.id) == refs.side.id
     for check in (check_branch_name, check_tag_name):

@@ -90,6 +90,7 @@ def test_a_creation_that_takes_long_is_told(
     prepare = runs.prepare
 
     def slowly(*arguments: object) -> object:
+        monkeypatch.setattr(runs, "prepare", prepare)
         run_id = prepare(*arguments)  # type: ignore[arg-type]
         run_all(lake)
         return run_id

@@ -7,14 +7,16 @@ have run, once everybody is done. No hook is told that something happened that d
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from lakebed.catalog.catalog import Catalog
+from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.engine import Engine
+from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.engine.model import BranchID, Commit, CommitID, TagID
 from lakebed.errors import LakebedError
 from lakebed.hooks.actions import Actions
@@ -24,9 +26,10 @@ from lakebed.hooks.files import HookSpec
 from lakebed.hooks.guard import Guard
 from lakebed.hooks.settings import HooksSettings
 from lakebed.kv.wrappers.retries import RetryingStore
-from lakebed.runtime import Runtime
+from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.scheduler import Actor
 from lakebed.testing.simulation.simulator import Faults, Simulation
+from tests.simulation.monitor import WatchedStore
 from tests.simulation.objects import DEV, ENGINE, LINKS, MAIN, REPOSITORY, REQUEST, CatalogWorld
 
 FAULTS: Final = Faults(
@@ -38,7 +41,10 @@ FAULTS: Final = Faults(
     skew_seconds=20,
     until_step=3000,
 )
+REF_FAULTS: Final = replace(FAULTS, fail_after=0.04, kill=0.006)
 HEARTBEAT_SECONDS: Final = 60.0
+TOPIC: Final = BranchID("topic")
+TAG: Final = TagID("v")
 FILE: Final = b"_lakefs_actions/gate.yaml"
 ACTION: Final = b"""
 name: gate
@@ -129,14 +135,14 @@ class Hooking:
         actions = self.actions(engine, catalog, guard, (store, block, actor.runtime))
         return HookedProcess(actor, catalog, actions, self)
 
-    def history(self) -> list[Commit]:
-        """The commits that led to the branch, by first parents, newest first."""
+    def history(self, left_out: int = 2) -> list[Commit]:
+        """The commits that led to the branch, by first parents, without those of the beginning."""
         engine, repository = self.world.onlooker, self.world.repository
         head = engine.branches.get(repository, MAIN).commit_id
         found = [engine.commits.get(repository, head)]
         while found[-1].parents:
             found.append(engine.commits.get(repository, found[-1].parents[0]))
-        return found[:-2]  # without the first two, of the beginning
+        return found[: len(found) - left_out]
 
 
 @dataclass(frozen=True)
@@ -222,8 +228,8 @@ def check(hooking: Hooking) -> None:
                 assert commit_id in ids, "a hook was told of a commit that never was"
 
 
-def bring_to_end(hooking: Hooking) -> None:
-    """Take over what dead processes left, with nothing going wrong any more."""
+def bring_to_end(hooking: Hooking) -> Actions:
+    """Take over what dead processes left, with nothing going wrong any more; return the taker."""
     world = hooking.world
     hooking.calm = True
     # To whoever looks twice, every process that does nothing meanwhile has died.
@@ -240,6 +246,7 @@ def bring_to_end(hooking: Hooking) -> None:
     for commit in hooking.history():
         event_type = EventType.POST_MERGE if len(commit.parents) > 1 else EventType.POST_COMMIT
         assert commit.id in told.get(event_type, {}), f"no hook was told of commit {commit.id}"
+    return actions
 
 
 # Scenarios
@@ -264,7 +271,86 @@ def hooks(seed: int) -> None:
     hooks_hold(seed)
 
 
-SCENARIOS: Final = {"hooks": hooks}
+# Refs that come and go
+
+
+@dataclass
+class RefEvents:
+    """What became of the branch and the tag that come and go, seen where it is stored."""
+
+    made: set[tuple[EventType, str]] = field(default_factory=set)
+    """Creations and deletions by unique id, and commits by their own."""
+    refs: dict[bytes, pb.Branch | pb.Tag] = field(default_factory=dict)
+
+    def see(self, _partition: bytes, key: bytes, value: bytes | None) -> None:
+        if key == BRANCHES.prefix + TOPIC.encode():
+            self._see(key, None if value is None else pb.Branch.FromString(value), "BRANCH")
+        elif key == TAGS.prefix + TAG.encode():
+            self._see(key, None if value is None else pb.Tag.FromString(value), "TAG")
+
+    def _see(self, key: bytes, after: pb.Branch | pb.Tag | None, kind: str) -> None:
+        before = self.refs.pop(key, None)
+        if after is not None and not after.pending:
+            self.refs[key] = after
+            self.made.add((EventType[f"POST_CREATE_{kind}"], after.unique_id))
+            if kind == "BRANCH":
+                self.made.add((EventType.POST_COMMIT, after.commit_id))
+        elif before is not None:
+            self.made.add((EventType[f"POST_DELETE_{kind}"], before.unique_id))
+
+
+def change_refs(process: HookedProcess) -> None:
+    """Make, commit to, move and delete a branch, and make and delete a tag, in any order."""
+    world, catalog = process.hooking.world, process.catalog
+
+    def commit_to_topic() -> None:
+        catalog.uploads.upload(REPOSITORY, TOPIC, b"a", world.new_body())
+        catalog.commits.commit(REPOSITORY, TOPIC, REQUEST)
+
+    deeds: list[Callable[[], object]] = [
+        lambda: catalog.refs.create_branch(REPOSITORY, TOPIC, MAIN),
+        commit_to_topic,
+        commit_to_topic,
+        lambda: catalog.commits.hard_reset(REPOSITORY, TOPIC, MAIN),
+        lambda: catalog.refs.delete_branch(REPOSITORY, TOPIC),
+        lambda: catalog.refs.create_tag(REPOSITORY, TAG, MAIN),
+        lambda: catalog.refs.delete_tag(REPOSITORY, TAG),
+    ]
+    for _ in range(14):
+        process.actor.runtime.sleep(world.random.random() * world.random.choice([1, 30]))
+        with suppress(LakebedError):
+            world.random.choice(deeds)()
+
+
+def refs_are_told(seed: int, faults: Faults = REF_FAULTS) -> RefEvents:
+    events = RefEvents()
+    inner = WatchedStore(ThreadRuntime(), events.see)
+    world = CatalogWorld(Simulation(seed, faults, steps_max=400_000), inner=inner)
+    hooking = begin(world)
+    at_first = {(EventType.POST_COMMIT, commit.id) for commit in hooking.history(left_out=0)}
+    for number in range(3):
+        start(hooking, f"changer{number}", change_refs)
+    for number in range(2):
+        start(hooking, f"runner{number}", run_what_comes_after)
+    world.simulation.run()
+    actions = bring_to_end(hooking)
+    told: set[tuple[EventType, str]] = set()
+    for event_type, by_name in hooking.told.items():
+        for run_id in set().union(*by_name.values()):
+            run = actions.runs.records(world.repository).get(run_id.encode()).message
+            is_commit = event_type is EventType.POST_COMMIT
+            told.add((event_type, run.commit_id if is_commit else run.ref_unique_id))
+    made = events.made - at_first
+    assert not made - told, f"no hook was told of {sorted(made - told)}"
+    assert not told - made, f"a hook was told of what never was: {sorted(told - made)}"
+    return events
+
+
+def refs(seed: int) -> None:
+    refs_are_told(seed)
+
+
+SCENARIOS: Final = {"hooks": hooks, "refs": refs}
 
 
 # Refs, for deaths at every step

@@ -86,11 +86,16 @@ class OnlookerRuntime(ThreadRuntime):
 class CatalogWorld:
     """What one run shares: the truth, and what actors were told."""
 
-    def __init__(self, simulation: Simulation, settings: CatalogSettings = SETTINGS) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        settings: CatalogSettings = SETTINGS,
+        inner: MemoryStore | None = None,
+    ) -> None:
         self.simulation = simulation
         self.settings = settings
         self.random = self.simulation.random
-        self.store = SimulatedStore(self.simulation, MemoryStore(ThreadRuntime()))
+        self.store = SimulatedStore(self.simulation, inner or MemoryStore(ThreadRuntime()))
         storage = self.simulation.actor("storage").runtime
         self.block = SimulatedBlock(self.simulation, MemoryBlockStore(storage))
         self.onlooker_runtime = runtime = OnlookerRuntime(storage)

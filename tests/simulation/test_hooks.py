@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
+from lakebed.engine.engine import Engine
 from lakebed.engine.hooks import Offer
-from lakebed.engine.model import Branch, Repository
-from lakebed.hooks import records_pb2 as pb
+from lakebed.engine.model import Branch, CommitID, Repository
+from lakebed.engine.refs import branches, tags
 from lakebed.hooks.events import EventType
 from lakebed.hooks.guard import Guard
 from lakebed.hooks.keys import RunID
 from lakebed.hooks.post import PostRunner
 from lakebed.hooks.runs import Runs
+from lakebed.ids import UniqueID
+from lakebed.kv.records import Records
 from lakebed.testing.simulation.explore import first_failure
 from tests.engine.test_offers import publish_another_record, skip_hooks_on_a_rebuild
 from tests.kit.rounds import rounds
@@ -42,6 +46,15 @@ RARELY_FOUND: dict[str, int] = {
 def test_every_seed_holds() -> None:
     seeds = range(rounds(25, long=3_000, fast=4))
     assert first_failure("tests.simulation.hooks:hooks", seeds) is None
+
+
+@pytest.mark.slow
+def test_whatever_becomes_of_refs_is_told() -> None:
+    seeds = range(rounds(60, long=3_000))
+    assert first_failure("tests.simulation.hooks:refs", seeds) is None
+    made = [made for seed in range(20) for made, _ in hooks.refs_are_told(seed).made]
+    assert len(made) > 80
+    assert len(set(made)) == 5
 
 
 @pytest.mark.slow
@@ -134,15 +147,69 @@ def prepare_after_publishing(monkeypatch: pytest.MonkeyPatch) -> None:
 def look_without_touching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever finds a prepared run looks for its commit, and leaves the branch as it is."""
 
-    def was_published(
-        self: PostRunner, repository: Repository, branch: Branch, run: pb.Run
-    ) -> bool:
-        publisher = self._engine._parts.publisher
-        history = publisher.first_parents(repository, branch.commit_id)
-        return any(commit.id == run.commit_id for commit in history)
+    def find_published(
+        engine: Engine, repository: Repository, branch: Branch, commit_ids: list[CommitID]
+    ) -> CommitID | None:
+        publisher = engine._parts.publisher
+        return publisher.find_leading(repository, branch.commit_id, commit_ids)
 
-    monkeypatch.setattr(PostRunner, "_was_published", was_published)
+    monkeypatch.setattr(Engine, "find_published", find_published)
     monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+
+
+def delete_what_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who deletes a ref, or moves a branch, does not ask what was prepared for it."""
+    monkeypatch.setattr(Guard, "before_leaving", lambda *_: None)
+
+
+def try_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who makes or deletes a ref tries without a look at what it had prepared."""
+    monkeypatch.setattr(Guard, "before_try", lambda *_: None)
+    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+
+
+def look_at_refs_without_touching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds a prepared deletion looks for the ref, and leaves its record as it is."""
+
+    def was_deleted(records: Records[Any], name: str, unique_id: UniqueID) -> bool:
+        found = records.find(name.encode())
+        return found is None or found.message.pending or found.message.unique_id != unique_id
+
+    for module in (branches, tags):
+        monkeypatch.setattr(module, "was_deleted", was_deleted)
+    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+
+
+def leave_what_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds a prepared creation looks for the ref, and leaves it pending."""
+
+    def was_created(records: Records[Any], name: str, unique_id: UniqueID) -> bool:
+        found = records.find(name.encode())
+        if found is None or found.message.pending:
+            return False
+        return bool(found.message.unique_id == unique_id)
+
+    for module in (branches, tags):
+        monkeypatch.setattr(module, "was_created", was_created)
+    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "plant",
+    [
+        delete_what_shows_it,
+        try_what_was_dropped,
+        look_at_refs_without_touching,
+        leave_what_is_pending,
+    ],
+)
+def test_a_broken_rule_of_refs_is_found_out(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    begin_at = RARELY_FOUND.get(plant.__name__, 0)
+    failure = first_failure("tests.simulation.hooks:refs", range(begin_at, begin_at + 300))
+    assert failure is not None
+    assert "no hook was told" in failure.error
 
 
 def publish_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +243,9 @@ def test_a_broken_rule_is_found_out(plant: Plant, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_who_does_not_wait_before_a_look_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("scenario", "seeds"), [("hooks", 15), ("refs", 60)])
+def test_who_does_not_wait_before_a_look_does_no_harm(
+    scenario: str, seeds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
-    assert first_failure("tests.simulation.hooks:hooks", range(15)) is None
+    assert first_failure(f"tests.simulation.hooks:{scenario}", range(seeds)) is None

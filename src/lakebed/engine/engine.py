@@ -7,6 +7,7 @@ commits, callers use the parts themselves (`Engine.branches` and so on).
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import pyarrow as pa
 
@@ -515,6 +516,11 @@ class Engine:
         """Return which of some commits led to a branch; see `Publisher.find_published`."""
         return self._parts.publisher.find_published(repository, branch, commit_ids)
 
+    def leads_to(self, repository: Repository, branch: Branch, commit_id: CommitID) -> bool:
+        """Whether a commit is in the history of a branch as it was read, by first parents."""
+        publisher = self._parts.publisher
+        return publisher.find_leading(repository, branch.commit_id, [commit_id]) is not None
+
     def ingest(self, repository: Repository, so_far: MetaRangeID | None = None) -> Ingest:
         """Begin to store many entries of a repository, or go on; see `Committed.ingest`."""
         return self._committed_in(repository.home).ingest(so_far)
@@ -588,7 +594,8 @@ class Engine:
         """Make a clean branch point to another commit; see `Resetter.hard_reset`."""
         repository = self._open_for_writing(repository_id, branch)
         target = self.resolver.commit(repository, ref)
-        self._parts.resetter.hard_reset(repository, branch, target)
+        before_try = partial(self._hooks.before_leaving, repository)
+        self._parts.resetter.hard_reset(repository, branch, target, before_try)
 
     # Branches and tags
 
@@ -610,24 +617,29 @@ class Engine:
             return created
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, source)
-        with self._creation(repository) as unique_id:
+        with self._ref_change(repository) as unique_id:
             self._hooks.before_create_branch(repository, branch, commit.id, source, unique_id)
             return self.branches.create(
-                repository, branch, commit.id, hidden=hidden, unique_id=unique_id
+                repository,
+                branch,
+                commit.id,
+                hidden=hidden,
+                unique_id=unique_id,
+                before_try=partial(self._hooks.before_try, repository, unique_id),
             )
 
     @contextmanager
-    def _creation(self, repository: Repository) -> Iterator[UniqueID]:
-        """Draw a unique id for a creation, and tell hooks what became of it."""
-        unique_id = new_unique_id(self._runtime)
+    def _ref_change(self, repository: Repository) -> Iterator[UniqueID]:
+        """Draw an id for a creation or a deletion, and tell hooks what became of it."""
+        operation = new_unique_id(self._runtime)
         try:
-            yield unique_id
+            yield operation
         except OutcomeUnknown:
             raise
         except LakebedError:
-            self._hooks.after_failed_create(repository, unique_id)
+            self._hooks.after_failed_change(repository, operation)
             raise
-        self._hooks.after_create(repository, unique_id)
+        self._hooks.after_change(repository, operation)
 
     def _create_in_one_look(
         self, repository_id: RepositoryID, branch: BranchID, source: str, *, hidden: bool
@@ -654,11 +666,12 @@ class Engine:
             if offered[-1:] != [commit_id]:
                 self._hooks.before_create_branch(repository, branch, commit_id, source, unique_id)
                 offered.append(commit_id)
+            self._hooks.before_try(repository, unique_id)
             return commit_id
 
         keys = [(GRAVELER, REPOSITORIES.prefix + repository_id.encode()), *places]
         try:
-            with self._creation(repository) as unique_id:
+            with self._ref_change(repository) as unique_id:
                 return self.branches.create_from(
                     repository, branch, keys, find_commit, hidden=hidden, unique_id=unique_id
                 )
@@ -684,9 +697,20 @@ class Engine:
         # Else it could be made again, with any content.
         self.protection.check(repository, branch)
         known = unchanged or self.branches.get(repository, branch)
-        self._hooks.before_delete_branch(repository, known)
-        self.branches.delete(repository, branch, known=known, unchanged=unchanged is not None)
-        self._hooks.after_delete_branch(repository, known)
+        with self._ref_change(repository) as operation:
+            self._hooks.before_delete_branch(repository, known, operation)
+
+            def before_try(current: Branch) -> None:
+                self._hooks.before_try(repository, operation)
+                self._hooks.before_leaving(repository, current)
+
+            self.branches.delete(
+                repository,
+                branch,
+                known=known,
+                unchanged=unchanged is not None,
+                before_try=before_try,
+            )
 
     @traced("engine.create_tag")
     def create_tag(self, repository_id: RepositoryID, name: str, ref: str) -> Tag:
@@ -694,18 +718,26 @@ class Engine:
         tag = check_tag_name(name)
         repository = self._writable(repository_id)
         commit = self.resolver.commit(repository, ref)
-        with self._creation(repository) as unique_id:
+        with self._ref_change(repository) as unique_id:
             self._hooks.before_create_tag(repository, tag, commit.id, unique_id)
-            return self.tags.create(repository, tag, commit.id)
+            before_try = partial(self._hooks.before_try, repository, unique_id)
+            return self.tags.create(
+                repository, tag, commit.id, unique_id=unique_id, before_try=before_try
+            )
 
     @traced("engine.delete_tag")
     def delete_tag(self, repository_id: RepositoryID, tag: TagID) -> None:
         """Delete a tag; raises as `delete_branch` does, with `TagNotFound`."""
         repository = self._writable(repository_id)
-        known, version = self.tags.find(repository, tag)
-        self._hooks.before_delete_tag(repository, tag, known.commit_id, version)
-        self.tags.delete(repository, tag, version)
-        self._hooks.after_delete_tag(repository, tag, version)
+        known = self.tags.get(repository, tag)
+        with self._ref_change(repository) as operation:
+            self._hooks.before_delete_tag(repository, known, operation)
+
+            def before_try() -> None:
+                self._hooks.before_try(repository, operation)
+                self._hooks.before_leaving(repository, known)
+
+            self.tags.delete(repository, known, before_try)
 
     # Dumps
 

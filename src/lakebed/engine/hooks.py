@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, TagID
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, Tag, TagID
 from lakebed.formats import MetaRangeID
 from lakebed.ids import UniqueID
-from lakebed.kv import Version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,27 +88,34 @@ class Hooks:
         The unique id is that of the branch. Called again if the ref names another commit by now.
         """
 
-    def after_create(self, repository: Repository, unique_id: UniqueID) -> None:
-        """After a branch or a tag was made."""
-
-    def after_failed_create(self, repository: Repository, unique_id: UniqueID) -> None:
-        """After a branch or a tag was not made: the name was taken, for example."""
-
-    def before_delete_branch(self, repository: Repository, branch: Branch) -> None:
-        """Before a branch is deleted."""
-
-    def after_delete_branch(self, repository: Repository, branch: Branch) -> None:
-        """After it was deleted."""
-
     def before_create_tag(
         self, repository: Repository, tag: TagID, commit_id: CommitID, unique_id: UniqueID
     ) -> None:
-        """Before a tag is made; the unique id stands for this creation."""
+        """Before a tag is made; the unique id is that of the tag."""
 
-    def before_delete_tag(
-        self, repository: Repository, tag: TagID, commit_id: CommitID, version: Version
+    def before_delete_branch(
+        self, repository: Repository, branch: Branch, operation: UniqueID
     ) -> None:
-        """Before a tag is deleted; the version stands for this creation of it."""
+        """Before a branch is deleted, by the operation with this id."""
 
-    def after_delete_tag(self, repository: Repository, tag: TagID, version: Version) -> None:
-        """After it was deleted."""
+    def before_delete_tag(self, repository: Repository, tag: Tag, operation: UniqueID) -> None:
+        """Before a tag is deleted, by the operation with this id."""
+
+    def before_try(self, repository: Repository, operation: UniqueID) -> None:
+        """Before each try to make or to delete a branch or a tag.
+
+        What the try is a swap of, the pending record or that of the ref, was written or read before
+        this is called. The id of a creation is that of the branch or the tag.
+        """
+
+    def before_leaving(self, repository: Repository, ref: Branch | Tag) -> None:
+        """Before each try to delete a branch or a tag, or to move a branch to another history.
+
+        The try is a swap of what was read. Afterwards, nothing tells any more what led there.
+        """
+
+    def after_change(self, repository: Repository, operation: UniqueID) -> None:
+        """After a branch or a tag was made or deleted."""
+
+    def after_failed_change(self, repository: Repository, operation: UniqueID) -> None:
+        """After it was not: the name was taken, for example, or others deleted it first."""

@@ -99,6 +99,8 @@ class Tag:
 
     id: TagID
     commit_id: CommitID
+    unique_id: UniqueID
+    """Empty for tags that older versions made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1clakebed/engine/records.proto\x12\x0elakebed.engine\"\xb2\x02\n\nRepository\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.lakebed.engine.RepositoryState\x12\x19\n\x11storage_namespace\x18\x03 \x01(\t\x12\x16\n\x0e\x64\x65\x66\x61ult_branch\x18\x04 \x01(\t\x12\x12\n\ncreated_us\x18\x05 \x01(\x03\x12\x11\n\tread_only\x18\x06 \x01(\x08\x12:\n\x08metadata\x18\x07 \x03(\x0b\x32(.lakebed.engine.Repository.MetadataEntry\x12\x1a\n\x12\x61\x64opted_unique_ids\x18\x08 \x03(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"7\n\x0eNamespaceClaim\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\"B\n\x11\x44\x65letedRepository\x12\x19\n\x11storage_namespace\x18\x01 \x01(\t\x12\x12\n\ndeleted_us\x18\x02 \x01(\x03\"\xa9\x01\n\x06\x42ranch\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x11\n\tcommit_id\x18\x02 \x01(\t\x12\x15\n\rstaging_token\x18\x03 \x01(\t\x12\x15\n\rsealed_tokens\x18\x04 \x03(\t\x12\x0e\n\x06hidden\x18\x05 \x01(\x08\x12\x12\n\ncreated_us\x18\x06 \x01(\x03\x12\x0f\n\x07pending\x18\x07 \x01(\x08\x12\x16\n\x0enext_commit_id\x18\x08 \x01(\t\"\x8b\x01\n\x07\x45mptied\x12\x15\n\rsealed_tokens\x18\x01 \x03(\t\x12\x14\n\x0cmetarange_id\x18\x02 \x01(\t\x12*\n\tstretches\x18\x03 \x03(\x0b\x32\x17.lakebed.engine.Stretch\x12\'\n\x06sought\x18\x04 \x01(\x0b\x32\x17.lakebed.engine.Stretch\"7\n\x07Stretch\x12\r\n\x05start\x18\x01 \x01(\x0c\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x0c\x12\x10\n\x08\x66ound_us\x18\x03 \x01(\x03\"=\n\x03Tag\x12\x11\n\tcommit_id\x18\x01 \x01(\t\x12\x12\n\ncreated_us\x18\x02 \x01(\x03\x12\x0f\n\x07pending\x18\x03 \x01(\x08\"\xd1\x02\n\x06\x43ommit\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x11\n\tcommitter\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x14\n\x0cmetarange_id\x18\x04 \x01(\t\x12\x12\n\ncreated_us\x18\x05 \x01(\x03\x12\x0f\n\x07parents\x18\x06 \x03(\t\x12\x36\n\x08metadata\x18\x07 \x03(\x0b\x32$.lakebed.engine.Commit.MetadataEntry\x12\x12\n\ngeneration\x18\x08 \x01(\x04\x12\x17\n\x0f\x63onsumed_tokens\x18\t \x03(\t\x12\r\n\x05nonce\x18\n \x01(\x0c\x12\x11\n\tstored_us\x18\x0b \x01(\x03\x12\x0e\n\x06\x62ranch\x18\x0c \x01(\t\x12\x0f\n\x07sources\x18\r \x03(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"[\n\x06\x45xpiry\x12*\n\x05state\x18\x01 \x01(\x0e\x32\x1b.lakebed.engine.ExpiryState\x12\x11\n\tmarked_us\x18\x02 \x01(\x03\x12\x12\n\nexpired_us\x18\x03 \x01(\x03\"T\n\tRetention\x12\x14\n\x0c\x64\x65\x66\x61ult_days\x18\x01 \x01(\x05\x12\x31\n\x08\x62ranches\x18\x02 \x03(\x0b\x32\x1f.lakebed.engine.BranchRetention\"0\n\x0f\x42ranchRetention\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ys\x18\x02 \x01(\x05\"\"\n\x0eRetentionSince\x12\x10\n\x08since_us\x18\x01 \x01(\x03\"G\n\x10\x42ranchProtection\x12\x33\n\x05rules\x18\x01 \x03(\x0b\x32$.lakebed.engine.BranchProtectionRule\"7\n\x14\x42ranchProtectionRule\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x0e\n\x06strict\x18\x02 \x01(\x08\"1\n\x0cRestoredRefs\x12\x0f\n\x07\x64ump_id\x18\x01 \x01(\t\x12\x10\n\x08\x66inished\x18\x02 \x01(\x08\"\xfe\x01\n\x05\x45ntry\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x31\n\x0c\x61\x64\x64ress_type\x18\x02 \x01(\x0e\x32\x1b.lakebed.engine.AddressType\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x04 \x01(\t\x12\x13\n\x0bmodified_us\x18\x05 \x01(\x03\x12\x14\n\x0c\x63ontent_type\x18\x06 \x01(\t\x12\x35\n\x08metadata\x18\x07 \x03(\x0b\x32#.lakebed.engine.Entry.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"_\n\x0bStagedEntry\x12\x10\n\x08identity\x18\x01 \x01(\x0c\x12$\n\x05\x65ntry\x18\x02 \x01(\x0b\x32\x15.lakebed.engine.Entry\x12\x18\n\x10replaced_address\x18\x03 \x01(\t\"Y\n\x0c\x44roppedToken\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x03 \x01(\t\x12\x12\n\ndropped_us\x18\x04 \x01(\x03\"+\n\x05Lease\x12\x0e\n\x06holder\x18\x01 \x01(\t\x12\x12\n\nrenewed_us\x18\x02 \x01(\x03*\x8d\x01\n\x0fRepositoryState\x12 \n\x1cREPOSITORY_STATE_UNSPECIFIED\x10\x00\x12\x1c\n\x18REPOSITORY_STATE_INITIAL\x10\x01\x12\x1b\n\x17REPOSITORY_STATE_ACTIVE\x10\x02\x12\x1d\n\x19REPOSITORY_STATE_DELETING\x10\x03*`\n\x0b\x45xpiryState\x12\x1c\n\x18\x45XPIRY_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45XPIRY_STATE_EXPIRING\x10\x01\x12\x18\n\x14\x45XPIRY_STATE_EXPIRED\x10\x02*?\n\x0b\x41\x64\x64ressType\x12\x19\n\x15\x41\x44\x44RESS_TYPE_RELATIVE\x10\x00\x12\x15\n\x11\x41\x44\x44RESS_TYPE_FULL\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1clakebed/engine/records.proto\x12\x0elakebed.engine\"\xb2\x02\n\nRepository\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.lakebed.engine.RepositoryState\x12\x19\n\x11storage_namespace\x18\x03 \x01(\t\x12\x16\n\x0e\x64\x65\x66\x61ult_branch\x18\x04 \x01(\t\x12\x12\n\ncreated_us\x18\x05 \x01(\x03\x12\x11\n\tread_only\x18\x06 \x01(\x08\x12:\n\x08metadata\x18\x07 \x03(\x0b\x32(.lakebed.engine.Repository.MetadataEntry\x12\x1a\n\x12\x61\x64opted_unique_ids\x18\x08 \x03(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"7\n\x0eNamespaceClaim\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\"B\n\x11\x44\x65letedRepository\x12\x19\n\x11storage_namespace\x18\x01 \x01(\t\x12\x12\n\ndeleted_us\x18\x02 \x01(\x03\"\xa9\x01\n\x06\x42ranch\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x11\n\tcommit_id\x18\x02 \x01(\t\x12\x15\n\rstaging_token\x18\x03 \x01(\t\x12\x15\n\rsealed_tokens\x18\x04 \x03(\t\x12\x0e\n\x06hidden\x18\x05 \x01(\x08\x12\x12\n\ncreated_us\x18\x06 \x01(\x03\x12\x0f\n\x07pending\x18\x07 \x01(\x08\x12\x16\n\x0enext_commit_id\x18\x08 \x01(\t\"\x8b\x01\n\x07\x45mptied\x12\x15\n\rsealed_tokens\x18\x01 \x03(\t\x12\x14\n\x0cmetarange_id\x18\x02 \x01(\t\x12*\n\tstretches\x18\x03 \x03(\x0b\x32\x17.lakebed.engine.Stretch\x12\'\n\x06sought\x18\x04 \x01(\x0b\x32\x17.lakebed.engine.Stretch\"7\n\x07Stretch\x12\r\n\x05start\x18\x01 \x01(\x0c\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x0c\x12\x10\n\x08\x66ound_us\x18\x03 \x01(\x03\"P\n\x03Tag\x12\x11\n\tcommit_id\x18\x01 \x01(\t\x12\x12\n\ncreated_us\x18\x02 \x01(\x03\x12\x0f\n\x07pending\x18\x03 \x01(\x08\x12\x11\n\tunique_id\x18\x04 \x01(\t\"\xd1\x02\n\x06\x43ommit\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x11\n\tcommitter\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x14\n\x0cmetarange_id\x18\x04 \x01(\t\x12\x12\n\ncreated_us\x18\x05 \x01(\x03\x12\x0f\n\x07parents\x18\x06 \x03(\t\x12\x36\n\x08metadata\x18\x07 \x03(\x0b\x32$.lakebed.engine.Commit.MetadataEntry\x12\x12\n\ngeneration\x18\x08 \x01(\x04\x12\x17\n\x0f\x63onsumed_tokens\x18\t \x03(\t\x12\r\n\x05nonce\x18\n \x01(\x0c\x12\x11\n\tstored_us\x18\x0b \x01(\x03\x12\x0e\n\x06\x62ranch\x18\x0c \x01(\t\x12\x0f\n\x07sources\x18\r \x03(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"[\n\x06\x45xpiry\x12*\n\x05state\x18\x01 \x01(\x0e\x32\x1b.lakebed.engine.ExpiryState\x12\x11\n\tmarked_us\x18\x02 \x01(\x03\x12\x12\n\nexpired_us\x18\x03 \x01(\x03\"T\n\tRetention\x12\x14\n\x0c\x64\x65\x66\x61ult_days\x18\x01 \x01(\x05\x12\x31\n\x08\x62ranches\x18\x02 \x03(\x0b\x32\x1f.lakebed.engine.BranchRetention\"0\n\x0f\x42ranchRetention\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ys\x18\x02 \x01(\x05\"\"\n\x0eRetentionSince\x12\x10\n\x08since_us\x18\x01 \x01(\x03\"G\n\x10\x42ranchProtection\x12\x33\n\x05rules\x18\x01 \x03(\x0b\x32$.lakebed.engine.BranchProtectionRule\"7\n\x14\x42ranchProtectionRule\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x0e\n\x06strict\x18\x02 \x01(\x08\"1\n\x0cRestoredRefs\x12\x0f\n\x07\x64ump_id\x18\x01 \x01(\t\x12\x10\n\x08\x66inished\x18\x02 \x01(\x08\"\xfe\x01\n\x05\x45ntry\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x31\n\x0c\x61\x64\x64ress_type\x18\x02 \x01(\x0e\x32\x1b.lakebed.engine.AddressType\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x04 \x01(\t\x12\x13\n\x0bmodified_us\x18\x05 \x01(\x03\x12\x14\n\x0c\x63ontent_type\x18\x06 \x01(\t\x12\x35\n\x08metadata\x18\x07 \x03(\x0b\x32#.lakebed.engine.Entry.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"_\n\x0bStagedEntry\x12\x10\n\x08identity\x18\x01 \x01(\x0c\x12$\n\x05\x65ntry\x18\x02 \x01(\x0b\x32\x15.lakebed.engine.Entry\x12\x18\n\x10replaced_address\x18\x03 \x01(\t\"Y\n\x0c\x44roppedToken\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x03 \x01(\t\x12\x12\n\ndropped_us\x18\x04 \x01(\x03\"+\n\x05Lease\x12\x0e\n\x06holder\x18\x01 \x01(\t\x12\x12\n\nrenewed_us\x18\x02 \x01(\x03*\x8d\x01\n\x0fRepositoryState\x12 \n\x1cREPOSITORY_STATE_UNSPECIFIED\x10\x00\x12\x1c\n\x18REPOSITORY_STATE_INITIAL\x10\x01\x12\x1b\n\x17REPOSITORY_STATE_ACTIVE\x10\x02\x12\x1d\n\x19REPOSITORY_STATE_DELETING\x10\x03*`\n\x0b\x45xpiryState\x12\x1c\n\x18\x45XPIRY_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45XPIRY_STATE_EXPIRING\x10\x01\x12\x18\n\x14\x45XPIRY_STATE_EXPIRED\x10\x02*?\n\x0b\x41\x64\x64ressType\x12\x19\n\x15\x41\x44\x44RESS_TYPE_RELATIVE\x10\x00\x12\x15\n\x11\x41\x44\x44RESS_TYPE_FULL\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,12 +37,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMMIT_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_ENTRY_METADATAENTRY']._loaded_options = None
   _globals['_ENTRY_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_REPOSITORYSTATE']._serialized_start=2193
-  _globals['_REPOSITORYSTATE']._serialized_end=2334
-  _globals['_EXPIRYSTATE']._serialized_start=2336
-  _globals['_EXPIRYSTATE']._serialized_end=2432
-  _globals['_ADDRESSTYPE']._serialized_start=2434
-  _globals['_ADDRESSTYPE']._serialized_end=2497
+  _globals['_REPOSITORYSTATE']._serialized_start=2212
+  _globals['_REPOSITORYSTATE']._serialized_end=2353
+  _globals['_EXPIRYSTATE']._serialized_start=2355
+  _globals['_EXPIRYSTATE']._serialized_end=2451
+  _globals['_ADDRESSTYPE']._serialized_start=2453
+  _globals['_ADDRESSTYPE']._serialized_end=2516
   _globals['_REPOSITORY']._serialized_start=49
   _globals['_REPOSITORY']._serialized_end=355
   _globals['_REPOSITORY_METADATAENTRY']._serialized_start=308
@@ -58,33 +58,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STRETCH']._serialized_start=796
   _globals['_STRETCH']._serialized_end=851
   _globals['_TAG']._serialized_start=853
-  _globals['_TAG']._serialized_end=914
-  _globals['_COMMIT']._serialized_start=917
-  _globals['_COMMIT']._serialized_end=1254
+  _globals['_TAG']._serialized_end=933
+  _globals['_COMMIT']._serialized_start=936
+  _globals['_COMMIT']._serialized_end=1273
   _globals['_COMMIT_METADATAENTRY']._serialized_start=308
   _globals['_COMMIT_METADATAENTRY']._serialized_end=355
-  _globals['_EXPIRY']._serialized_start=1256
-  _globals['_EXPIRY']._serialized_end=1347
-  _globals['_RETENTION']._serialized_start=1349
-  _globals['_RETENTION']._serialized_end=1433
-  _globals['_BRANCHRETENTION']._serialized_start=1435
-  _globals['_BRANCHRETENTION']._serialized_end=1483
-  _globals['_RETENTIONSINCE']._serialized_start=1485
-  _globals['_RETENTIONSINCE']._serialized_end=1519
-  _globals['_BRANCHPROTECTION']._serialized_start=1521
-  _globals['_BRANCHPROTECTION']._serialized_end=1592
-  _globals['_BRANCHPROTECTIONRULE']._serialized_start=1594
-  _globals['_BRANCHPROTECTIONRULE']._serialized_end=1649
-  _globals['_RESTOREDREFS']._serialized_start=1651
-  _globals['_RESTOREDREFS']._serialized_end=1700
-  _globals['_ENTRY']._serialized_start=1703
-  _globals['_ENTRY']._serialized_end=1957
+  _globals['_EXPIRY']._serialized_start=1275
+  _globals['_EXPIRY']._serialized_end=1366
+  _globals['_RETENTION']._serialized_start=1368
+  _globals['_RETENTION']._serialized_end=1452
+  _globals['_BRANCHRETENTION']._serialized_start=1454
+  _globals['_BRANCHRETENTION']._serialized_end=1502
+  _globals['_RETENTIONSINCE']._serialized_start=1504
+  _globals['_RETENTIONSINCE']._serialized_end=1538
+  _globals['_BRANCHPROTECTION']._serialized_start=1540
+  _globals['_BRANCHPROTECTION']._serialized_end=1611
+  _globals['_BRANCHPROTECTIONRULE']._serialized_start=1613
+  _globals['_BRANCHPROTECTIONRULE']._serialized_end=1668
+  _globals['_RESTOREDREFS']._serialized_start=1670
+  _globals['_RESTOREDREFS']._serialized_end=1719
+  _globals['_ENTRY']._serialized_start=1722
+  _globals['_ENTRY']._serialized_end=1976
   _globals['_ENTRY_METADATAENTRY']._serialized_start=308
   _globals['_ENTRY_METADATAENTRY']._serialized_end=355
-  _globals['_STAGEDENTRY']._serialized_start=1959
-  _globals['_STAGEDENTRY']._serialized_end=2054
-  _globals['_DROPPEDTOKEN']._serialized_start=2056
-  _globals['_DROPPEDTOKEN']._serialized_end=2145
-  _globals['_LEASE']._serialized_start=2147
-  _globals['_LEASE']._serialized_end=2190
+  _globals['_STAGEDENTRY']._serialized_start=1978
+  _globals['_STAGEDENTRY']._serialized_end=2073
+  _globals['_DROPPEDTOKEN']._serialized_start=2075
+  _globals['_DROPPEDTOKEN']._serialized_end=2164
+  _globals['_LEASE']._serialized_start=2166
+  _globals['_LEASE']._serialized_end=2209
 # @@protoc_insertion_point(module_scope)

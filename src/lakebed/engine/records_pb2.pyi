@@ -120,14 +120,16 @@ class Stretch(_message.Message):
     def __init__(self, start: _Optional[bytes] = ..., end: _Optional[bytes] = ..., found_us: _Optional[int] = ...) -> None: ...
 
 class Tag(_message.Message):
-    __slots__ = ("commit_id", "created_us", "pending")
+    __slots__ = ("commit_id", "created_us", "pending", "unique_id")
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
     commit_id: str
     created_us: int
     pending: bool
-    def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ..., pending: _Optional[bool] = ...) -> None: ...
+    unique_id: str
+    def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ..., pending: _Optional[bool] = ..., unique_id: _Optional[str] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("version", "committer", "message", "metarange_id", "created_us", "parents", "metadata", "generation", "consumed_tokens", "nonce", "stored_us", "branch", "sources")

@@ -33,6 +33,16 @@ class EventType(StrEnum):
         return self.value.startswith("post-")
 
     @property
+    def is_creation(self) -> bool:
+        """Whether a branch or a tag is made."""
+        return "-create-" in self.value
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether a branch or a tag is deleted."""
+        return "-delete-" in self.value
+
+    @property
     def is_about_tag(self) -> bool:
         """Whether it concerns a tag, so that there is no branch to match."""
         return self.value.endswith("-tag")

@@ -18,13 +18,14 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from lakebed.engine.acting import acting_user
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.hooks import Hooks, Offer, Preparation
-from lakebed.engine.model import Branch, BranchID, CommitID, Repository, TagID
+from lakebed.engine.model import Branch, BranchID, CommitID, Repository, Tag, TagID
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.hooks import records_pb2 as pb
@@ -38,7 +39,6 @@ from lakebed.hooks.reading import ActionReader
 from lakebed.hooks.runner import Failure, Runner
 from lakebed.hooks.runs import NotOurs, Runs
 from lakebed.ids import UniqueID
-from lakebed.kv import Version
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 
@@ -67,6 +67,9 @@ class _UnderWay:
 
     pre_run_id: str = ""
     post_run_id: RunID | None = None
+    """What was prepared to be run after it."""
+    prepare: Callable[[], RunID | None] = lambda: None
+    """Prepares it anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,26 +129,27 @@ class Guard(Hooks):
     def before_publish(self, offer: Offer) -> None:
         key = offer.repository.unique_id, offer.commit.id
         under_way = self._under_way.get(key) or _UnderWay()
-        prepared = under_way.post_run_id
-        if prepared is not None and self._with.runs.stays_prepared(offer.repository, prepared):
+        if under_way.post_run_id is not None:
+            self._stay_prepared(offer.repository, under_way)
             return
         _, after = _EVENTS[offer.operation]
         where = _Where(offer.repository, offer.commit.metarange_id, offer.branch)
 
         def new_run() -> pb.Run:
             run = _run_of(offer, offer.commit.id)
-            run.branch_unique_id = offer.branch_unique_id
+            run.ref_unique_id = offer.branch_unique_id
             run.pre_run_id = under_way.pre_run_id
             return run
 
-        under_way.post_run_id = self._prepare(where, after, new_run)
+        under_way.prepare = partial(self._prepare, where, after, new_run)
+        under_way.post_run_id = under_way.prepare()
         if under_way.post_run_id is not None:
             self._note(offer.repository, offer.commit.id, under_way)
 
     def after_commit(self, offer: Offer) -> None:
         self._confirm(offer.repository, offer.commit.id)
 
-    # Branches
+    # Branches and tags
 
     def before_create_branch(
         self,
@@ -155,46 +159,55 @@ class Guard(Hooks):
         source: str,
         unique_id: UniqueID,
     ) -> None:
-        run = pb.Run(source_ref=source, commit_id=commit_id, branch_unique_id=unique_id)
+        run = pb.Run(source_ref=source, commit_id=commit_id, ref_unique_id=unique_id)
         pair = EventType.PRE_CREATE_BRANCH, EventType.POST_CREATE_BRANCH
         where = self._where(repository, commit_id, branch)
         self._forget(repository, unique_id)  # what was prepared for another commit of the source
         self._ask_both(where, run, pair, unique_id)
 
-    def after_create(self, repository: Repository, unique_id: UniqueID) -> None:
-        self._confirm(repository, unique_id)
-
-    def after_failed_create(self, repository: Repository, unique_id: UniqueID) -> None:
-        self._forget(repository, unique_id)
-
-    def before_delete_branch(self, repository: Repository, branch: Branch) -> None:
-        run = pb.Run(source_ref=branch.commit_id, branch_unique_id=branch.unique_id)
-        pair = EventType.PRE_DELETE_BRANCH, EventType.POST_DELETE_BRANCH
-        where = self._where(repository, branch.commit_id, branch.id)
-        self._ask_both(where, run, pair, branch.unique_id)
-
-    def after_delete_branch(self, repository: Repository, branch: Branch) -> None:
-        self._confirm(repository, branch.unique_id)
-
-    # Tags
-
     def before_create_tag(
         self, repository: Repository, tag: TagID, commit_id: CommitID, unique_id: UniqueID
     ) -> None:
-        run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag)
+        run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag, ref_unique_id=unique_id)
         pair = EventType.PRE_CREATE_TAG, EventType.POST_CREATE_TAG
         self._ask_both(self._where(repository, commit_id), run, pair, unique_id)
 
-    def before_delete_tag(
-        self, repository: Repository, tag: TagID, commit_id: CommitID, version: Version
+    def before_delete_branch(
+        self, repository: Repository, branch: Branch, operation: UniqueID
     ) -> None:
-        run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag, tag_version=version)
-        pair = EventType.PRE_DELETE_TAG, EventType.POST_DELETE_TAG
-        self._ask_both(self._where(repository, commit_id), run, pair, version.hex())
+        run = pb.Run(source_ref=branch.commit_id, ref_unique_id=branch.unique_id)
+        pair = EventType.PRE_DELETE_BRANCH, EventType.POST_DELETE_BRANCH
+        where = self._where(repository, branch.commit_id, branch.id)
+        self._ask_both(where, run, pair, operation)
 
-    def after_delete_tag(self, repository: Repository, tag: TagID, version: Version) -> None:
-        del tag
-        self._confirm(repository, version.hex())
+    def before_delete_tag(self, repository: Repository, tag: Tag, operation: UniqueID) -> None:
+        run = pb.Run(
+            source_ref=tag.commit_id,
+            commit_id=tag.commit_id,
+            tag=tag.id,
+            ref_unique_id=tag.unique_id,
+        )
+        pair = EventType.PRE_DELETE_TAG, EventType.POST_DELETE_TAG
+        self._ask_both(self._where(repository, tag.commit_id), run, pair, operation)
+
+    def before_try(self, repository: Repository, operation: UniqueID) -> None:
+        under_way = self._under_way.get((repository.unique_id, operation))
+        if under_way is not None:
+            self._stay_prepared(repository, under_way)
+
+    def before_leaving(self, repository: Repository, ref: Branch | Tag) -> None:
+        # A process may have died between its operation and its note that this took effect. What
+        # shows that it did is about to go.
+        for run_id, run in self._with.runs.prepared(repository):
+            if run.ref_unique_id == ref.unique_id and self._shows(repository, ref, run):
+                self._with.runs.confirm(repository, run_id)
+                self._with.on_waiting()
+
+    def after_change(self, repository: Repository, operation: UniqueID) -> None:
+        self._confirm(repository, operation)
+
+    def after_failed_change(self, repository: Repository, operation: UniqueID) -> None:
+        self._forget(repository, operation)
 
     # Steps
 
@@ -208,9 +221,26 @@ class Guard(Hooks):
         """Run what comes before an operation, and prepare what comes after it."""
         run.username = acting_user()
         run.pre_run_id = self._ask(where, pair[0], lambda: run)
-        post_run_id = self._prepare(where, pair[1], lambda: run)
+        prepare = partial(self._prepare, where, pair[1], lambda: run)
+        post_run_id = prepare()
         if post_run_id is not None:
-            self._note(where.repository, key, _UnderWay(post_run_id=post_run_id))
+            under_way = _UnderWay(post_run_id=post_run_id, prepare=prepare)
+            self._note(where.repository, key, under_way)
+
+    def _stay_prepared(self, repository: Repository, under_way: _UnderWay) -> None:
+        """See to it that what was prepared is there, before another try of the operation."""
+        prepared = under_way.post_run_id
+        if prepared is None or not self._with.runs.stays_prepared(repository, prepared):
+            under_way.post_run_id = under_way.prepare()
+
+    def _shows(self, repository: Repository, ref: Branch | Tag, run: pb.Run) -> bool:
+        """Whether a branch or a tag shows that the operation of a run on it took effect."""
+        event_type = EventType(run.event_type)
+        if event_type.is_creation:
+            return True
+        if event_type.is_deletion or isinstance(ref, Tag):
+            return False
+        return self._with.engine.leads_to(repository, ref, CommitID(run.commit_id))
 
     def _note(self, repository: Repository, key: str, under_way: _UnderWay) -> None:
         self._under_way.put((repository.unique_id, key), under_way)

@@ -12,8 +12,11 @@ A run of a post event is written down, *prepared*, before its operation takes ef
   3. It looks for the commit in the history of the branch. There: the run waits. Not there: it never
      will be by what was read before the mark, and the run is dropped, if the mark is still there.
 
-  A deletion took effect if the branch or the tag is gone; a creation if it is there. As long as it
-  is not so, the operation may still be on its way, for as long as a request may take.
+  A deletion took effect if the branch or the tag is gone; a creation if it is there. Whoever makes
+  or deletes one looks at what it prepared in the same way (`Hooks.before_try`); what step 2 writes
+  anew is the record of the ref, and a pending one is deleted.
+- *Prepared*, and its branch or tag is about to be deleted, or its branch to be moved to another
+  history: whoever does that confirms first what the ref shows (`Hooks.before_leaving`).
 """
 
 import logging
@@ -23,13 +26,8 @@ from typing import Final
 
 from lakebed.block import StorageUnavailable
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import (
-    BranchNotFound,
-    Deleting,
-    RepositoryNotFound,
-    TagNotFound,
-)
-from lakebed.engine.model import Branch, BranchID, CommitID, Repository, RepositoryID, TagID
+from lakebed.engine.errors import BranchNotFound, Deleting, RepositoryNotFound
+from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.hooks import records_pb2 as pb
@@ -43,13 +41,10 @@ from lakebed.ids import UniqueID
 from lakebed.kv import OutcomeUnknown, Version
 from lakebed.kv.records import Record
 from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_us
+from lakebed.times import now_us
 
 ATTEMPTS_MAX: Final = 20
 """A run that so many processes died of is not taken up again."""
-
-REF_SECONDS_MAX: Final = 3600.0
-"""How long a prepared creation or deletion may take. Longer than any request."""
 
 AT_ONCE_MAX: Final = 2
 """How many runs of one repository a process runs at once: some take hours, and others wait too."""
@@ -153,8 +148,6 @@ class PostRunner:
             return
         with suppress(NotOurs):
             took_effect = self._took_effect(repository, held.run)
-            if took_effect is None:
-                return
             if took_effect:
                 held.change(_wait)
             else:
@@ -164,50 +157,31 @@ class PostRunner:
                 "the operation of run %s %s", held.id, "took effect" if took_effect else "did not"
             )
 
-    def _took_effect(self, repository: Repository, run: pb.Run) -> bool | None:
-        """Whether an operation took effect; None: that is not certain yet."""
-        event_type = EventType(run.event_type)
-        if event_type.is_about_tag:
-            commit_id, version = self._find_tag(repository, run)
-            if event_type is EventType.POST_CREATE_TAG:
-                return self._is_done(run, is_so=commit_id == run.commit_id)
-            return self._is_done(run, is_so=version != run.tag_version)
-        branch = self._find_branch(repository, run)
-        if branch is not None and branch.unique_id != run.branch_unique_id:
-            branch = None  # another one of that name
-        if event_type is EventType.POST_CREATE_BRANCH:
-            return self._is_done(run, is_so=branch is not None)
-        if event_type is EventType.POST_DELETE_BRANCH:
-            return self._is_done(run, is_so=branch is None)
-        return branch is not None and self._was_published(repository, branch, run)
+    def _took_effect(self, repository: Repository, run: pb.Run) -> bool:
+        """Whether an operation took effect, once it cannot by what was read before the mark."""
+        engine, event_type = self._engine, EventType(run.event_type)
+        unique_id = UniqueID(run.ref_unique_id)
+        match event_type:
+            case EventType.POST_CREATE_TAG:
+                return engine.tags.was_created(repository, TagID(run.tag), unique_id)
+            case EventType.POST_DELETE_TAG:
+                return engine.tags.was_deleted(repository, TagID(run.tag), unique_id)
+            case EventType.POST_CREATE_BRANCH:
+                return engine.branches.was_created(repository, BranchID(run.branch), unique_id)
+            case EventType.POST_DELETE_BRANCH:
+                return engine.branches.was_deleted(repository, BranchID(run.branch), unique_id)
+            case _:
+                return self._was_published(repository, run)
 
-    def _was_published(self, repository: Repository, branch: Branch, run: pb.Run) -> bool:
+    def _was_published(self, repository: Repository, run: pb.Run) -> bool:
         try:
+            branch = self._engine.branches.get(repository, BranchID(run.branch))
+            if branch.unique_id != run.ref_unique_id:
+                return False  # another one of that name
             found = self._engine.find_published(repository, branch, [CommitID(run.commit_id)])
         except BranchNotFound:
             return False
         return found is not None
-
-    def _is_done(self, run: pb.Run, *, is_so: bool) -> bool | None:
-        if is_so:
-            return True
-        age_us = now_us(self._runtime) - run.created_us
-        return False if age_us > to_us(REF_SECONDS_MAX) else None
-
-    def _find_branch(self, repository: Repository, run: pb.Run) -> Branch | None:
-        try:
-            return self._engine.branches.get(repository, BranchID(run.branch))
-        except BranchNotFound:
-            return None
-
-    def _find_tag(
-        self, repository: Repository, run: pb.Run
-    ) -> tuple[CommitID, Version] | tuple[None, None]:
-        try:
-            tag, version = self._engine.tags.find(repository, TagID(run.tag))
-        except TagNotFound:
-            return None, None
-        return tag.commit_id, version
 
     # Running
 

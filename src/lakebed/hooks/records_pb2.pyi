@@ -21,7 +21,7 @@ RUN_STATE_RUNNING: RunState
 RUN_STATE_DONE: RunState
 
 class Run(_message.Message):
-    __slots__ = ("event_type", "state", "created_us", "started_us", "ended_us", "updated_us", "passed", "owner", "attempts", "metarange_id", "source_ref", "branch", "tag", "commit_id", "committer", "message", "metadata", "merge_source", "username", "pre_run_id", "branch_unique_id", "tag_version", "is_trial")
+    __slots__ = ("event_type", "state", "created_us", "started_us", "ended_us", "updated_us", "passed", "owner", "attempts", "metarange_id", "source_ref", "branch", "tag", "commit_id", "committer", "message", "metadata", "merge_source", "username", "pre_run_id", "ref_unique_id", "is_trial")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -49,8 +49,7 @@ class Run(_message.Message):
     MERGE_SOURCE_FIELD_NUMBER: _ClassVar[int]
     USERNAME_FIELD_NUMBER: _ClassVar[int]
     PRE_RUN_ID_FIELD_NUMBER: _ClassVar[int]
-    BRANCH_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
-    TAG_VERSION_FIELD_NUMBER: _ClassVar[int]
+    REF_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
     IS_TRIAL_FIELD_NUMBER: _ClassVar[int]
     event_type: str
     state: RunState
@@ -72,10 +71,9 @@ class Run(_message.Message):
     merge_source: str
     username: str
     pre_run_id: str
-    branch_unique_id: str
-    tag_version: bytes
+    ref_unique_id: str
     is_trial: bool
-    def __init__(self, event_type: _Optional[str] = ..., state: _Optional[_Union[RunState, str]] = ..., created_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., passed: _Optional[bool] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., metarange_id: _Optional[str] = ..., source_ref: _Optional[str] = ..., branch: _Optional[str] = ..., tag: _Optional[str] = ..., commit_id: _Optional[str] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., merge_source: _Optional[str] = ..., username: _Optional[str] = ..., pre_run_id: _Optional[str] = ..., branch_unique_id: _Optional[str] = ..., tag_version: _Optional[bytes] = ..., is_trial: _Optional[bool] = ...) -> None: ...
+    def __init__(self, event_type: _Optional[str] = ..., state: _Optional[_Union[RunState, str]] = ..., created_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., passed: _Optional[bool] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., metarange_id: _Optional[str] = ..., source_ref: _Optional[str] = ..., branch: _Optional[str] = ..., tag: _Optional[str] = ..., commit_id: _Optional[str] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., merge_source: _Optional[str] = ..., username: _Optional[str] = ..., pre_run_id: _Optional[str] = ..., ref_unique_id: _Optional[str] = ..., is_trial: _Optional[bool] = ...) -> None: ...
 
 class HookRun(_message.Message):
     __slots__ = ("action", "hook_id", "started_us", "ended_us", "passed", "skipped")

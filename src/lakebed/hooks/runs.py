@@ -202,6 +202,16 @@ class Runs:
                 records.set_if(found.name, kept, found.predicate)
         return False
 
+    def prepared(self, repository: Repository) -> Iterator[tuple[RunID, pb.Run]]:
+        """Iterate over the runs of a repository whose operations may have taken effect."""
+        records = self.records(repository)
+        for note in self.waiting.scan():
+            if note.message.unique_id != repository.unique_id:
+                continue
+            found = records.find(note.name)
+            if found is not None and found.message.state == pb.RUN_STATE_PREPARED:
+                yield RunID(found.name.decode()), found.message
+
     def confirm(self, repository: Repository, run_id: RunID) -> None:
         """Write down that the operation of a prepared run has taken effect."""
         records = self.records(repository)
@@ -216,8 +226,19 @@ class Runs:
                 records.set_if(found.name, waiting, found.predicate)
 
     def drop(self, repository: Repository, run_id: RunID) -> None:
-        """Remove a prepared run whose operation failed."""
-        self.records(repository).delete(run_id.encode())
+        """Remove a prepared run whose operation failed.
+
+        One that was confirmed stays: the deletion of another, for example, had the same effect.
+        """
+        records = self.records(repository)
+        found = records.find(run_id.encode())
+        if found is not None:
+            if found.message.state != pb.RUN_STATE_PREPARED:
+                return
+            try:
+                records.delete_if(found.name, found.predicate)
+            except PredicateFailed:
+                return  # whoever changed it finds out
         self.waiting.delete(run_id.encode())
 
     def take(self, repository: Repository, record: Record[pb.Run], edit: Edit) -> HeldRun | None:

@@ -139,10 +139,16 @@ class Publisher:
             TooManyTries: Others always changed the branch first.
         """
         current = self._touch(repository, branch)
+        return self.find_leading(repository, current.commit_id, commit_ids)
+
+    def find_leading(
+        self, repository: Repository, head: CommitID, commit_ids: Collection[CommitID]
+    ) -> CommitID | None:
+        """Return which of some commits is in the history of a head, by first parents."""
         oldest = min(
             (self._commits.get(repository, each).generation for each in commit_ids), default=0
         )
-        for commit in self.first_parents(repository, current.commit_id):
+        for commit in self.first_parents(repository, head):
             if commit.id in commit_ids:
                 return commit.id
             if commit.generation <= oldest:

@@ -10,6 +10,7 @@ record was the same before and after. If not, it is done again, with the head as
 A hard reset makes a clean branch point to another commit.
 """
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
@@ -129,13 +130,23 @@ class Resetter:
                 tries -= 1
         raise TooManyTries(f"the reset of {quoted(prefix)} on branch {branch}", self._tries)
 
-    def hard_reset(self, repository: Repository, branch: BranchID, target: Commit) -> None:
-        """Make a branch point to another commit; raises as `reset` does, and `DirtyBranch`."""
+    def hard_reset(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        target: Commit,
+        before_try: Callable[[Branch], None] = lambda _branch: None,
+    ) -> None:
+        """Make a branch point to another commit; raises as `reset` does, and `DirtyBranch`.
+
+        `before_try` is called with the branch as it was read, before each try to change it.
+        """
         first = current = self._branches.get(repository, branch)
         is_uncertain = False
         for _ in range(self._tries):
             with step_of_many(applied=is_uncertain):
                 current = self._dirty.require_clean(repository, current)
+                before_try(current)
                 self._branches.announce_drop(repository, branch, current.sealed_tokens)
                 try:
                     self._branches.change(

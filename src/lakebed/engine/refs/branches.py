@@ -14,7 +14,7 @@ from lakebed.engine.model import (
     StagingToken,
     new_staging_token,
 )
-from lakebed.engine.refs.creation import Look, create_branch
+from lakebed.engine.refs.creation import Look, create_branch, was_created, was_deleted
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
@@ -26,8 +26,6 @@ from lakebed.times import now_us
 
 CACHE_SECONDS: Final = 0.5
 CACHE_ENTRIES: Final = 10_000
-
-_Source = tuple[Sequence[tuple[bytes, bytes]], Callable[[Sequence[Item | None]], CommitID]]
 
 
 class Branches:
@@ -134,10 +132,12 @@ class Branches:
         *,
         hidden: bool = False,
         unique_id: UniqueID | None = None,
+        before_try: Callable[[], None] = lambda: None,
     ) -> Branch:
         """Make a branch that points to a commit, with nothing staged.
 
-        `unique_id` is for who has to know it before; it was just drawn.
+        `unique_id` is for who has to know it before; it was just drawn. `before_try` is called
+        before each try to finish the branch, after its pending record was written.
 
         Raises:
             NotUnique: There is already a branch or a tag of this name.
@@ -145,7 +145,14 @@ class Branches:
             OutcomeUnknown: It may have been made.
         """
         unique_id = unique_id or new_unique_id(self._runtime)
-        return self._create(repository, branch, commit_id, None, hidden=hidden, unique_id=unique_id)
+
+        def find_commit(_found: Sequence[Item | None]) -> CommitID:
+            before_try()
+            return commit_id
+
+        return self.create_from(
+            repository, branch, (), find_commit, hidden=hidden, unique_id=unique_id
+        )
 
     def create_from(
         self,
@@ -168,37 +175,19 @@ class Branches:
             hidden: Whether to leave the branch out of lists.
             unique_id: See `create`.
         """
-        source = keys, find_commit
-        return self._create(repository, branch, None, source, hidden=hidden, unique_id=unique_id)
-
-    def _create(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        commit_id: CommitID | None,
-        source: _Source | None,
-        *,
-        hidden: bool,
-        unique_id: UniqueID,
-    ) -> Branch:
         message = pb.Branch(
             unique_id=unique_id,
-            commit_id=commit_id,
             staging_token=new_staging_token(self._runtime, repository.id, branch),
             hidden=hidden,
             created_us=now_us(self._runtime),
         )
-        look = None
-        if source is not None:
-            keys, find_commit = source
 
-            def judge(found: Sequence[Item | None]) -> None:
-                message.commit_id = find_commit(found)
+        def judge(found: Sequence[Item | None]) -> None:
+            message.commit_id = find_commit(found)
 
-            look = Look(keys, judge)
         read_at = self._runtime.monotonic()
         version = create_branch(
-            self._store, self._runtime, repository.partition, branch, message, look
+            self._store, self._runtime, repository.partition, branch, message, Look(keys, judge)
         )
         record = Record(branch.encode(), message, version)
         return self._remember((repository.partition, branch), record, read_at)
@@ -244,10 +233,12 @@ class Branches:
         *,
         known: Branch | None = None,
         unchanged: bool = False,
+        before_try: Callable[[Branch], None] = lambda _branch: None,
     ) -> None:
         """Delete a branch and what is staged on it; if the caller read it already, that very one.
 
-        With `unchanged`, only if nobody changed it since the caller read it.
+        With `unchanged`, only if nobody changed it since the caller read it. `before_try` is called
+        with the branch as it was read, before each try to delete it as it is.
 
         Raises:
             BranchNotFound: There is none, or it was deleted meanwhile, and perhaps made again.
@@ -260,6 +251,7 @@ class Branches:
         while current.unique_id == first.unique_id:
             if unchanged and current.version != first.version:
                 raise PreconditionFailed(branch.encode(), "the branch was changed meanwhile")
+            before_try(current)
             self.announce_drop(repository, branch, current.tokens)
             try:
                 return records.delete_if(branch.encode(), current.version)
@@ -276,6 +268,14 @@ class Branches:
             current = self.get(repository, branch)
         # Someone else deleted the branch that we were asked to delete, and made a new one.
         raise BranchNotFound(branch)
+
+    def was_created(self, repository: Repository, branch: BranchID, unique_id: UniqueID) -> bool:
+        """Return whether a branch was made, once it cannot be any more; see `creation`."""
+        return was_created(self._records(repository.partition), branch, unique_id)
+
+    def was_deleted(self, repository: Repository, branch: BranchID, unique_id: UniqueID) -> bool:
+        """Return whether a branch is gone, once nobody can delete what was read; see `creation`."""
+        return was_deleted(self._records(repository.partition), branch, unique_id)
 
     def announce_drop(
         self, repository: Repository, branch: BranchID, tokens: Sequence[StagingToken]

@@ -42,6 +42,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique, TooManyTries
 from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.errors import LakebedError
+from lakebed.ids import UniqueID
 from lakebed.kv import (
     ABSENT,
     Item,
@@ -101,10 +102,57 @@ def create_branch(
     return _Creation(store, runtime, ("branch", branches), ("tag", tags), name).run(branch, look)
 
 
-def create_tag(store: Store, runtime: Runtime, partition: bytes, name: str, tag: pb.Tag) -> Version:
+def create_tag(
+    store: Store,
+    runtime: Runtime,
+    partition: bytes,
+    name: str,
+    tag: pb.Tag,
+    look: Look | None = None,
+) -> Version:
     """Create a tag; otherwise as `create_branch`."""
     branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
-    return _Creation(store, runtime, ("tag", tags), ("branch", branches), name).run(tag)
+    return _Creation(store, runtime, ("tag", tags), ("branch", branches), name).run(tag, look)
+
+
+def was_created(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bool:
+    """Return whether a creation was finished, once it cannot be any more.
+
+    For who finds out what became of a process that was about to finish it: its pending record is
+    deleted, so that it fails, or begins again with step 1.
+
+    Raises:
+        TooManyTries: Others always came first.
+    """
+    for _ in range(_TRIES):
+        found = records.find(name.encode())
+        if found is None or found.message.unique_id != unique_id:
+            return False
+        if not found.message.pending:
+            return True
+        with suppress(PredicateFailed):
+            records.delete_if(name.encode(), found.predicate)
+            return False
+    raise TooManyTries(f"the look at {name}", _TRIES)
+
+
+def was_deleted(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bool:
+    """Return whether a branch or a tag is gone, once who read it before cannot delete it any more.
+
+    Its record is written anew with the same content, so that a deletion of what was read before
+    fails, or begins again.
+
+    Raises:
+        TooManyTries: Others always came first.
+    """
+    for _ in range(_TRIES):
+        found = records.find(name.encode())
+        if found is None or found.message.pending or found.message.unique_id != unique_id:
+            return True
+        with suppress(PredicateFailed):
+            records.set_if(name.encode(), found.message, found.predicate)
+            return False
+    raise TooManyTries(f"the look at {name}", _TRIES)
 
 
 class _Creation(Generic[RefT, OtherT]):

@@ -288,7 +288,11 @@ class _Restorer:
 
     def _tag(self, row: Row) -> None:
         name, partition = row["name"], self._repository.partition
-        message = pb.Tag(commit_id=row["commit_id"], created_us=row["created"])
+        message = pb.Tag(
+            commit_id=row["commit_id"],
+            created_us=row["created"],
+            unique_id=new_unique_id(self._runtime),
+        )
         if name in self._shared:
             _create(Records(self._store, TAGS, partition), name, message)
             return

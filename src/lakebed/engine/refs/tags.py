@@ -1,16 +1,21 @@
 """The records of tags."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
 
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.errors import TagNotFound
+from lakebed.engine.errors import TagNotFound, TooManyTries
 from lakebed.engine.keys import TAGS
 from lakebed.engine.model import CommitID, Repository, Tag, TagID
-from lakebed.engine.refs.creation import create_tag
-from lakebed.kv import PredicateFailed, Store, Version
+from lakebed.engine.refs.creation import Look, create_tag, was_created, was_deleted
+from lakebed.ids import UniqueID, new_unique_id
+from lakebed.kv import Item, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
+
+_TRIES: Final = 10
 
 
 class Tags:
@@ -26,49 +31,71 @@ class Tags:
         Raises:
             TagNotFound: There is none of this name.
         """
-        return self.find(repository, tag)[0]
-
-    def find(self, repository: Repository, tag: TagID) -> tuple[Tag, Version]:
-        """Return a tag, and the version of its record: another one of that name has another.
-
-        Raises:
-            TagNotFound: There is none of this name.
-        """
         record = self._find(repository, tag)
         if record is None:
             raise TagNotFound(tag)
-        return Tag(tag, CommitID(record.message.commit_id)), record.predicate
+        return _tag(record)
 
-    def create(self, repository: Repository, tag: TagID, commit_id: CommitID) -> Tag:
-        """Make a tag.
+    def create(
+        self,
+        repository: Repository,
+        tag: TagID,
+        commit_id: CommitID,
+        *,
+        unique_id: UniqueID | None = None,
+        before_try: Callable[[], None] = lambda: None,
+    ) -> Tag:
+        """Make a tag; `unique_id` and `before_try` as for `Branches.create`.
 
         Raises:
             NotUnique: There is already a tag or a branch of this name.
             TooManyTries: Others always came first.
             OutcomeUnknown: It may have been made.
         """
-        message = pb.Tag(commit_id=commit_id, created_us=now_us(self._runtime))
-        create_tag(self._store, self._runtime, repository.partition, tag, message)
-        return Tag(tag, commit_id)
+        unique_id = unique_id or new_unique_id(self._runtime)
+        created_us = now_us(self._runtime)
+        message = pb.Tag(commit_id=commit_id, created_us=created_us, unique_id=unique_id)
 
-    def delete(self, repository: Repository, tag: TagID, version: Version) -> None:
-        """Delete a tag that was found.
+        def judge(_found: Sequence[Item | None]) -> None:
+            before_try()
+
+        partition = repository.partition
+        create_tag(self._store, self._runtime, partition, tag, message, Look((), judge))
+        return Tag(tag, commit_id, unique_id)
+
+    def delete(
+        self, repository: Repository, tag: Tag, before_try: Callable[[], None] = lambda: None
+    ) -> None:
+        """Delete a tag that was read; `before_try` is called before each try to delete it as it is.
 
         Raises:
             TagNotFound: It was deleted meanwhile, and perhaps made again.
+            TooManyTries: Others always changed its record first.
             OutcomeUnknown: It may have been deleted.
         """
-        try:
-            self._records(repository).delete_if(tag.encode(), version)
-        except PredicateFailed:
-            raise TagNotFound(tag) from None
+        for _ in range(_TRIES):
+            found = self._find(repository, tag.id)
+            if found is None or _tag(found) != tag:
+                raise TagNotFound(tag.id)
+            before_try()
+            with suppress(PredicateFailed):
+                return self._records(repository).delete_if(found.name, found.predicate)
+        raise TooManyTries(f"the deletion of tag {tag.id}", _TRIES)
+
+    def was_created(self, repository: Repository, tag: TagID, unique_id: UniqueID) -> bool:
+        """Return whether a tag was made, once it cannot be any more; see `creation`."""
+        return was_created(self._records(repository), tag, unique_id)
+
+    def was_deleted(self, repository: Repository, tag: TagID, unique_id: UniqueID) -> bool:
+        """Return whether a tag is gone, once nobody can delete what was read; see `creation`."""
+        return was_deleted(self._records(repository), tag, unique_id)
 
     def list(self, repository: Repository, *, prefix: str = "", after: str = "") -> Iterator[Tag]:
         """Iterate over the tags whose names begin with `prefix`, in order, behind `after`."""
         start = after.encode() + b"\x00" if after else b""
         for record in self._records(repository).scan(prefix=prefix.encode(), start=start):
             if not record.message.pending:
-                yield Tag(TagID(record.name.decode()), CommitID(record.message.commit_id))
+                yield _tag(record)
 
     def _find(self, repository: Repository, tag: TagID) -> Record[pb.Tag] | None:
         record = self._records(repository).find(tag.encode())
@@ -76,3 +103,9 @@ class Tags:
 
     def _records(self, repository: Repository) -> Records[pb.Tag]:
         return Records(self._store, TAGS, repository.partition)
+
+
+def _tag(record: Record[pb.Tag]) -> Tag:
+    message = record.message
+    name = TagID(record.name.decode())
+    return Tag(name, CommitID(message.commit_id), UniqueID(message.unique_id))
