@@ -93,7 +93,7 @@ def assemble(
             marks=marks,
             settings=settings,
         ),
-        resetter=Resetter(store, branches, publisher, dirty, reader, runtime, settings),
+        resetter=Resetter(store, branches, publisher, dirty, reader, marks, runtime, settings),
         publisher=publisher,
         dirty=dirty,
         marks=marks,
