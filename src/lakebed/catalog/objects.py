@@ -12,7 +12,7 @@ from lakebed.block import (
     RangeNotSatisfiable,
 )
 from lakebed.block.ranges import resolve
-from lakebed.catalog.errors import MissingBytes
+from lakebed.catalog.gone import missing
 from lakebed.catalog.model import ObjectStats, PresignedURL, check_path
 from lakebed.catalog.object_pages import ObjectPage
 from lakebed.catalog.pins import Pins, changed, replaced, resized, with_pin
@@ -60,7 +60,7 @@ class Objects:
             EntryNotFound: There is no such object.
         """
         repository, entry = self._engine.find(repository_id, ref, path)
-        return with_pin(repository, entry)
+        return with_pin(repository, entry, ref)
 
     @traced("catalog.read")
     def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:
@@ -69,7 +69,7 @@ class Objects:
         There are as many bytes as `stats` says.
 
         Raises:
-            MissingBytes: The storage has no such object any more.
+            MissingBytes, CommitExpired: The storage has no such object any more.
             ChangedBytes: It has another object.
             RangeNotSatisfiable: The object holds none of the bytes asked for.
             BlockError: The storage refuses or fails.
@@ -79,7 +79,7 @@ class Objects:
         try:
             stream = self._block.get(stats.address, byte_range=byte_range, etag=etag)
         except ObjectNotFound as error:
-            raise MissingBytes(stats.path, stats.address) from error
+            raise missing(self._engine, stats) from error
         except PreconditionFailed as error:
             raise replaced(stats) from error
         except RangeNotSatisfiable as error:
@@ -96,7 +96,7 @@ class Objects:
         by which it is read past the server. For an unverified object this is a first read.
 
         Raises:
-            MissingBytes: The storage has no such object any more.
+            MissingBytes, CommitExpired: The storage has no such object any more.
             ChangedBytes: It has another object.
             BlockError: The storage refuses or fails.
         """
@@ -106,7 +106,7 @@ class Objects:
         try:
             found = self._block.head(stats.address)
         except ObjectNotFound as error:
-            raise MissingBytes(stats.path, stats.address) from error
+            raise missing(self._engine, stats) from error
         if found.etag != etag:
             raise replaced(stats)
         if found.size != stats.size:

@@ -299,8 +299,8 @@ class CommitExpired(EngineError):
 
     def __init__(self, commit: str, expired_us: int) -> None:
         super().__init__(
-            f"commit {commit} expired on {to_datetime(expired_us):%Y-%m-%d} by the garbage collection rules of its"
-            " repository: its data is not kept any more. Use a newer commit"
+            f"commit {commit} expired on {to_datetime(expired_us):%Y-%m-%d} by the garbage"
+            " collection rules of its repository: its data is not kept any more. Use a newer commit"
         )
 
 

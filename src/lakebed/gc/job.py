@@ -96,7 +96,10 @@ class Job:
         manifest = self._prepare()
         look = _look(manifest, options)
         optimized = not options.clean and rules.may_optimize(
-            saved.state, began_us=look.began_us, repository_uids=repository_uids(manifest)
+            saved.state,
+            began_us=look.began_us,
+            repository_uids=repository_uids(manifest),
+            expired_ids=manifest.run.expired_ids,
         )
         if options.assume_quiet:
             self._check_nothing_open(manifest)
@@ -175,6 +178,7 @@ class Job:
                 objects_open=findings.staying("open") + summary.failed - left_closed,
                 commits=tuple(manifest.of_kind(GCFileKind.COMMITS)),
                 files=(*findings.objects, *findings.ranges, *failed),
+                expired_ids=manifest.run.expired_ids,
             )
         )
         return summary

@@ -208,8 +208,9 @@ class Branches:
     ) -> Branch:
         """Change a branch, if it is still as it was read; return it as it is after that.
 
-        `next_commit_id` is the commit that the branch is about to be moved to: it does not expire
-        while the record says so, and any other change takes that away. Tokens that the change drops must have been announced before (`announce_drop`).
+        Tokens that the change drops must have been announced before (`announce_drop`).
+        `next_commit_id` is where the branch is about to be moved: that commit does not expire while
+        the record says so, and any other change takes that away.
 
         Raises:
             PredicateFailed: It was changed or deleted meanwhile.
