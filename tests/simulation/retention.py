@@ -152,7 +152,10 @@ class User:
         self.random = process.lake.world.random
 
     def branch(self) -> BranchID:
-        return self.random.choice(BRANCHES)
+        """A branch that is there, mostly."""
+        world = self.lake.world
+        there = world.onlooker.branches.list(world.repository)
+        return self.random.choice([branch.id for branch in there])
 
     def old(self) -> CommitID:
         """A commit that somebody was told of."""
@@ -217,7 +220,7 @@ class User:
         self.catalog.refs.create_tag(REPOSITORY, self.random.choice(TAGS), self.old())
 
     def delete_branch(self) -> None:
-        self.catalog.refs.delete_branch(REPOSITORY, self.random.choice(BRANCHES[1:]))
+        self.catalog.refs.delete_branch(REPOSITORY, self.branch())
 
     def delete_tag(self) -> None:
         self.catalog.refs.delete_tag(REPOSITORY, self.random.choice(TAGS))
@@ -228,16 +231,16 @@ class User:
     def run(self) -> None:
         acts: list[tuple[Callable[[], None], int]] = [
             (self.commit, 6),
-            (self.copy, 2),
+            (self.copy, 3),
             (self.merge, 2),
-            (self.cherry_pick, 2),
+            (self.cherry_pick, 3),
             (self.revert, 1),
-            (self.commit_metarange, 1),
-            (self.hard_reset, 3),
+            (self.commit_metarange, 2),
+            (self.hard_reset, 4),
             (self.create_branch, 4),
-            (self.create_tag, 2),
-            (self.delete_branch, 3),
-            (self.delete_tag, 2),
+            (self.create_tag, 3),
+            (self.delete_branch, 2),
+            (self.delete_tag, 3),
         ]
         for _ in range(12):
             (act,) = self.random.choices([each for each, _ in acts], [much for _, much in acts])
@@ -246,8 +249,8 @@ class User:
                 self.lake.told[act.__name__] += 1
             except CommitExpired:
                 self.lake.told["expired"] += 1
-            except LakebedError:
-                self.lake.told["failed"] += 1
+            except LakebedError as error:
+                self.lake.told[type(error).__name__] += 1
             self.process.actor.runtime.sleep(self.random.random() ** 3 * DAY)
 
 

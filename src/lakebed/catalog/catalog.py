@@ -13,6 +13,7 @@ from lakebed.catalog.external import ExternalObjects
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc.marks import GCMarks
 from lakebed.catalog.gc.prepare import GCPreparation
+from lakebed.catalog.gc.retention import Retention
 from lakebed.catalog.imports.imports import Imports
 from lakebed.catalog.imports.outside import OutsideImports
 from lakebed.catalog.imports.runner import ImportRunner
@@ -115,6 +116,7 @@ class Catalog:
         self._run_in_background = run_in_background
         self.gc = GCPreparation(engine, store, block, runtime, settings)
         self.gc_marks = GCMarks(engine, block, runtime)
+        self.retention = Retention(engine)
         self.usage = Usage(store, runtime)
 
     def _run_imports(self) -> None:

@@ -2,7 +2,7 @@
 
 Its steps:
 
-1. Read what the run before left, then let the server prepare.
+1. Read what the run before left, then let the server expire commits by its rules, and prepare.
 2. Judge every object (`lakebed.gc.judging`).
 3. Unless it is a dry run: delete what is due, with a result for each object.
 4. Replace the state. A run that dies before this step has deleted garbage and changed nothing else.
@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
@@ -92,6 +92,7 @@ class Job:
         """
         _check(options)
         saved = SavedState.read(self._storage)
+        commits = self._expire(options)
         self._note("The server writes down what is in use.")
         manifest = self._prepare()
         look = _look(manifest, options)
@@ -120,7 +121,9 @@ class Job:
         )
         self._note("Reading commits and listing objects.")
         findings = judging.run()
-        summary = _summary(manifest, look, options, findings, optimized=optimized)
+        summary = replace(
+            _summary(manifest, look, options, findings, optimized=optimized), commits=commits
+        )
         self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
         if not options.dry_run:
             summary = self._act(saved, manifest, judging, findings, summary, options)
@@ -182,6 +185,16 @@ class Job:
             )
         )
         return summary
+
+    def _expire(self, options: Options) -> dict[str, Any]:
+        """Let the server expire commits; what expires now is left out of this very run."""
+        done = self._server.expire(
+            self._storage.repository_uid, max_share=options.max_share, dry_run=options.dry_run
+        )
+        if done["expired"] or done["marked"]:
+            would = "would expire" if options.dry_run else "expired"
+            self._note(f"{done['expired']} commits {would}, {done['marked']} more are next.")
+        return done
 
     def _prepare(self) -> GCManifest:
         run_id = self._server.prepare(self._storage.repository_uid)

@@ -162,6 +162,18 @@ class Expirer:
         """Read refs, then commits. What is stored from now on is young."""
         since_us = self._rules.counting_since_us(repository)
         began_us = now_us(self._runtime)
+        heads, named = self._read_refs(repository, began_us)
+        return Scan(
+            began_us=began_us,
+            heads=heads,
+            named=frozenset(CommitID(each) for each in named if each),
+            commits=self._read_commits(repository, since_us),
+        )
+
+    def _read_refs(
+        self, repository: Repository, began_us: int
+    ) -> tuple[list[tuple[BranchID, CommitID]], set[str]]:
+        """Return the heads of branches, and what else is named."""
         heads: list[tuple[BranchID, CommitID]] = []
         named: set[str] = set()
         branches = Records(self._store, BRANCHES, repository.partition)
@@ -177,12 +189,7 @@ class Expirer:
             if tag.message.pending:
                 self._end_dead(tags, tag, began_us)
             named.add(tag.message.commit_id)
-        return Scan(
-            began_us=began_us,
-            heads=heads,
-            named=frozenset(CommitID(each) for each in named if each),
-            commits=self._read_commits(repository, since_us),
-        )
+        return heads, named
 
     def _read_commits(self, repository: Repository, since_us: int) -> dict[CommitID, StoredCommit]:
         return {
