@@ -10,9 +10,9 @@ Whatever a branch or a tag leads to, or is staged and was acknowledged, must hav
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
@@ -27,7 +27,6 @@ from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import Query, Strategy
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import CommitExpired
 from lakebed.engine.hooks import Hooks, Offer
 from lakebed.engine.model import BranchID, CommitID, TagID
 from lakebed.engine.retention.rules import BranchRule, RetentionRules
@@ -60,6 +59,37 @@ FAULTS: Final = Faults(
     stall_seconds=3 * DAY,
     until_step=12_000,
 )
+SLEEPY: Final = replace(FAULTS, stall=0.05)
+ALL: Final = {
+    "commit": 6,
+    "copy": 3,
+    "merge": 2,
+    "cherry_pick": 3,
+    "revert": 1,
+    "commit_metarange": 2,
+    "hard_reset": 4,
+    "create_branch": 4,
+    "create_tag": 3,
+    "delete_branch": 2,
+    "delete_tag": 3,
+}
+REFS: Final = {
+    "commit": 4,
+    "hard_reset": 3,
+    "create_branch": 4,
+    "create_tag": 4,
+    "delete_branch": 3,
+    "delete_tag": 4,
+}
+CONTENT: Final = {
+    "commit": 4,
+    "copy": 4,
+    "merge": 2,
+    "cherry_pick": 4,
+    "commit_metarange": 2,
+    "create_branch": 1,
+    "delete_branch": 1,
+}
 SKEW_SECONDS: Final = 300.0
 
 
@@ -228,27 +258,11 @@ class User:
     def know(self, commit_id: CommitID) -> None:
         self.lake.known.append(commit_id)
 
-    def run(self) -> None:
-        acts: list[tuple[Callable[[], None], int]] = [
-            (self.commit, 6),
-            (self.copy, 3),
-            (self.merge, 2),
-            (self.cherry_pick, 3),
-            (self.revert, 1),
-            (self.commit_metarange, 2),
-            (self.hard_reset, 4),
-            (self.create_branch, 4),
-            (self.create_tag, 3),
-            (self.delete_branch, 2),
-            (self.delete_tag, 3),
-        ]
-        for _ in range(12):
-            (act,) = self.random.choices([each for each, _ in acts], [much for _, much in acts])
+    def run(self, weights: Mapping[str, int]) -> None:
+        for name in self.random.choices(list(weights), list(weights.values()), k=12):
             try:
-                act()
-                self.lake.told[act.__name__] += 1
-            except CommitExpired:
-                self.lake.told["expired"] += 1
+                getattr(self, name)()
+                self.lake.told[name] += 1
             except LakebedError as error:
                 self.lake.told[type(error).__name__] += 1
             self.process.actor.runtime.sleep(self.random.random() ** 3 * DAY)
@@ -274,13 +288,13 @@ class Collector:
         self.block = self.world.block.handle(process.actor)
 
     def run(self) -> None:
-        for _ in range(40):
+        for _ in range(25):
             with suppress(LakebedError):
                 for address in sorted(self.dead()):
                     self.block.delete(Address.parse(address))
                     self.lake.told["deleted"] += 1
-                    self.lake.check()
-            self.process.actor.runtime.sleep(self.world.random.random() * 0.2 * DAY)
+            self.lake.check()
+            self.process.actor.runtime.sleep(self.world.random.random() * 0.4 * DAY)
 
     def dead(self) -> set[str]:
         gc, repository = self.process.catalog.gc, self.world.repository
@@ -340,13 +354,13 @@ def begin(simulation: Simulation) -> Lake:
     return lake
 
 
-def fence_holds(seed: int, faults: Faults = FAULTS) -> Lake:
+def fence_holds(seed: int, weights: Mapping[str, int] = ALL, faults: Faults = FAULTS) -> Lake:
     with modelled():
         lake = begin(Days(seed, faults, steps_max=400_000))
         for number in range(3):
             process = lake.process(f"server{number}")
             for _ in range(2):
-                process.actor.start(User(process).run)
+                process.actor.start(partial(User(process).run, weights))
         for number in range(2):
             process = lake.process(f"expirer{number}")
             process.actor.start(partial(expire, process))
@@ -358,7 +372,18 @@ def fence_holds(seed: int, faults: Faults = FAULTS) -> Lake:
 
 
 def fence(seed: int) -> None:
+    """Everything at once."""
     fence_holds(seed)
 
 
-SCENARIOS: Final = {"fence": fence}
+def refs(seed: int) -> None:
+    """Refs that come and go, by processes that sleep often."""
+    fence_holds(seed, REFS, SLEEPY)
+
+
+def content(seed: int) -> None:
+    """Old content that is taken up again, by processes that sleep often."""
+    fence_holds(seed, CONTENT, SLEEPY)
+
+
+SCENARIOS: Final = {"fence": fence, "refs": refs, "content": content}
