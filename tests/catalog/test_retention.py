@@ -14,7 +14,7 @@ from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.errors import CommitExpired, RepositoryNotFound, TooManyExpire
 from lakebed.engine.keys import COMMITS, RESTORED, RESTORED_NAME
-from lakebed.engine.model import BranchID, CommitID
+from lakebed.engine.model import BranchID, CommitID, TagID
 from lakebed.engine.retention import expirer
 from lakebed.engine.retention.expirer import Expiry
 from lakebed.engine.retention.rules import BranchRule, RetentionRules
@@ -316,3 +316,27 @@ def test_a_copy_shares_the_address_until_the_commit_has_expired(lake: Lake) -> N
     pass_days(lake, 1.1)
     expire(lake)
     assert copied(b"z")
+
+
+def test_a_restore_marks_what_has_expired_and_leaves_out_refs_to_it(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = old_commit(lake)
+    lake.catalog.refs.create_tag(REPOSITORY, "old", old)
+    dump_id = lake.catalog.refs.dump(REPOSITORY)
+    lake.catalog.refs.delete_tag(REPOSITORY, TagID("old"))
+    for _ in range(2):
+        expire(lake)
+        pass_days(lake, 1.1)
+    known = in_use(lake)
+    namespace = lake.repository.namespace
+    lake.catalog.repositories.delete(REPOSITORY)
+    lake.engine.repositories.create_bare(REPOSITORY, namespace)
+    lake.catalog.refs.restore(REPOSITORY, dump_id)
+    assert lake.engine.marks.is_expired(lake.repository, old)
+    assert in_use(lake) == known
+    assert not list(lake.engine.tags.list(lake.repository))
+    assert (
+        f"old is left out of repository {REPOSITORY}: its commit {old} has expired" in caplog.text
+    )
+    assert lake.text("main", b"d") == "d"

@@ -29,6 +29,7 @@ from lakebed.engine.committed import Query, Strategy
 from lakebed.engine.engine import Engine
 from lakebed.engine.hooks import Hooks, Offer
 from lakebed.engine.model import BranchID, CommitID, TagID
+from lakebed.engine.retention.audit import read_expired
 from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
@@ -123,7 +124,14 @@ class Lake:
     acknowledged: set[bytes] = field(default_factory=set)
     """Paths; each is written once."""
     told: Counter[str] = field(default_factory=Counter)
+    working: set["User"] = field(default_factory=set)
     paths: int = 0
+
+    def days(self, longest: float) -> Iterator[float]:
+        """Times to wait for, in seconds, while any user works."""
+        for _ in range(60):
+            if any(user.process.actor.alive for user in self.working):
+                yield self.world.random.random() * longest * DAY
 
     def process(self, name: str) -> "Process":
         world = self.world
@@ -259,23 +267,24 @@ class User:
         self.lake.known.append(commit_id)
 
     def run(self, weights: Mapping[str, int]) -> None:
-        for name in self.random.choices(list(weights), list(weights.values()), k=12):
+        for name in self.random.choices(list(weights), list(weights.values()), k=10):
             try:
                 getattr(self, name)()
                 self.lake.told[name] += 1
             except LakebedError as error:
                 self.lake.told[type(error).__name__] += 1
             self.process.actor.runtime.sleep(self.random.random() ** 3 * DAY)
+        self.lake.working.discard(self)
 
 
 def expire(process: Process) -> None:
     lake, runtime = process.lake, process.actor.runtime
-    for _ in range(20):
+    for pause in lake.days(0.6):
+        runtime.sleep(pause)
         with suppress(LakebedError):
             done = process.engine.expirer.run(lake.world.repository, max_share=1.0)
             lake.told.update({"marked": done.marked, "rescued": done.rescued})
             lake.told["ended"] += done.expired
-        runtime.sleep(lake.world.random.random() * 0.5 * DAY)
 
 
 class Collector:
@@ -288,13 +297,13 @@ class Collector:
         self.block = self.world.block.handle(process.actor)
 
     def run(self) -> None:
-        for _ in range(25):
+        for pause in self.lake.days(0.5):
+            self.process.actor.runtime.sleep(pause)
             with suppress(LakebedError):
                 for address in sorted(self.dead()):
                     self.block.delete(Address.parse(address))
                     self.lake.told["deleted"] += 1
             self.lake.check()
-            self.process.actor.runtime.sleep(self.world.random.random() * 0.4 * DAY)
 
     def dead(self) -> set[str]:
         gc, repository = self.process.catalog.gc, self.world.repository
@@ -317,13 +326,13 @@ class Collector:
                     live |= self.named_by(MetaRangeID(metarange))
             else:
                 live |= set(table.column("address").to_pylist())
-        left_out = [
-            commit.metarange_id
-            for commit in self.world.onlooker.commits.list(repository)
-            if commit.id not in there
-            and self.world.onlooker.marks.is_expired(repository, commit.id)
-        ]
-        named = (self.named_by(metarange) for metarange in left_out)
+        expired = read_expired(
+            self.world.block.inner, repository.namespace, repository.unique_id, manifest.run.expired
+        )
+        assert not expired & there
+        commits = self.world.onlooker.commits
+        metaranges = {commits.get(repository, CommitID(each)).metarange_id for each in expired}
+        named = (self.named_by(metarange) for metarange in metaranges)
         exists = self.world.block.inner.exists
         return {each for each in set().union(*named) - live if exists(Address.parse(each))}
 
@@ -360,7 +369,9 @@ def fence_holds(seed: int, weights: Mapping[str, int] = ALL, faults: Faults = FA
         for number in range(3):
             process = lake.process(f"server{number}")
             for _ in range(2):
-                process.actor.start(partial(User(process).run, weights))
+                user = User(process)
+                lake.working.add(user)
+                process.actor.start(partial(user.run, weights))
         for number in range(2):
             process = lake.process(f"expirer{number}")
             process.actor.start(partial(expire, process))

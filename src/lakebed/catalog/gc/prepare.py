@@ -32,7 +32,6 @@ from typing import Final
 
 from lakebed.block import BlockStore
 from lakebed.catalog.errors import InvalidRun
-from lakebed.catalog.gc.expired import read_expired, write_expired
 from lakebed.catalog.gc.files import RunFiles, TableWriter
 from lakebed.catalog.gc.walk import DEFAULT_LIMITS, PageLimits, Position, StagedWalk
 from lakebed.catalog.keys import LINKS, MULTIPARTS
@@ -45,6 +44,7 @@ from lakebed.engine.keys import COMMITS
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.engine.refs.dump import active_record
 from lakebed.engine.repositories.owner import installation_id
+from lakebed.engine.retention.audit import read_expired, write_expired
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCPage, GCRun, GCRunID
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
@@ -162,7 +162,9 @@ class GCPreparation:
         if files.find_manifest() is None:
             pages = files.pages() if run.with_uploads else ()
             before = [file for page in pages for file in page.files]
-            expired = read_expired(self._block, repository, run.expired)
+            expired = read_expired(
+                self._block, repository.namespace, repository.unique_id, run.expired
+            )
             tables = (*before, *self._write_commits(repository, files, expired))
             files.create_manifest(GCManifest(run=run, ended_us=now_us(self._runtime), files=tables))
             _LOGGER.info(
