@@ -30,6 +30,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.hooks import Hooks, Offer
 from lakebed.engine.model import BranchID, CommitID, TagID
 from lakebed.engine.retention.audit import read_expired
+from lakebed.engine.retention.marks import EXPIRED
 from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
@@ -196,9 +197,13 @@ class User:
         return self.random.choice([branch.id for branch in there])
 
     def old(self) -> CommitID:
-        """A commit that somebody was told of."""
-        known = self.lake.known
-        return self.random.choice(known if self.random.random() < 0.5 else known[-8:])
+        """A commit that somebody was told of; mostly one that will expire before long."""
+        known, world = self.lake.known, self.lake.world
+        if self.random.random() < 0.3:
+            return self.random.choice(known)
+        marks = world.onlooker.marks.find_all(world.repository, known)
+        left = [each for each in known if each not in marks or marks[each].message.state != EXPIRED]
+        return self.random.choice(left[:6] or known)
 
     def upload(self, branch: BranchID) -> None:
         path = self.lake.new_path()

@@ -262,6 +262,6 @@ RARELY_FOUND: dict[str, int] = {}
 def test_a_broken_rule_is_found_out(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     begin_at = RARELY_FOUND.get(plant.__name__, 0)
-    failure = first_failure(SCENARIO, range(begin_at, begin_at + 100))
+    failure = first_failure(scenario, range(begin_at, begin_at + 100))
     assert failure is not None
     assert "AssertionError" in failure.error, "found by a check, not by a crash"

@@ -226,7 +226,7 @@ class _Creation(Generic[RefT, OtherT]):
 
         Returns the version of the pending record, which now names the right commit.
         """
-        mark = [] if look is None else look.mark_of(message)
+        mark: Sequence[tuple[bytes, bytes]] = () if look is None else look.mark_of(message)
         keys: Sequence[tuple[bytes, bytes]] = () if look is None else look.keys
         items = self._store.get_many([self._other.place(self._name), *mark, *keys])
         found = None if items[0] is None else self._other.decode(items[0])
