@@ -1,6 +1,7 @@
 """Commits that expire under the simulator: every seed holds, and broken rules are found."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,7 @@ from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits import offers
-from lakebed.engine.commits.merges import Merger
-from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
+from lakebed.engine.model import Branch, BranchID, CommitID, Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.creation import Look, _Creation
@@ -21,15 +21,17 @@ from lakebed.engine.retention.expirer import Expirer
 from lakebed.engine.retention.keep import FLOOR_US, Scan
 from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.engine.retention.rules import RetentionRules
-from lakebed.formats import MetaRangeID
 from lakebed.formats.gc_files import GCFile
 from lakebed.kv import ABSENT, Version
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.times import now_us
 from tests.kit.rounds import rounds
 from tests.simulation import retention
+from tests.simulation import retention_steps as steps
 from tests.simulation.engine_mutants import Plant
-from tests.simulation.retention import Lake
+from tests.simulation.retention_steps import Operation
+
+Way = Callable[[Operation], None]
 
 
 @pytest.mark.parametrize("scenario", retention.SCENARIOS)
@@ -45,6 +47,19 @@ def test_the_scenario_reaches_what_it_is_about() -> None:
         told += retention.fence_holds(seed).told
     for what in (*retention.ALL, "CommitExpired", "rescued", "deleted"):
         assert told[what] > 3, f"{what}: {told}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", [*steps.NAMES, *steps.TAKES])
+def test_a_commit_may_expire_at_any_step_of_what_uses_it(operation: Operation) -> None:
+    steps.every_place(operation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", [*steps.NAMES, *steps.TAKES])
+def test_a_commit_may_be_used_at_any_step_of_a_pass_or_of_a_look(operation: Operation) -> None:
+    steps.every_step_of_a_pass(operation)
+    steps.every_step_of_a_look(operation)
 
 
 # Broken rules
@@ -101,40 +116,6 @@ def move_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
 def leave_sources_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit takes content without a look at the marks of its sources."""
     monkeypatch.setattr(offers, "check_sources", lambda *_args: True)
-
-
-def tell_ids_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The id of a commit is told as soon as it is stored."""
-    add, begin = Commits.add, retention.begin
-    lakes: list[Lake] = []
-
-    def begin_and_note(simulation: Any) -> Lake:
-        lakes[:] = [begin(simulation)]
-        return lakes[0]
-
-    def add_and_tell(self: Commits, *args: Any, **rest: Any) -> Commit:
-        added = add(self, *args, **rest)
-        if lakes:
-            lakes[0].known.append(added.id)
-        return added
-
-    monkeypatch.setattr(retention, "begin", begin_and_note)
-    monkeypatch.setattr(Commits, "add", add_and_tell)
-
-
-def take_any_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A metarange is taken from any commit record without a mark, also from a refused one."""
-    find = Merger._find_holder
-
-    def find_any(self: Merger, repository: Repository, metarange_id: MetaRangeID) -> Commit:
-        for each in self._commits.list(repository):
-            if each.metarange_id == metarange_id and not self._marks.is_expired(
-                repository, each.id
-            ):
-                return each
-        return find(self, repository, metarange_id)
-
-    monkeypatch.setattr(Merger, "_find_holder", find_any)
 
 
 def leave_copies_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,34 +220,42 @@ def read_marks_after_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     read_marks_late(monkeypatch, after_commits=True)
 
 
-# The scenario that shows each of them, and a seed to begin with, so as not to look for long.
-MUTANTS: list[tuple[Plant, str, int]] = [
-    (name_without_a_look, "refs", 0),
-    (look_before_naming, "refs", 0),
-    (write_young_refs_at_once, "refs", 0),
-    (move_blindly, "refs", 0),
-    (leave_sources_unchecked, "content", 0),
-    (tell_ids_early, "content", 0),
-    (take_any_record, "content", 0),
-    (leave_copies_unchecked, "content", 0),
-    (expire_at_once, "refs", 0),
-    (scan_before_marking, "refs", 0),
-    (adopt_late, "refs", 0),
-    (ignore_pending_refs, "refs", 0),
-    (forget_what_is_in_flight, "refs", 0),
-    (read_marks_after_staging, "content", 0),
-    (read_marks_after_commits, "content", 0),
+# Each with an operation, and the steps at which it goes wrong.
+MUTANTS: list[tuple[Plant, Operation, Way]] = [
+    (name_without_a_look, steps.create_branch, steps.every_place),
+    (look_before_naming, steps.create_branch, steps.every_place),
+    (write_young_refs_at_once, steps.create_tag, steps.every_place),
+    (move_blindly, steps.hard_reset, steps.every_place),
+    (leave_sources_unchecked, steps.cherry_pick, steps.every_place),
+    (leave_copies_unchecked, steps.copy, steps.every_place),
+    (expire_at_once, steps.create_tag, steps.every_step_of_a_pass),
+    (scan_before_marking, steps.create_tag, steps.every_place),
+    (adopt_late, steps.create_branch, steps.every_step_of_a_pass),
+    (ignore_pending_refs, steps.create_branch, steps.every_place),
+    (ignore_pending_refs, steps.hard_reset, steps.every_place),
+    (forget_what_is_in_flight, steps.cherry_pick, steps.every_place),
+    (read_marks_after_staging, steps.copy, steps.every_step_of_a_look),
+    (read_marks_after_commits, steps.cherry_pick, steps.every_step_of_a_look),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("plant", "scenario", "first"), MUTANTS, ids=[plant.__name__ for plant, _, _ in MUTANTS]
+    ("plant", "operation", "way"),
+    MUTANTS,
+    ids=[f"{plant.__name__}-{operation.__name__}" for plant, operation, _ in MUTANTS],
 )
 def test_a_broken_rule_is_found_out(
-    plant: Plant, scenario: str, first: int, monkeypatch: pytest.MonkeyPatch
+    plant: Plant, operation: Operation, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    failure = first_failure(f"tests.simulation.retention:{scenario}", range(first, first + 100))
+    with pytest.raises(AssertionError, match="is gone"):
+        way(operation)
+
+
+@pytest.mark.slow
+def test_chance_finds_a_broken_rule_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_before_naming(monkeypatch)
+    failure = first_failure("tests.simulation.retention:refs", range(12, 30))
     assert failure is not None
     assert "AssertionError" in failure.error, "found by a check, not by a crash"
