@@ -144,7 +144,7 @@ def scan_before_marking(monkeypatch: pytest.MonkeyPatch) -> None:
     def scan_earlier(self: Expirer, repository: Repository) -> Scan:
         found = scan(self, repository)
         earlier, latest[self] = latest.get(self, found), found
-        return earlier
+        return replace(earlier, began_us=found.began_us)
 
     monkeypatch.setattr(Expirer, "_scan", scan_earlier)
 
@@ -158,7 +158,7 @@ def adopt_late(monkeypatch: pytest.MonkeyPatch) -> None:
         records = self._marks.records(repository).scan()
         marks = {CommitID(mark.name.decode()): mark for mark in records}
         kept = expirer.staying(rules, scan)
-        return expirer._Plan.make(marks, scan, kept, scan.began_us)
+        return expirer._Plan.make(marks, scan, kept, old_us=1 << 62)
 
     monkeypatch.setattr(Expirer, "_plan", plan_late)
 
@@ -229,7 +229,7 @@ MUTANTS: list[tuple[Plant, Operation, Way]] = [
     (leave_sources_unchecked, steps.cherry_pick, steps.every_place),
     (leave_copies_unchecked, steps.copy, steps.every_place),
     (expire_at_once, steps.create_tag, steps.every_step_of_a_pass),
-    (scan_before_marking, steps.create_tag, steps.every_place),
+    (scan_before_marking, steps.create_tag, steps.every_step_of_a_pass),
     (adopt_late, steps.create_branch, steps.every_step_of_a_pass),
     (ignore_pending_refs, steps.create_branch, steps.every_place),
     (ignore_pending_refs, steps.hard_reset, steps.every_place),
