@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-long simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-commands bench-compare proto lock clean
+.PHONY: help install install-fast quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-long simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -154,6 +154,9 @@ bench-gc: install ## the same for garbage collection: looks, memory, preparation
 bench-import: install ## the same for imports: speed, memory, ranges read and written
 	$(BIN)/python -m benchmarks.importing
 
+bench-migrate: install ## how fast ranges of lakeFS are read
+	$(BIN)/python -m benchmarks.migrating
+
 bench-commands: install ## rates of small requests into docs/performance.md
 	$(BIN)/python -m benchmarks.performance_page
 
@@ -175,7 +178,7 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--constraint requirements/dev.txt --extra azure --extra dynamodb --extra gcs --extra otel \
-		--extra postgres --extra s3 --extra testing --extra valkey --group fast --output-file requirements/fast.txt pyproject.toml
+		--extra postgres --extra rocksdb --extra s3 --extra testing --extra valkey --group fast --output-file requirements/fast.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/run.txt pyproject.toml

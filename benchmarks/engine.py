@@ -9,7 +9,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import engine_commit, engine_listing, engine_reading, engine_writers
+from benchmarks import (
+    engine_commit,
+    engine_hooks,
+    engine_listing,
+    engine_reading,
+    engine_writers,
+)
 from benchmarks.report import Row, report
 
 TINY_SCALE = 0.002
@@ -36,6 +42,7 @@ def measure(scale: float) -> list[Row]:
                 [1_000, million // 10, 10 * million],
                 repeats=9 if scale >= 1 else 2,
             ),
+            engine_hooks.measure(folder, commits=300 if scale >= 1 else 2),
             *engine_writers.measure_long_commit(folder, million, alone_seconds=alone_seconds),
             engine_writers.measure_racing(folder, commits=20 if scale >= 1 else 1),
             engine_listing.measure_pages(folder, int(240_000 * scale)),

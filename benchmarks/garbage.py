@@ -3,6 +3,8 @@
 - *First look*: the floor lists the same tree with the system's own calls, and lets DuckDB do the
   same anti-join over the same Parquet files. Spark's start is not counted: a run over a
   repository of a tenth comes before.
+- *In one process*: the same look by Arrow, without Spark, in a process of its own, as fast as by
+  Spark, and within a gigabyte of memory.
 - *Memory of the driver*: the peak of the Python process, and the heap of its JVM after a collection
   at the end. The repository is ten times as large, and the memory must hardly be larger.
 - *Optimized run*: a repository as nightly runs find it, with few objects that are not committed.
@@ -19,6 +21,7 @@ import os
 import resource
 import sys
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -38,9 +41,12 @@ from lakebed.block import LocalSettings, Namespace
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.layout import gc_path
 from lakebed.gc.job import Job, Options
+from lakebed.gc.on_arrow import ArrowExecutor
+from lakebed.gc.on_spark import SparkExecutor
 from lakebed.gc.report import Summary
 from lakebed.gc.spark import new_session
 from lakebed.gc.storage import Storage
+from lakebed.runtime import ThreadRuntime
 
 OBJECTS: Final = 2_000_000
 COMMITS: Final = 200
@@ -51,7 +57,10 @@ FIVE_TIMES: Final = 0.2
 FLAT: Final = 0.85
 AT_MOST_0_15: Final = 1 / 0.15
 
+MEMORY_MAX: Final = 1 << 30
+
 _MASTER: Final = "local[2]"
+_ALONE: Final = "one process"
 _DRIVER: Final = "--conf spark.driver.memory=1g pyspark-shell"
 
 
@@ -71,14 +80,15 @@ def measure(spark: SparkSession, folder: Path, *, objects: int, branches: int) -
     """Return all measurements, for so many objects and idle branches."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as elsewhere:
         bench = Bench(spark, elsewhere)
-        _, memory_before = bench.first_look(folder / "small", objects // 10)  # and Spark starts
-        look, memory = bench.first_look(folder / "large", objects)
+        *_, memory_before = bench.first_look(folder / "small", objects // 10)  # and Spark starts
+        look, in_one_process, memory = bench.first_look(folder / "large", objects)
         megabytes = f"{memory_before >> 20} MB for a tenth, {memory >> 20} MB"
         preparing = partial(garbage_prepare.measure, objects=objects // 2, branches=branches)
         return [
             look,
+            *in_one_process,
             Row(f"memory of the driver, {megabytes}", _MASTER, 0, memory_before / memory, FLAT),
-            bench.optimized_run(folder / "nightly", objects // 4),
+            *bench.optimized_run(folder / "nightly", objects // 4),
             *elsewhere.submit(preparing, folder).result(),
         ]
 
@@ -91,8 +101,10 @@ class Bench:
     elsewhere: Executor
     """Makes trees and measures floors."""
 
-    def first_look(self, root: Path, objects: int) -> tuple[Row, int]:
-        """Make a clean run; return how fast it was, and the memory of the driver.
+    def first_look(self, root: Path, objects: int) -> tuple[Row, list[Row], int]:
+        """Make a clean run; return how fast it was on Spark and in one process.
+
+        And the memory of the driver.
 
         Of the objects, one half is committed, a quarter staged and a quarter garbage.
         """
@@ -101,33 +113,84 @@ class Bench:
         summary = run(self.spark, root, run_id, Options(dry_run=True))
         seconds = perf_counter() - begun
         memory = driver_memory(self.spark)
+        again = look_in_one_process(root, run_id, Options(dry_run=True))
+        assert again.summary.waiting == summary.waiting
         floor, garbage = self.elsewhere.submit(bare_look, lake, run_id).result()
         assert summary.waiting == garbage == objects - objects * 3 // 4, (summary, garbage)
         name = f"first look, {objects:,} objects"
-        return Row(name, _MASTER, objects / seconds, floor / seconds, FIVE_TIMES), memory
+        look = Row(name, _MASTER, objects / seconds, floor / seconds, FIVE_TIMES)
+        faster = seconds / again.seconds
+        megabytes = f"memory, {again.memory >> 20} MB, as part of {MEMORY_MAX >> 20} MB"
+        in_one_process = [
+            Row(f"{name}, for that of Spark", _ALONE, objects / again.seconds, faster, 1.0),
+            Row(megabytes, _ALONE, 0, MEMORY_MAX / again.memory, 1.0),
+        ]
+        return look, in_one_process, memory
 
-    def optimized_run(self, root: Path, objects: int) -> Row:
+    def optimized_run(self, root: Path, objects: int) -> list[Row]:
         """Make a run after some new data came, optimized and clean, and compare what they read."""
         lake, run_id = self.elsewhere.submit(make_nightly_lake, root, objects).result()
         run(self.spark, root, run_id, Options())
         run_id = self.elsewhere.submit(add_some, lake, int(objects * NEW_SHARE)).result()
-        seconds, cost = [], []
-        for clean in (True, False):
-            begun = perf_counter()
-            summary = run(self.spark, root, run_id, Options(dry_run=True, clean=clean))
-            seconds.append(perf_counter() - begun)
-            cost.append(summary.rows_read + summary.listed)
-        assert summary.mode == "optimized"
-        name = (
-            f"rows and objects saved by an optimized run, {seconds[1]:.1f} s for {seconds[0]:.1f} s"
-        )
-        return Row(name, _MASTER, cost[1] / seconds[1], cost[0] / cost[1], AT_MOST_0_15)
+        return [
+            _saved(_MASTER, lambda options: self._timed(root, run_id, options)),
+            _saved(_ALONE, lambda options: look_in_one_process(root, run_id, options)),
+        ]
+
+    def _timed(self, root: Path, run_id: GCRunID, options: Options) -> "Looked":
+        begun = perf_counter()
+        summary = run(self.spark, root, run_id, options)
+        return Looked(summary, perf_counter() - begun, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A run, and what it took."""
+
+    summary: Summary
+    seconds: float
+    memory: int
+    """The most that its process had, in bytes."""
+
+    @property
+    def cost(self) -> int:
+        """What it read and listed."""
+        return self.summary.rows_read + self.summary.listed
+
+
+def _saved(who: str, look: Callable[[Options], Looked]) -> Row:
+    """Compare what an optimized run reads and lists with what a clean one does."""
+    clean, optimized = (look(Options(dry_run=True, clean=clean)) for clean in (True, False))
+    assert optimized.summary.mode == "optimized"
+    times = f"{optimized.seconds:.1f} s for {clean.seconds:.1f} s"
+    name = f"rows and objects saved by an optimized run, {times}"
+    ratio = clean.cost / optimized.cost
+    return Row(name, who, optimized.cost / optimized.seconds, ratio, AT_MOST_0_15)
+
+
+def look_in_one_process(root: Path, run_id: GCRunID, options: Options) -> Looked:
+    """Make a run by Arrow, in a new process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+        return alone.submit(_look_here, root, run_id, options).result()
+
+
+def _look_here(root: Path, run_id: GCRunID, options: Options) -> Looked:
+    storage = _storage(root)
+    begun = perf_counter()
+    executor = ArrowExecutor(storage, ThreadRuntime())
+    summary = Job(executor, PreparedServer(run_id), storage).run(options)
+    seconds = perf_counter() - begun
+    return Looked(summary, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def run(spark: SparkSession, root: Path, run_id: GCRunID, options: Options) -> Summary:
     """Make a run that the server has prepared."""
-    storage = Storage(LocalSettings(root), Namespace.parse(NAMESPACE), UID)
-    return Job(spark, PreparedServer(run_id), storage).run(options)
+    storage = _storage(root)
+    return Job(SparkExecutor(spark, storage), PreparedServer(run_id), storage).run(options)
+
+
+def _storage(root: Path) -> Storage:
+    return Storage(LocalSettings(root), Namespace.parse(NAMESPACE), UID)
 
 
 def driver_memory(spark: SparkSession) -> int:

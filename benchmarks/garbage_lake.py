@@ -33,6 +33,7 @@ from lakebed.formats.gc_files import (
     MANIFEST_NAME,
     GCFile,
     GCFileKind,
+    GCLease,
     GCManifest,
     GCRun,
     GCRunID,
@@ -205,6 +206,15 @@ class PreparedServer(Server):
     def prepare(self, unique_id: str) -> GCRunID:
         assert unique_id == UID
         return self._run_id
+
+    def take_lease(self, holder: str, over: str) -> GCLease:
+        return GCLease(holder, over, 3600.0)
+
+    def renew_lease(self, holder: str) -> GCLease:
+        return GCLease(holder, "", 3600.0)
+
+    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+        pass
 
     def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
         assert (unique_id, run_id) == (UID, self._run_id)

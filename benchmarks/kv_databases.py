@@ -1,21 +1,26 @@
-"""DynamoDB, etcd and Valkey: the store against the bare client that sends the same requests.
+"""DynamoDB, etcd, Valkey, Azure Blob Storage, RocksDB: the store against the bare client.
 
-Both sides use the same server, which is local and has one node. DynamoDB and etcd do not wait for
-the disk here: what is measured is what the driver adds. Floor and store take turns in short
-rounds, and medians are compared. (Amazon's local DynamoDB is made for tests: its rates say nothing
-about the service.)
+Both sides send the same requests to the same server, which is local and has one node. DynamoDB and
+etcd do not wait for the disk here: what is measured is what the driver adds. Floor and store take
+turns in short rounds, and medians are compared. (Amazon's local DynamoDB is made for tests: its
+rates say nothing about the service, and Azurite's neither.) RocksDB is part of this process, and
+both sides wait for the disk.
 """
 
 import os
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import boto3
 import httpx
 import valkey
+from azure.core import MatchConditions
+from azure.storage.blob import BlobServiceClient
 from botocore.config import Config
+from rocksdict import Options, Rdict, WriteOptions
 
 from benchmarks.kv_postgresql import (
     PARTITION,
@@ -31,11 +36,15 @@ from benchmarks.kv_postgresql import (
 )
 from benchmarks.report import Row
 from lakebed.kv import Store, Version, open_store
+from lakebed.kv.drivers.azure_blob import _encode, _stored
 from lakebed.kv.drivers.etcd.driver import EtcdStore
 from lakebed.kv.drivers.valkey import scripts
 from lakebed.kv.drivers.valkey.driver import _names
+from lakebed.kv.wrappers.fenced import Cell
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.servers.databases import (
+    azurite_server,
+    azurite_url,
     dynamodb_server,
     dynamodb_url,
     etcd_server,
@@ -43,6 +52,7 @@ from lakebed.testing.servers.databases import (
     valkey_server,
     valkey_url,
 )
+from lakebed.testing.servers.object_stores import AZURE_ACCOUNT, AZURE_ACCOUNT_KEY
 
 BAR = 0.6
 
@@ -57,6 +67,8 @@ def measure(*, scale: float) -> list[Row]:
         ("dynamodb", _dynamodb, 8),
         ("etcd", _etcd, 20),
         ("valkey", _valkey, 100),
+        ("azblob", _azure_blob, 4),
+        ("rocksdb", _rocksdb, 20),
     ):
         calls = max(2, int(calls_of_a_round * scale))
         rounds = ROUNDS if scale >= 1 else 1
@@ -161,3 +173,65 @@ def _valkey() -> Opened:
 
         yield store, versions, (get, set_if)
         client.close()
+
+
+@contextmanager
+def _azure_blob() -> Opened:
+    with (
+        patch.dict(os.environ, {"AZURE_STORAGE_KEY": AZURE_ACCOUNT_KEY}),
+        azurite_server() as server,
+        open_store(azurite_url(server.port)) as store,
+        BlobServiceClient(
+            f"http://127.0.0.1:{server.port}/{AZURE_ACCOUNT}", AZURE_ACCOUNT_KEY
+        ) as service,
+    ):
+        versions = _fill(store)
+        container = service.get_container_client("lakebed")
+        etags: dict[bytes, str] = {}
+
+        def name(key: bytes) -> str:
+            return f"{_encode(PARTITION)}.{_encode(key)}"
+
+        def get(thread: int, number: int) -> None:
+            blob = container.get_blob_client(name(_key(thread, number)))
+            assert blob.get_blob_properties().metadata
+
+        def set_if(thread: int, number: int) -> None:
+            key, new = _key(thread, number), Version(os.urandom(16))
+            blob = container.get_blob_client(name(key))
+            # The other side wrote it last, in the first call of each round for a key.
+            etag = etags.pop(key, None) or blob.get_blob_properties().etag
+            metadata, body = _stored(Cell(new, new, VALUE))
+            written = blob.upload_blob(
+                body,
+                overwrite=True,
+                metadata=metadata,
+                etag=etag,
+                match_condition=MatchConditions.IfNotModified,
+            )
+            versions[key] = new
+            etags[key] = written["etag"]
+
+        yield store, versions, (get, set_if)
+
+
+@contextmanager
+def _rocksdb() -> Opened:
+    with TemporaryDirectory() as folder, open_store(f"rocksdb:///{folder}/ours") as store:
+        versions = _fill(store)
+        bare = Rdict(f"{folder}/bare", Options(raw_mode=True))
+        waiting = WriteOptions()
+        waiting.sync = True
+        for key, version in versions.items():
+            bare.put(key, version + VALUE)
+
+        def get(thread: int, number: int) -> None:
+            assert bare.get(_key(thread, number))
+
+        def set_if(thread: int, number: int) -> None:
+            key = _key(thread, number)
+            assert bare.get(key)
+            bare.put(key, os.urandom(16) + VALUE, waiting)
+
+        yield store, versions, (get, set_if)
+        bare.close()

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
         ("api_listings", ["bare", "REST list", "S3 LIST", "uncommitted", "first 100", "list 300"]),
         ("compare", ["small merge", "branch, upload", "commit of many", "upload of a large"]),
         ("s3", ["verify", "durable put", "HEAD", "GET", "PUT", "LIST", "multipart"]),
+        ("migrating", ["read a range"]),
         ("importing", ["import 20,000", "the same", "memory", "replace", "and"]),
     ],
 )

@@ -22,6 +22,7 @@ def test_the_public_names_of_the_store() -> None:
         "Store",
         "StoreClosed",
         "StoreFull",
+        "StoreHalted",
         "StoreLocked",
         "StoreUnavailable",
         "StoreUnreachable",

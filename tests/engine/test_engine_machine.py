@@ -3,6 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings
@@ -60,11 +61,12 @@ class EngineMachine(RuleBasedStateMachine):
     commits: Bundle[CommitID] = Bundle("commits")
 
     url = "memory://"
+    """For a database that several share, with a namespace ``{unique}``."""
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = TemporaryDirectory()
-        self.store = open_store(self.url.format(folder=self.folder.name))
+        self.store = open_store(self.url.format(folder=self.folder.name, unique=uuid4().hex))
         self.lake = Engine(self.store, open_block(MemorySettings()))
         self.cleaner = Cleaner(self.store, ThreadRuntime(), grace_seconds=0)
         self.heads: dict[BranchID, CommitID] = {}

@@ -27,6 +27,8 @@ class Database:
     open: Callable[[str, Runtime, float], Store]
     take_out_the_fence: Callable[[Store], None]
     """Makes a store of it that does not keep its writes from being applied late."""
+    crash: Callable[[DatabaseServer], None] = DatabaseServer.kill
+    """Ends the server; in order only if it is an emulator that promises nothing else."""
 
     def __str__(self) -> str:
         return self.name

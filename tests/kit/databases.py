@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from lakebed.testing.servers.object_stores import AZURE_ACCOUNT_KEY
+
 
 @pytest.fixture(scope="module")
 def aws_credentials() -> Iterator[None]:
@@ -11,4 +13,12 @@ def aws_credentials() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("AWS_ACCESS_KEY_ID", "lakebed")
         environment.setenv("AWS_SECRET_ACCESS_KEY", "lakebed-secret")
+        yield
+
+
+@pytest.fixture(scope="module")
+def azure_key() -> Iterator[None]:
+    """The key of Azurite's account, where the driver looks for it."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AZURE_STORAGE_KEY", AZURE_ACCOUNT_KEY)
         yield

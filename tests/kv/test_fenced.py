@@ -54,6 +54,9 @@ class ScriptedCells(Cells):
     ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
         return sorted((key, cell) for key, cell in self.cells.items() if key >= start), None
 
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        return [b"p"], None
+
     def close(self) -> None:
         self.closed = True
 

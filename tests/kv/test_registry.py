@@ -88,3 +88,14 @@ def test_a_url_that_cannot_be_is_refused(url: str, complaint: str) -> None:
     with pytest.raises(InvalidArgument, match=complaint) as caught:
         open_store(url)
     assert "secret-word" not in str(caught.value)
+
+
+def test_each_namespace_lists_its_own_partitions(tmp_path: Path) -> None:
+    """One whose name begins as another's does, too; and the store without one lists neither."""
+    url = f"sqlite:///{tmp_path}/shared.db"
+    for namespace, partition in (("a", b"p1"), ("ab", b"p2")):
+        with open_store(f"{url}?namespace={namespace}") as store:
+            store.set(partition, b"key", b"value")
+            assert set(store.partitions()) == {METADATA_PARTITION, partition}
+    with open_store(url) as store:
+        assert list(store.partitions()) == [METADATA_PARTITION]

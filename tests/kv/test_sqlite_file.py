@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.kv import ForeignStore, InvalidArgument, StoreUnavailable, open_store
-from lakebed.kv.drivers.sqlite import mounts
+from lakebed.kv.drivers import local_disk
 
 
 @pytest.fixture
@@ -180,15 +180,15 @@ def test_the_file_system_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, file_system: str
 ) -> None:
     (tmp_path / "mountinfo").write_text(MOUNTINFO)
-    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
-    assert mounts.file_system_of(Path(path)) == file_system
+    monkeypatch.setattr(local_disk, "MOUNTS", tmp_path / "mountinfo")
+    assert local_disk.file_system_of(Path(path)) == file_system
 
 
 def test_a_file_on_a_network_file_system_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mountinfo").write_text(f"1 0 0:1 / {tmp_path} rw - nfs4 server:/ rw\n")
-    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
+    monkeypatch.setattr(local_disk, "MOUNTS", tmp_path / "mountinfo")
     place = tmp_path / "new" / "lakebed.db"
     with pytest.raises(InvalidArgument, match=r"network file system \(nfs4\).* use PostgreSQL"):
         open_store(f"sqlite:///{place}")
@@ -204,7 +204,7 @@ def test_other_file_systems_are_not_refused(
     warnings: int,
 ) -> None:
     (tmp_path / "mountinfo").write_text(f"1 0 0:1 / {tmp_path} rw - {file_system} host rw\n")
-    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
+    monkeypatch.setattr(local_disk, "MOUNTS", tmp_path / "mountinfo")
     open_store(f"sqlite:///{tmp_path}/lakebed.db").close()
     texts = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert len(texts) == warnings
@@ -214,5 +214,5 @@ def test_other_file_systems_are_not_refused(
 def test_where_the_system_does_not_tell_nothing_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "none")
+    monkeypatch.setattr(local_disk, "MOUNTS", tmp_path / "none")
     open_store(f"sqlite:///{tmp_path}/lakebed.db").close()

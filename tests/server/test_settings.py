@@ -266,6 +266,11 @@ def test_no_error_quotes_a_secret(tmp_path: Path, text: str) -> None:
     assert SECRET not in str(caught.value)
 
 
+def test_a_database_of_one_process_has_one_worker(tmp_path: Path) -> None:
+    settings = from_yaml(tmp_path, "database: {url: 'rocksdb:///data/kv'}")
+    assert (settings.workers, settings.in_memory) == (1, False)
+
+
 def test_data_in_memory_forces_one_worker(tmp_path: Path) -> None:
     assert from_yaml(tmp_path, "database: {url: 'memory://'}").workers == 1
     settings = from_yaml(tmp_path, "blockstore: {type: memory}")
@@ -276,6 +281,7 @@ def test_data_in_memory_forces_one_worker(tmp_path: Path) -> None:
     ("key", "value"),
     [
         ("database.url", "sqlite:///{root}/lake/lakebed.db"),
+        ("database.url", "rocksdb:///{root}/lake/kv"),
         ("auth.secret_key_file", "{root}/secret.key"),
         ("logging.file", "{root}/log"),
         ("cache.disk_folder", "{root}/cache"),

@@ -149,11 +149,21 @@ def link(world: GCWorld, process: Process, name: str, key: str) -> Steps:
     if world.random.random() < 0.9:
         world.put(path)
     yield world.random.randint(0, LINK_LIFE // 2)
+    return (yield from link_address(world, process, name, key, path))
+
+
+def may_link(world: GCWorld, process: Process, record: Link | None) -> bool:
+    """Whether an address was given out lately, and was not linked yet."""
+    is_open = record is not None and not record.consumed
+    return record is not None and is_open and world.now + process.offset < record.expiry
+
+
+def link_address(world: GCWorld, process: Process, name: str, key: str, path: str) -> Steps:
+    """Stage an entry that names an address which was given out."""
     record = world.links.get(path)
-    if record is None or record.consumed or world.now + process.offset >= record.expiry:
+    if not may_link(world, process, record) or path not in world.objects:
         return False
-    if path not in world.objects:
-        return False
+    assert record is not None
     record.consumed = True
     yield
     entry = Entry(path, world.random.randint(0, 3))

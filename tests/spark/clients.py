@@ -7,6 +7,24 @@ import pytest
 
 from lakebed.testing.servers.lakebed import LakebedServer
 
+MIN_AGE_SECONDS = 8
+SKEW_SECONDS = 1
+HASTY: dict[str, dict[str, object]] = {
+    "engine": {"grace_seconds": 5, "scan_limit_seconds": 2},
+    "limits": {"request_seconds": 4, "transfer_seconds": 4},
+    "gc": {
+        "gap_seconds": 4,
+        "min_age_seconds": MIN_AGE_SECONDS,
+        "link_life_seconds": 4,
+        "presign_life_seconds": 4,
+        "copy_window_seconds": 4,
+        "longest_request_seconds": 4,
+        "skew_seconds": SKEW_SECONDS,
+        "task_heartbeat_seconds": 4,
+    },
+}
+"""A server under which garbage is ripe within seconds."""
+
 
 class Client:
     """Requests to a server about one repository."""

@@ -6,22 +6,26 @@ a real server.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.model import BranchID
-from lakebed.formats.gc_files import GCMark, GCRunID
+from lakebed.formats.gc_files import GCLease, GCMark, GCRunID
 from lakebed.gc.job import Job, Options
+from lakebed.gc.judging import Executor
+from lakebed.gc.on_arrow import ArrowExecutor
 from lakebed.gc.report import Summary
 from lakebed.gc.server import Server
-from lakebed.gc.storage import open_storage
+from lakebed.gc.storage import Storage, open_storage
 from lakebed.ids import UniqueID
 from lakebed.kv import Store, open_store
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HOUR = 3600.0
 
@@ -51,6 +55,22 @@ class LocalServer(Server):
         self.write_commits(unique_id, prepared.run_id)
         return prepared.run_id
 
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+        done = self._lake.catalog.retention.expire(
+            self._lake.name, unique_id=UniqueID(unique_id), max_share=max_share, dry_run=dry_run
+        )
+        return asdict(done)
+
+    def take_lease(self, holder: str, over: str) -> GCLease:
+        return self._lake.catalog.gc_leases.take(self._lake.name, holder, over=over)
+
+    def renew_lease(self, holder: str) -> GCLease:
+        return self._lake.catalog.gc_leases.renew(self._lake.name, holder)
+
+    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+        leases = self._lake.catalog.gc_leases
+        leases.give_back(self._lake.name, holder, is_good=is_good, next_us=next_us)
+
     def write_commits(self, unique_id: str, run_id: GCRunID) -> None:
         gc = self._lake.catalog.gc
         gc.prepare_commits(self._lake.name, unique_id=UniqueID(unique_id), run_id=run_id)
@@ -62,12 +82,23 @@ class GCLake:
 
     lake: Lake
     settings: BlockSettings
-    spark: SparkSession
+    spark: "SparkSession | None"
+    """None: this process does the work."""
 
     def run(self, options: Options | None = None) -> Summary:
-        server = LocalServer(self.lake)
+        return self.job().run(options or Options())
+
+    def job(self, server: "LocalServer | None" = None) -> Job:
+        server = server or LocalServer(self.lake)
         storage = open_storage(server, self.settings)
-        return Job(self.spark, server, storage).run(options or Options())
+        return Job(self.executor(storage), server, storage, runtime=self.lake.clock)
+
+    def executor(self, storage: Storage) -> Executor:
+        if self.spark is None:
+            return ArrowExecutor(storage, self.lake.clock)
+        from lakebed.gc.on_spark import SparkExecutor  # noqa: PLC0415 - not installed everywhere
+
+        return SparkExecutor(self.spark, storage)
 
     def later(self, hours: float = 2.0) -> None:
         """Let time pass on the server."""
@@ -100,14 +131,19 @@ class GCLake:
 
 
 def gc_lake(
-    store: Store, block: BlockStore, settings: BlockSettings, spark: SparkSession, *, namespace: str
+    store: Store,
+    block: BlockStore,
+    settings: BlockSettings,
+    spark: "SparkSession | None",
+    *,
+    namespace: str,
 ) -> GCLake:
     """A new repository with the branches main and dev."""
     return GCLake(make_lake(store, block, namespace=namespace), settings, spark)
 
 
 @contextmanager
-def local_lake(folder: Path, spark: SparkSession) -> Iterator[GCLake]:
+def local_lake(folder: Path, spark: "SparkSession | None") -> Iterator[GCLake]:
     """A repository on the local disk."""
     settings = LocalSettings(folder / "objects")
     with open_store(f"sqlite:///{folder}/lake.db") as store, open_block(settings) as block:

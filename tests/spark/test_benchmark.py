@@ -18,7 +18,10 @@ def test_the_benchmark_runs(spark: SparkSession, tmp_path: Path) -> None:
         operations,
         [
             "first look, 2,000",
+            "first look, 2,000",
             "memory",
+            "memory of the driver",
+            "rows and objects",
             "rows and objects",
             "prepare, 1,000 staged",
             "prepare, 4 idle",

@@ -20,30 +20,20 @@ from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.kit.rounds import rounds
 from tests.kit.served import PATIENCE_SECONDS
 from tests.kit.spark import SETTINGS
-from tests.spark.clients import Client, files, folder_of, sign_in
+from tests.spark.clients import (
+    HASTY,
+    MIN_AGE_SECONDS,
+    SKEW_SECONDS,
+    Client,
+    files,
+    folder_of,
+    sign_in,
+)
 
 pytestmark = pytest.mark.timeout(900)
 
 GARBAGE = 150
 KEPT = 3
-
-
-MIN_AGE_SECONDS = 8
-SKEW_SECONDS = 1
-# A server under which garbage is ripe within seconds.
-HASTY = {
-    "engine": {"grace_seconds": 5, "scan_limit_seconds": 2},
-    "limits": {"request_seconds": 4, "transfer_seconds": 4},
-    "gc": {
-        "gap_seconds": 4,
-        "min_age_seconds": MIN_AGE_SECONDS,
-        "link_life_seconds": 4,
-        "presign_life_seconds": 4,
-        "copy_window_seconds": 4,
-        "longest_request_seconds": 4,
-        "skew_seconds": SKEW_SECONDS,
-    },
-}
 
 
 @pytest.fixture(scope="module")

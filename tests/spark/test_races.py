@@ -4,23 +4,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from lakebed.block import Address, LocalSettings
 from lakebed.catalog.gc.walk import PageLimits
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.engine.errors import Stale
 from lakebed.formats.gc_files import GCRunID
-from lakebed.gc.job import Job, Options
-from lakebed.gc.storage import open_storage
+from lakebed.gc.job import Options
 from lakebed.ids import UniqueID
 from tests.spark.lakes import MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture
-def lake(tmp_path: Path, spark: SparkSession) -> Iterator[GCLake]:
+@pytest.fixture(params=["spark", "arrow"])
+def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[GCLake]:
+    spark = request.getfixturevalue("spark") if request.param == "spark" else None
     with local_lake(tmp_path, spark) as lake:
         yield lake
 
@@ -71,7 +70,7 @@ def test_a_young_copy_that_is_moved_while_the_server_reads(
             return page.run_id
 
     server = Interrupted(lake.lake)
-    look = Job(lake.spark, server, open_storage(server, lake.settings)).run(Options())
+    look = lake.job(server).run(Options())
     assert (look.held, look.young, look.waiting) == (1, 1, 0)
     assert lake.stored() == kept  # the copy shares the address
     lake.collect()

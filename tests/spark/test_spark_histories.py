@@ -3,17 +3,26 @@
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from lakebed.block import Address
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.errors import EngineError
 from lakebed.engine.model import BranchID
+from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.gc_state import GCResultKind
+from lakebed.formats.layout import gc_run_folder
 from lakebed.gc.job import Options
+from lakebed.gc.report import Summary
+from lakebed.gc.storage import open_storage
 from tests.kit.rounds import rounds
-from tests.spark.lakes import DEV, MAIN, REPOSITORY, GCLake, local_lake
+from tests.spark.lakes import DEV, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -75,6 +84,45 @@ class History:
         return found
 
 
+class PreparedOnce(LocalServer):
+    """Gives the same preparation to all who ask."""
+
+    run_id: GCRunID | None = None
+
+    def prepare(self, unique_id: str) -> GCRunID:
+        self.run_id = self.run_id or super().prepare(unique_id)
+        return self.run_id
+
+
+def run_by_both(lake: GCLake, options: Options, draw: random.Random) -> None:
+    """Let Spark and one process judge the same; one of them deletes, and both would the same."""
+    executors = [lake, replace(lake, spark=None)]
+    draw.shuffle(executors)
+    server = PreparedOnce(lake.lake)
+    looker, sweeper = executors
+    would = looker.job(server).run(replace(options, dry_run=True))
+    due = judged(lake, would, GCResultKind.DUE)
+    before = lake.stored()
+    did = sweeper.job(server).run(options)
+    assert before - lake.stored() == {str(lake.lake.repository.namespace.address(p)) for p in due}
+    same = "mode", "looked_at", "listed", "ranges_read", "rows_read", "committed", "held", "young"
+    same += "waiting", "due"
+    assert [getattr(would, name) for name in same] == [getattr(did, name) for name in same]
+
+
+def judged(lake: GCLake, summary: Summary, kind: GCResultKind) -> set[str]:
+    """The paths in the files of a run that judged last."""
+    storage = open_storage(LocalServer(lake.lake), lake.settings)
+    folder = storage.namespace.folder(gc_run_folder(storage.repository_uid, summary.run_id))
+    found: set[str] = set()
+    for batch in storage.block.list_objects(folder):
+        for text in batch.column("address").to_pylist():
+            if f"/{kind}-" in text:
+                table = pq.read_table(BytesIO(storage.block.read(Address.parse(text))))
+                found |= set(table.column("path").to_pylist())
+    return found
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_nothing_that_can_be_read_is_deleted(
     seed: int, tmp_path: Path, spark: SparkSession
@@ -91,7 +139,7 @@ def test_nothing_that_can_be_read_is_deleted(
             for _ in range(STEPS):
                 history.step()
             before = history.seen()
-            lake.run(Options(clean=history.random.random() < 0.3))
+            run_by_both(lake, Options(clean=history.random.random() < 0.3), history.random)
             assert history.seen() == before
         before = history.seen()
         lake.collect()

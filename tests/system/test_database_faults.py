@@ -16,6 +16,7 @@ from lakebed.kv import (
     Store,
     StoreUnavailable,
 )
+from lakebed.kv.drivers.azure_blob import AzureBlobCells
 from lakebed.kv.drivers.dynamodb import DynamoDBCells
 from lakebed.kv.drivers.etcd import EtcdStore
 from lakebed.kv.drivers.valkey import ValkeyStore
@@ -25,6 +26,8 @@ from lakebed.runtime import Runtime
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
     DatabaseServer,
+    azurite_server,
+    azurite_url,
     dynamodb_server,
     dynamodb_url,
     etcd_server,
@@ -42,6 +45,10 @@ SIDE_BY_SIDE = 3
 
 def open_dynamodb(url: str, runtime: Runtime, reply_seconds: float) -> Store:
     return FencedStore(DynamoDBCells(url, runtime, reply_seconds=reply_seconds), runtime)
+
+
+def open_azure(url: str, runtime: Runtime, reply_seconds: float) -> Store:
+    return FencedStore(AzureBlobCells(url, runtime, reply_seconds=reply_seconds), runtime)
 
 
 def take_out_the_fence(store: Store) -> None:
@@ -72,6 +79,15 @@ DATABASES = [
     ),
     Database("valkey", valkey_server, valkey_url, open_valkey, move_the_deadline_away),
     Database("etcd", partial(etcd_server, durable=True), etcd_url, open_etcd, take_out_the_fence),
+    Database(
+        "azblob",
+        azurite_server,
+        azurite_url,
+        open_azure,
+        take_out_the_fence,
+        # Azurite writes its data to the disk when it is stopped, and every few seconds.
+        crash=DatabaseServer.stop,
+    ),
 ]
 
 
@@ -82,7 +98,7 @@ def database(request: pytest.FixtureRequest) -> Database:
 
 
 @pytest.fixture(scope="module")
-def server(database: Database, aws_credentials: None) -> Iterator[DatabaseServer]:
+def server(database: Database, aws_credentials: None, azure_key: None) -> Iterator[DatabaseServer]:
     with database.run() as server:
         database.open_patient(server).close()  # what is made at first takes its time
         yield server
@@ -198,7 +214,7 @@ class Counters:
         try:
             for _ in range(2):
                 self.wait_for_counts()
-                self.server.kill()
+                self.database.crash(self.server)
                 self.server.start()
             self.wait_for_counts()
         finally:

@@ -1,13 +1,18 @@
-"""A server with two workers on each of the new databases: one is killed, and nothing is lost."""
+"""The engine, and a server of which a worker is killed, on each database of which we have a server.
+
+There are two workers, but on RocksDB, which only one process can open.
+"""
 
 import http.client
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
@@ -20,29 +25,58 @@ from lakebed.testing.servers.databases import (
     valkey_url,
 )
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+from tests.engine.test_engine_machine import EngineMachine
+from tests.kit.rounds import rounds
+from tests.kit.served import eventually
 from tests.system.api_kit import RawClient, create_repository, workers
 
 pytestmark = pytest.mark.slow
 
 Run = Callable[[], AbstractContextManager[DatabaseServer]]
-DATABASES: dict[str, tuple[Run, Callable[[int], str]]] = {
+SERVERS: dict[str, tuple[Run, Callable[[int], str]]] = {
     "dynamodb": (partial(dynamodb_server, durable=False), dynamodb_url),
     "etcd": (partial(etcd_server, durable=False), etcd_url),
     "valkey": (valkey_server, valkey_url),
 }
+CLEANED = 'lakebed_background_runs_total{outcome="success",task="cleaner"}'
 CLIENTS = 3
 UPLOADS = 8
 
 
-@pytest.fixture(params=DATABASES)
-def server(
-    request: pytest.FixtureRequest, tmp_path: Path, aws_credentials: None
-) -> Iterator[LakebedServer]:
-    run, url = DATABASES[request.param]
+@contextmanager
+def database_url(name: str, folder: Path) -> Iterator[str]:
+    if name == "rocksdb":
+        yield f"rocksdb:///{folder}/kv"
+        return
+    run, url = SERVERS[name]
     with run() as database:
-        settings = {"database": {"url": url(database.port)}}
-        with lakebed_server(tmp_path, settings=settings) as started:
-            yield started
+        yield url(database.port)
+
+
+@pytest.fixture(scope="module", params=[*SERVERS, "rocksdb"])
+def url(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    aws_credentials: None,
+) -> Iterator[str]:
+    with database_url(request.param, tmp_path_factory.mktemp("database")) as found:
+        yield found
+
+
+@pytest.fixture
+def server(url: str, tmp_path: Path) -> Iterator[LakebedServer]:
+    with lakebed_server(tmp_path, settings={"database": {"url": url}}) as started:
+        yield started
+
+
+def test_the_engine_agrees_with_plain_dicts(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        EngineMachine, "url", f"{url}{'&' if '?' in url else '?'}namespace={{unique}}"
+    )
+    histories = settings(
+        max_examples=rounds(3, long=30), stateful_step_count=25, suppress_health_check=HealthCheck
+    )
+    run_state_machine_as_test(EngineMachine, settings=histories)
 
 
 def test_what_was_acknowledged_is_committed_though_a_worker_is_killed(
@@ -74,6 +108,22 @@ def test_what_was_acknowledged_is_committed_though_a_worker_is_killed(
         assert len(acknowledged) == CLIENTS * UPLOADS
         changes = client.call("GET", "/repositories/lake/branches/main/diff").json
         assert changes["results"] == []
+
+
+def test_on_rocksdb_the_worker_does_what_a_process_beside_it_does_elsewhere(tmp_path: Path) -> None:
+    options = {"database": {"url": f"rocksdb:///{tmp_path}/kv"}}
+    with lakebed_server(tmp_path, settings=options) as server:
+        assert len(workers(server)) == 1
+        assert "the database serves one process: there is one worker" in server.log()
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+
+        def has_cleaned() -> bool:
+            connection.request("GET", "/metrics")
+            page = connection.getresponse().read().decode()
+            return any(line.startswith(CLEANED) for line in page.splitlines())
+
+        eventually(has_cleaned)
+        connection.close()
 
 
 def is_uploaded(client: RawClient, path: str) -> bool:

@@ -8,6 +8,7 @@
 | multipart_parts/<upload id>/<number>  | their parts                                  |
 | tasks/<id>                            | dumps and restores, running or ended         |
 | imports/<id>                          | imports, running or ended                    |
+| gc/lease                              | who makes a run of garbage collection        |
 | pulls/<id>                            | pull requests, newest first                  |
 | pulls_merging/<id>                    | those whose merge may be under way           |
 
@@ -33,6 +34,7 @@ MULTIPARTS: Final = Kind(b"multiparts/", pb.MultipartUpload)
 MULTIPART_PARTS: Final = Kind(b"multipart_parts/", pb.MultipartPart)
 TASKS: Final = Kind(b"tasks/", pb.Task)
 IMPORTS: Final = Kind(b"imports/", pb.Import)
+GC: Final = Kind(b"gc/", pb.GCLease)
 PULLS: Final = Kind(b"pulls/", pb.PullRequest)
 PULLS_MERGING: Final = Kind(b"pulls_merging/", pb.PullMerging)
 

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "run": ("lakebed.cli.commands.server:run", "Run a server."),
     "config": ("lakebed.cli.commands.server:config_app", "Check the settings of a server."),
     "cleaner": ("lakebed.cli.commands.cleaner:app", "Remove what nothing names any more."),
+    "kv": ("lakebed.cli.commands.kv:app", "Look into a database, or copy it into another one."),
     "gc": ("lakebed.cli.commands.gc:app", "Find and delete objects that nothing refers to."),
     "repo": ("lakebed.cli.commands.repo:app", "Create, list and delete repositories."),
     "branch": (
@@ -66,6 +67,18 @@ COMMANDS: Final = {
     "refs-restore": (
         "lakebed.cli.commands.refs:restore_app",
         "Restore what was dumped into a bare repository.",
+    ),
+    "migrate": (
+        "lakebed.cli.commands.migrate:app",
+        "Move repositories in from lakeFS, without copying an object.",
+    ),
+    "fsck": (
+        "lakebed.cli.commands.diagnose:fsck",
+        "Read every file of every commit of a repository, and prove its id.",
+    ),
+    "diagnose": (
+        "lakebed.cli.commands.diagnose:diagnose",
+        "Make a bundle of facts about a server for a bug report.",
     ),
     "identity": ("lakebed.cli.commands.doctor:identity_app", "Show who you are to the server."),
     "doctor": (

@@ -22,6 +22,18 @@ from lakebed.client.http import Client
 from lakebed.client.settings import ClientSettings, load_settings
 
 
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something that cannot be undone; a script is not asked.
+
+    Raises:
+        CommandError: The user does not want to.
+    """
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not typer.confirm(question, err=True):
+        raise CommandError("nothing was changed")
+
+
 class Session:
     """One run of a client command."""
 
@@ -55,10 +67,7 @@ class Session:
         Raises:
             CommandError: The user does not want to.
         """
-        if yes or self.options.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-            return
-        if not typer.confirm(question, err=True):
-            raise CommandError("nothing was changed")
+        confirm(question, yes=yes or self.options.as_json)
 
     def close(self) -> None:
         """Close what was opened."""

@@ -15,7 +15,16 @@ from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest, Replacement
-from lakebed.engine.committed import Breaks, Cache, DiffEntry, Ingest, Page, Query, committed_for
+from lakebed.engine.committed import (
+    Breaks,
+    Cache,
+    Committed,
+    DiffEntry,
+    Ingest,
+    Page,
+    Query,
+    committed_for,
+)
 from lakebed.engine.errors import (
     BranchNotFound,
     DefaultBranch,
@@ -527,6 +536,10 @@ class Engine:
         """Whether a commit is in the history of a branch as it was read, by first parents."""
         publisher = self._parts.publisher
         return publisher.find_leading(repository, branch.commit_id, [commit_id]) is not None
+
+    def committed(self, repository: Repository) -> Committed:
+        """Return the committed entries of a repository."""
+        return self._committed_in(repository.home)
 
     def ingest(self, repository: Repository, so_far: MetaRangeID | None = None) -> Ingest:
         """Begin to store many entries of a repository, or go on; see `Committed.ingest`."""

@@ -145,6 +145,18 @@ class GCMark:
     """What it wrote; drawn by chance."""
 
 
+@dataclass(frozen=True, slots=True)
+class GCLease:
+    """Who makes a run of a repository at the moment."""
+
+    holder: str
+    """Empty: nobody."""
+    mark: str
+    """Drawn by chance, each time that the lease is taken or renewed."""
+    seconds: float
+    """A lease whose mark stays the same for so long may be taken over."""
+
+
 def page_name(number: int) -> str:
     """The name of a page."""
     return f"page-{number:05}.json"

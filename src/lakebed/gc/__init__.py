@@ -1,9 +1,11 @@
-"""Garbage collection on Spark: finds and deletes objects that nothing refers to.
+"""Garbage collection: finds and deletes objects that nothing refers to.
 
-`rules` defines garbage in plain Python; `frames` does the same on Spark. `job` makes a run: it asks
-the server to prepare (`server`), opens the storage (`storage`), reads what the run before left
-(`state`), judges every object (`judging`, on the frames of `sources`) and writes a `report`. What
-runs on the executors of Spark is in `executors`; they import no more than they need.
+`rules` defines garbage in plain Python; `frames` does the same on Spark, `columns` on Arrow. `job`
+makes a run: it takes the `lease`, asks the server to prepare (`server`), opens the storage
+(`storage`), reads what the run before left (`state`), has every object judged (`judging`), and
+writes a `report`. Who judges and deletes is an executor: `on_spark` (with the frames of `sources`),
+or `on_arrow` in one process (with `scattered` tables). What both let run beside the storage is in
+`executors`; it imports no more than it needs.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lakebed.block import BlockSettings
     from lakebed.gc.job import Options
+    from lakebed.gc.judging import Executor
     from lakebed.gc.report import Summary
+    from lakebed.gc.storage import Storage
 
 __all__ = ["run"]
 
@@ -38,24 +42,17 @@ def run(
         storage: How to open the storage of the repository, here and in the executors; None: as the
             server and the environment say, see `lakebed.gc.storage.block_settings`.
         options: What to do; see `lakebed.gc.job.Options`.
-        master: The Spark to run on; None: as ``spark-submit`` says, else this machine.
+        master: The Spark to run on; None: as ``spark-submit`` says, else this machine, where
+            Spark is not needed.
         say: Called with a line about each step.
 
     Raises:
         GCError: The run ended early; see `lakebed.gc.errors`.
         ClientError: The server refused, or did not answer.
         LakebedError: The storage failed, or a file is damaged.
-        MissingExtraError: PySpark is not installed.
+        MissingExtraError: A Spark is named, and PySpark is not installed.
     """
-    from lakebed.errors import MissingExtraError  # noqa: PLC0415 - executors import this package
-
-    try:
-        from lakebed.gc.job import Job, Options  # noqa: PLC0415 - as above
-        from lakebed.gc.spark import new_session  # noqa: PLC0415 - as above
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("pyspark"):
-            raise
-        raise MissingExtraError("garbage collection", "spark") from error
+    from lakebed.gc.job import Job, Options  # noqa: PLC0415 - executors import this package
     from lakebed.gc.server import Server  # noqa: PLC0415 - as above
     from lakebed.gc.storage import open_storage  # noqa: PLC0415 - as above
 
@@ -64,7 +61,28 @@ def run(
     )
     try:
         opened = open_storage(server, storage)
-        job = Job(new_session(master), server, opened, say=say)
+        job = Job(_executor(opened, master, say), server, opened, say=say)
         return job.run(options or Options())
     finally:
         server.close()
+
+
+def _executor(storage: "Storage", master: str | None, say: Callable[[str], None]) -> "Executor":
+    """Return Spark, or this process if PySpark is not installed."""
+    from lakebed.errors import MissingExtraError  # noqa: PLC0415 - executors import this package
+
+    try:
+        from lakebed.gc.on_spark import SparkExecutor  # noqa: PLC0415 - as above
+        from lakebed.gc.spark import new_session  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("pyspark"):
+            raise
+        if master is not None:
+            raise MissingExtraError("garbage collection on Spark", "spark") from error
+    else:
+        return SparkExecutor(new_session(master), storage)
+    from lakebed.gc.on_arrow import ArrowExecutor  # noqa: PLC0415 - as above
+    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as above
+
+    say("PySpark is not installed: this process does the work.")
+    return ArrowExecutor(storage, ThreadRuntime())

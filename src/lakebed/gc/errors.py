@@ -5,7 +5,8 @@ LakebedError
     ├── TooMuchGarbage      more would go than the operator allowed
     ├── NotTheOwner         the repository was deleted, or made again
     ├── WrongStorage        the storage that was opened is not the server's
-    ├── Overtaken           another run ended first
+    ├── Busy                another run is under way
+    ├── Overtaken           another run ended first, or took over
     ├── MissingHistory      a file of a commit is not in the storage
     ├── MissingRange        likewise; whose it is, is not known yet
     ├── NotQuiet            somebody writes to a repository that should be quiet
@@ -61,8 +62,19 @@ class WrongStorage(GCError):
     kind = "wrong_storage"
 
 
+class Busy(GCError):
+    """Another run of the same repository is under way; this one has done nothing."""
+
+    kind = "busy"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another run of garbage collection is under way in this repository: wait for its end"
+        )
+
+
 class Overtaken(GCError):
-    """Another run of the same repository ended first; what this one found is out of date."""
+    """Another run of the same repository ended first, or took this one for dead."""
 
     kind = "overtaken"
 
@@ -87,6 +99,8 @@ class MissingRange(GCError):
 
     def __init__(self, range_id: str, file: str) -> None:
         super().__init__(f"range {range_id} is not in the storage: {file}")
+        self.range_id = range_id
+        self.file = file
 
     @classmethod
     def id_in(cls, failed: "ExecutorFailed") -> str | None:

@@ -2,13 +2,14 @@
 
 Its steps:
 
-1. Read what the run before left, then let the server expire commits by its rules, and prepare.
-2. Judge every object (`lakebed.gc.judging`).
-3. Unless it is a dry run: delete what is due, with a result for each object.
-4. Replace the state. A run that dies before this step has deleted garbage and changed nothing else.
-5. Remove the files of old runs (`lakebed.gc.report.prune`).
+1. Take the lease of the repository, unless it is a dry run: one run at a time.
+2. Read what the run before left, then let the server expire commits by its rules, and prepare.
+3. Judge every object (`lakebed.gc.judging`).
+4. Unless it is a dry run: delete what is due, with a result for each object.
+5. Replace the state. A run that dies before this step has deleted garbage and changed nothing else.
+6. Remove the files of old runs (`lakebed.gc.report.prune`).
 
-The driver's memory grows with the number of files, not of objects.
+Who does the work beside the storage is an `Executor`: Spark, or this process.
 """
 
 import logging
@@ -16,10 +17,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
-
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
+from typing import Any, Final, Protocol
 
 from lakebed.block import BlockError, ObjectNotFound
 from lakebed.errors import LakebedError
@@ -33,16 +31,14 @@ from lakebed.formats.gc_files import (
 from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCResultKind, GCState
 from lakebed.gc import rules
 from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
-from lakebed.gc.executors.delete import delete_due
-from lakebed.gc.executors.write import DUE_LABEL, WRITTEN
-from lakebed.gc.judging import Findings, Judging, as_files, of_kind, repository_uids
+from lakebed.gc.executors.write import DUE_LABEL
+from lakebed.gc.judging import Executor, Findings, Judging, of_kind, repository_uids
+from lakebed.gc.lease import Lease, Leases
 from lakebed.gc.report import Summary, prune, remove_files
 from lakebed.gc.rules import Look, Verdict
-from lakebed.gc.server import Server
-from lakebed.gc.sources import Sources
-from lakebed.gc.spark import explained
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
+from lakebed.runtime import Runtime, ThreadRuntime
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -67,21 +63,47 @@ class Options:
     max_share: float = MAX_SHARE
 
 
+class ServerSide(Leases, Protocol):
+    """The server's part of a run; `lakebed.gc.server.Server` asks for it by HTTP."""
+
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+        """Mark and expire commits by the rules of the repository; return counts."""
+
+    def prepare(self, unique_id: str) -> GCRunID:
+        """Write down all that is in use."""
+
+    def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
+        """Prove that this creation of the repository exists, and that we may still collect."""
+
+
 class Job:
     """Runs of one repository's garbage collection."""
 
     def __init__(
         self,
-        spark: SparkSession,
-        server: Server,
+        executor: Executor,
+        server: ServerSide,
         storage: Storage,
         *,
+        runtime: Runtime | None = None,
+        is_patient: bool = True,
         say: Callable[[str], None] = lambda _line: None,
     ) -> None:
+        """Prepare to make runs.
+
+        Args:
+            executor: Who works beside the storage.
+            server: What the server does for a run.
+            storage: Of the repository.
+            runtime: The clock for the lease; None: that of the system.
+            is_patient: Whether to wait for another run, for a while.
+            say: Called with a line about each step.
+        """
+        self._executor = executor
         self._server = server
         self._storage = storage
-        self._sources = Sources(spark, storage)
         self._say = say
+        self._lease = Lease(server, runtime or ThreadRuntime(), is_patient=is_patient, say=say)
 
     def run(self, options: Options) -> Summary:
         """Make one run.
@@ -91,6 +113,14 @@ class Job:
             LakebedError: The storage failed, or a file is damaged.
         """
         _check(options)
+        if options.dry_run:
+            return self._run(options)
+        with self._lease.held() as ending:
+            summary = self._run(options)
+            ending.is_good, ending.next_us = summary.success, _of_use_from_us(summary)
+            return summary
+
+    def _run(self, options: Options) -> Summary:
         saved = SavedState.read(self._storage)
         commits = self._expire(options)
         self._note("The server writes down what is in use.")
@@ -105,10 +135,9 @@ class Job:
         if options.assume_quiet:
             self._check_nothing_open(manifest)
         judging = Judging(
-            self._sources,
-            manifest,
-            saved.state,
-            look,
+            manifest=manifest,
+            state=saved.state,
+            look=look,
             optimized=optimized,
             quiet=options.assume_quiet,
         )
@@ -120,13 +149,13 @@ class Job:
             ", dry" if options.dry_run else "",
         )
         self._note("Reading commits and listing objects.")
-        findings = judging.run()
+        findings = self._executor.judge(judging)
         summary = replace(
-            _summary(manifest, look, options, findings, optimized=optimized), commits=commits
+            _summary(judging, options, findings, self._executor.name), commits=commits
         )
         self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
         if not options.dry_run:
-            summary = self._act(saved, manifest, judging, findings, summary, options)
+            summary = self._act(saved, judging, findings, summary, options)
         self._storage.block.put(
             self._storage.file(summary.run_id, SUMMARY_NAME), [summary.encode()]
         )
@@ -152,14 +181,13 @@ class Job:
     def _act(
         self,
         saved: SavedState,
-        manifest: GCManifest,
         judging: Judging,
         findings: Findings,
         summary: Summary,
         options: Options,
     ) -> Summary:
         """Delete, and leave a state to the next run."""
-        known = saved.state if summary.mode == "optimized" else None
+        known, manifest = judging.known, judging.manifest
         count = known.objects if known is not None else summary.looked_at
         rules.check_share(summary.due, count, max_share=options.max_share)
         saved.check_latest()
@@ -167,9 +195,13 @@ class Job:
             self._check_unchanged(manifest)
         # Judging may have taken hours.
         self._server.check_still_there(manifest.run.unique_id, summary.run_id)
-        with explained():
-            summary, failed = self._sweep(findings, summary)
-            left_closed = self._in_closed(failed, summary.run_id, judging.closed_before_us)
+        self._lease.check()
+        summary, failed = self._sweep(findings, summary)
+        left_closed = 0
+        if failed:
+            left_closed = self._executor.count_made_before(
+                summary.run_id, failed, judging.closed_before_us
+            )
         closed = (known.objects_closed if known is not None else 0) - findings.going("closed")
         saved.replace(
             GCState(
@@ -217,13 +249,9 @@ class Job:
         self, findings: Findings, summary: Summary
     ) -> tuple[Summary, tuple[GCResultFile, ...]]:
         """Delete what is due; return what could not be deleted, for the next run."""
-        run_id, sources = summary.run_id, self._sources
         if not findings.due:
             return summary, ()
-        due = sources.results(run_id, findings.due, GCResultKind.DUE)
-        transform = delete_due(self._storage, run_id)
-        written = due.repartition(sources.width).mapInArrow(transform, WRITTEN).collect()
-        files = as_files(written)
+        files = self._executor.sweep(summary.run_id, findings.due)
         failed = of_kind(files, GCResultKind.OBJECTS)
         failures = sum(file.rows for file in failed)
         summary = replace(
@@ -237,21 +265,10 @@ class Job:
         self._note(f"{summary.deleted} objects were deleted, {failures} could not be.")
         return summary, failed
 
-    def _in_closed(
-        self, failed: tuple[GCResultFile, ...], run_id: GCRunID, closed_before_us: int
-    ) -> int:
-        """How many of the objects that could not be deleted are in closed partitions."""
-        if not failed:
-            return 0
-        left = self._sources.results(run_id, failed, GCResultKind.OBJECTS)
-        return left.where(f.col("made_us") < closed_before_us).count()
-
     # Checks of a repository that nobody should write to
 
     def _check_nothing_open(self, manifest: GCManifest) -> None:
-        uploads = self._sources.uploads(manifest)
-        with explained():
-            count = uploads.where(f.col("open")).count()
+        count = self._executor.count_open_uploads(manifest)
         if count:
             raise NotQuiet(
                 f"{count} uploads are not finished: list them with `lakebed gc uploads` and end"
@@ -260,20 +277,13 @@ class Job:
 
     def _check_unchanged(self, manifest: GCManifest) -> None:
         again = self._prepare()
-        with explained():
-            is_same = _contents(again) == _contents(manifest) or self._is_same(again, manifest)
+        is_same = _contents(again) == _contents(manifest) or self._executor.have_same_content(
+            again, manifest
+        )
         with suppress(BlockError):  # what is left is removed with the old runs
             remove_files(self._storage, again.run.run_id)
         if not is_same:
             raise NotQuiet("somebody writes to the repository: nothing was deleted")
-
-    def _is_same(self, one: GCManifest, other: GCManifest) -> bool:
-        """Whether two preparations have the same content, however it is cut into files."""
-        for read in (self._sources.held, self._sources.commits):
-            mine, others = read(one), read(other)
-            if not (mine.exceptAll(others).isEmpty() and others.exceptAll(mine).isEmpty()):
-                return False
-        return True
 
 
 def _contents(manifest: GCManifest) -> list[tuple[str, int, str]]:
@@ -312,15 +322,27 @@ def _look(manifest: GCManifest, options: Options) -> Look:
     )
 
 
-def _summary(
-    manifest: GCManifest, look: Look, options: Options, findings: Findings, *, optimized: bool
-) -> Summary:
+def _of_use_from_us(summary: Summary) -> int:
+    """Return the time before which no run would delete anything; 0 if that is not known.
+
+    What is held may become garbage at any time. What comes from now on has to grow old first.
+    """
+    if summary.held or summary.young or summary.failed:
+        return 0
+    if summary.waiting:
+        return summary.next_us
+    return summary.began_us + (summary.began_us - summary.cutoff_us)
+
+
+def _summary(judging: Judging, options: Options, findings: Findings, executor: str) -> Summary:
+    manifest, look = judging.manifest, judging.look
     due, due_bytes = findings.of(DUE_LABEL)
     waiting, waiting_bytes = findings.of(Verdict.CANDIDATE)
     return Summary(
         run_id=manifest.run.run_id,
         repository=manifest.run.repository,
-        mode="optimized" if optimized else "clean",
+        mode="optimized" if judging.optimized else "clean",
+        executor=executor,
         dry_run=options.dry_run,
         assume_quiet=options.assume_quiet,
         began_us=look.began_us,

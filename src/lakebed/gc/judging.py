@@ -1,26 +1,68 @@
-"""Judging every object of a repository: from files and listings to files, in one shuffle."""
+"""What judging every object of a repository takes and gives, whoever does it.
+
+`Executor` is what a run needs of those who work beside the storage: `lakebed.gc.on_spark` on a
+cluster, `lakebed.gc.on_arrow` in this process.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as f
-
-from lakebed.formats import RangeID, range_path
-from lakebed.formats.gc_files import GCManifest
+from lakebed.formats.gc_files import GCManifest, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
-from lakebed.gc import frames
-from lakebed.gc.errors import ExecutorFailed, MissingHistory, MissingRange
-from lakebed.gc.executors.write import (
-    DUE_LABEL,
-    FILE_OR_TOTAL,
-    WRITTEN,
-    write_judged,
-    write_rows,
-)
-from lakebed.gc.rules import Look, Verdict
-from lakebed.gc.sources import Sources
-from lakebed.gc.spark import explained
+from lakebed.gc.executors.write import DUE_LABEL
+from lakebed.gc.rules import Look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """What is to be judged, and by what."""
+
+    manifest: GCManifest
+    """What the server prepared."""
+    state: GCState | None
+    """What the run before left."""
+    look: Look
+    """The times of this run."""
+    optimized: bool
+    """Whether to use the state, and not read and list again what it knows."""
+    quiet: bool
+    """Whether candidates are due at once."""
+
+    @property
+    def run_id(self) -> GCRunID:
+        """The run."""
+        return self.manifest.run.run_id
+
+    @property
+    def known(self) -> GCState | None:
+        """The state, if it is used."""
+        return self.state if self.optimized else None
+
+    @property
+    def listed_from_us(self) -> int:
+        """Partitions that were made earlier are not listed."""
+        return self.known.closed_before_us if self.known is not None else 0
+
+    @property
+    def closed_before_us(self) -> int:
+        """Partitions that were made earlier are closed after this run.
+
+        For an optimized run they stay closed, also when the server's times were made longer: the
+        run does not list them.
+        """
+        return max(self.look.closed_before_us, self.listed_from_us)
+
+    @property
+    def rows_of_files(self) -> int:
+        """How many rows there are in the files that the server and the run before wrote."""
+        rows = sum(file.rows for file in self.manifest.files)
+        if self.known is not None:
+            rows += sum(file.rows for file in self.known.commits)
+            rows += sum(file.rows for file in of_kind(self.known.files, GCResultKind.RANGES))
+        if self.state is not None:
+            rows += sum(file.rows for file in of_kind(self.state.files, GCResultKind.OBJECTS))
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,154 +122,37 @@ class Findings:
         )
 
 
-class Judging:
-    """The judging of one run.
+class Executor(Protocol):
+    """Those who read, list and delete for a run. All methods raise `LakebedError`."""
 
-    Args:
-        sources: Where frames come from.
-        manifest: What the server prepared.
-        state: What the run before left.
-        look: The times of this run.
-        optimized: Whether to use the state, and not read and list again what it knows.
-        quiet: Whether candidates are due at once.
-    """
+    name: str
+    """As reports have it."""
 
-    def __init__(
-        self,
-        sources: Sources,
-        manifest: GCManifest,
-        state: GCState | None,
-        look: Look,
-        *,
-        optimized: bool,
-        quiet: bool,
-    ) -> None:
-        self._sources = sources
-        self._manifest = manifest
-        self._run_id = manifest.run.run_id
-        self._state = state
-        self._known = state if optimized else None
-        self._look = look
-        self._entries = sources.counter()
-        self._quiet = quiet
-        # Closed partitions stay closed for an optimized run, also when the server's times were made
-        # longer: the run does not list them.
-        known_closed_us = self._known.closed_before_us if self._known is not None else 0
-        self.closed_before_us = max(look.closed_before_us, known_closed_us)
-
-    def run(self) -> Findings:
-        """Judge, and write down what was found.
+    def judge(self, judging: Judging) -> Findings:
+        """Judge every object, and write down what was found.
 
         Raises:
-            ExecutorFailed: An executor raised one of our errors.
-            MissingHistory: A range of a commit is not in the storage.
+            MissingHistory: A file of a commit is not in the storage.
         """
-        try:
-            with explained():
-                return self._run()
-        except ExecutorFailed as failed:
-            range_id = MissingRange.id_in(failed)
-            if range_id is None:
-                raise
-            raise self._whose(range_id) from failed
 
-    def _whose(self, range_id: str) -> MissingHistory:
-        """Find a commit that a missing range belongs to, which takes a while."""
-        with explained():
-            (found,) = self._sources.naming(self._manifest, range_id).take(1)
-        file = str(self._sources.storage.namespace.address(range_path(RangeID(range_id))))
-        repository = self._manifest.run.repository
-        return MissingHistory(repository, found["commit_id"], found["metarange_id"], file)
+    def sweep(self, run_id: GCRunID, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
+        """Delete what is due; return the files that say what became of it."""
 
-    def _run(self) -> Findings:
-        new_ranges = self._write(self._new_ranges(), GCResultKind.RANGES)
-        written = self._write_judged(self._judged(new_ranges)).collect()
-        files = as_files(row.file for row in written if row.file is not None)
-        return Findings(
-            objects=of_kind(files, GCResultKind.OBJECTS),
-            due=of_kind(files, GCResultKind.DUE),
-            ranges=self._all_ranges(new_ranges),
-            ranges_read=sum(file.rows for file in new_ranges),
-            rows_read=self._entries.value + self._rows_of_files(),
-            counts=of_kind(files, GCResultKind.COUNTS),
-            totals=tuple(Count(**row.total.asDict()) for row in written if row.total is not None),
-        )
+    def count_made_before(
+        self, run_id: GCRunID, objects: Iterable[GCResultFile], made_us: int
+    ) -> int:
+        """How many of the objects in some files are in partitions that were made earlier."""
 
-    def _rows_of_files(self) -> int:
-        """How many rows there are in the files that the server and the run before wrote."""
-        rows = sum(file.rows for file in self._manifest.files)
-        if self._known is not None:
-            rows += sum(file.rows for file in self._known.commits)
-            rows += sum(file.rows for file in of_kind(self._known.files, GCResultKind.RANGES))
-        if self._state is not None:
-            rows += sum(file.rows for file in of_kind(self._state.files, GCResultKind.OBJECTS))
-        return rows
+    def count_open_uploads(self, manifest: GCManifest) -> int:
+        """How many uploads are not finished."""
 
-    def _new_ranges(self) -> DataFrame:
-        sources = self._sources
-        ranges = sources.ranges(self._manifest, self._known)
-        if self._known is None:
-            return ranges
-        return frames.unknown(ranges, sources.known_ranges(self._known), "range_id")
-
-    def _all_ranges(self, new_ranges: tuple[GCResultFile, ...]) -> tuple[GCResultFile, ...]:
-        if self._known is None:
-            return new_ranges
-        known = self._sources.known_ranges(self._known)
-        together = known.unionByName(self._read(new_ranges, GCResultKind.RANGES))
-        return self._write(together, GCResultKind.RANGES)
-
-    def _judged(self, new_ranges: tuple[GCResultFile, ...]) -> DataFrame:
-        sources = self._sources
-        saved = sources.saved(self._state)
-        committed = sources.named_by_ranges(
-            self._read(new_ranges, GCResultKind.RANGES), self._entries
-        )
-        looked = sources.listed(repository_uids(self._manifest), self._listed_from_us)
-        if self._known is not None:
-            committed = committed.unionByName(frames.saved_commit_named(saved))
-            looked = frames.looked_at(saved, looked, self._known.closed_before_us)
-        held = sources.held(self._manifest)
-        return frames.judge(looked, committed=committed, held=held, saved=saved, look=self._look)
-
-    @property
-    def _listed_from_us(self) -> int:
-        return self._known.closed_before_us if self._known is not None else 0
-
-    def _write_judged(self, judged: DataFrame) -> DataFrame:
-        is_due = frames.is_due(self._look)
-        if self._quiet:
-            is_due = f.col("verdict") == Verdict.CANDIDATE.value
-        is_unseen = f.col("verdict") == Verdict.UNSEEN.value
-        labelled = judged.withColumns(
-            {
-                "is_due": is_due,
-                "is_remembered": frames.is_remembered(self.closed_before_us),
-                "stage": self._stage(),
-            }
-        ).where(~is_unseen | f.col("is_remembered"))  # new ranges name many old objects
-        transform = write_judged(self._sources.storage, self._run_id)
-        return labelled.mapInArrow(transform, FILE_OR_TOTAL)
-
-    def _stage(self) -> Column:
-        return (
-            f.when(f.col("made_us") < self._listed_from_us, "closed")
-            .when(f.col("made_us") < self.closed_before_us, "closing")
-            .otherwise("open")
-        )
-
-    def _read(self, files: Iterable[GCResultFile], kind: GCResultKind) -> DataFrame:
-        return self._sources.results(self._run_id, files, kind)
-
-    def _write(self, frame: DataFrame, kind: GCResultKind) -> tuple[GCResultFile, ...]:
-        transform = write_rows(self._sources.storage, self._run_id, kind)
-        return as_files(frame.mapInArrow(transform, WRITTEN).collect())
+    def have_same_content(self, one: GCManifest, other: GCManifest) -> bool:
+        """Whether two preparations have the same content, however it is cut into files."""
 
 
-def as_files(written: Iterable[Row]) -> tuple[GCResultFile, ...]:
-    """Return the files that rows of `WRITTEN` name."""
-    rows = (row.asDict() for row in written)
-    return tuple(GCResultFile(**row | {"kind": GCResultKind(row["kind"])}) for row in rows)
+def as_files(written: Iterable[dict[str, Any]]) -> tuple[GCResultFile, ...]:
+    """Return the files that rows of `lakebed.gc.executors.write.WRITTEN` name."""
+    return tuple(GCResultFile(**row | {"kind": GCResultKind(row["kind"])}) for row in written)
 
 
 def of_kind(files: Iterable[GCResultFile], kind: GCResultKind) -> tuple[GCResultFile, ...]:

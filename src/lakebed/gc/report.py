@@ -23,6 +23,12 @@ from lakebed.gc.storage import Storage
 KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
 """How long the files of a run are kept, at least."""
 
+SERVER: Final = "server"
+"""Who makes runs every few minutes, of which only some are kept."""
+
+_REPORT: Final = (SUMMARY_NAME, GCResultKind.COUNTS, GCResultKind.SWEPT)
+"""How the names of the files begin that are a report."""
+
 _RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
 _TIME_DIGITS: Final = 16
 
@@ -63,6 +69,8 @@ class Summary:
     failed: int
     """Objects that could not be deleted; they stay candidates."""
     success: bool
+    executor: str = "spark"
+    """Who did the work: ``spark``, ``arrow`` (the command itself) or `SERVER`."""
     counts: tuple[GCResultFile, ...] = ()
     """The figures by branch."""
     swept: tuple[GCResultFile, ...] = ()
@@ -129,15 +137,35 @@ def prune(storage: Storage, latest: GCRunID) -> int:
     return len(old)
 
 
-def remove_files(storage: Storage, run_id: GCRunID) -> None:
-    """Remove the files of a run.
+def thin_out(storage: Storage, run_id: GCRunID) -> None:
+    """Remove what is left of a run of a server that is not the latest any more.
+
+    Its report is kept, if it has deleted anything. Runs that others make are left as they are.
+
+    Raises:
+        NotTheOwner: The namespace now belongs to another repository.
+        BlockError: The storage refused or failed.
+    """
+    storage.check_owner()
+    summary = read_summary(storage, run_id)
+    if summary is not None and summary.get("executor") == SERVER:
+        did_something = summary["deleted"] or summary["failed"]
+        remove_files(storage, run_id, keep=_REPORT if did_something else ())
+
+
+def remove_files(storage: Storage, run_id: GCRunID, *, keep: tuple[str, ...] = ()) -> None:
+    """Remove the files of a run, but for those whose names begin with one of `keep`.
 
     Raises:
         BlockError: The storage refused or failed; some may be left.
     """
-    folder = gc_run_folder(storage.repository_uid, run_id)
-    for batch in storage.block.list_objects(storage.namespace.folder(folder)):
-        addresses = [Address.parse(each) for each in batch.column("address").to_pylist()]
+    folder = storage.namespace.folder(gc_run_folder(storage.repository_uid, run_id))
+    for batch in storage.block.list_objects(folder):
+        addresses = [
+            Address.parse(each)
+            for each in batch.column("address").to_pylist()
+            if not each.rpartition("/")[2].startswith(keep)
+        ]
         for result in storage.block.delete_many(addresses):
             if result.error is not None:
                 raise result.error

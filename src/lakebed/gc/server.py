@@ -3,6 +3,7 @@
 Every request of a run may be repeated, so a run waits while a server that was there starts again.
 """
 
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from lakebed.client.errors import UnexpectedAnswer
 from lakebed.client.http import Client
 from lakebed.client.retry import OUTLAST_RESTARTS
 from lakebed.client.settings import ClientSettings, normal_endpoint
-from lakebed.formats.gc_files import GCMark, GCRunID
+from lakebed.formats.gc_files import GCLease, GCMark, GCRunID
 
 
 class Server:
@@ -94,6 +95,24 @@ class Server:
         # The server checks both before it sees that the commits are written already.
         self.write_commits(unique_id, run_id)
 
+    def take_lease(self, holder: str, over: str) -> GCLease:
+        """Take the lease of the repository, if it is free or has the mark `over`."""
+        return self._lease({"holder": holder, "over": over})
+
+    def renew_lease(self, holder: str) -> GCLease:
+        """Renew the lease of the repository, if this holder has it."""
+        return self._lease({"holder": holder, "renew": True})
+
+    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+        """Give the lease back, and say how the run ended and when another is of use."""
+        query = {"holder": holder, "good": str(is_good).lower(), "next_us": str(next_us)}
+        path = ("repositories", self._repository, "gc", "lease")
+        self._client.call("DELETE", *path, query=query)
+
+    def _lease(self, body: dict[str, str | bool]) -> GCLease:
+        found = self._ask("POST", "gc", "lease", body=body)
+        return GCLease(found["holder"], found["mark"], float(found["seconds"]))
+
     def _prepare_page(self, unique_id: str, body: dict[str, str]) -> dict[str, Any]:
         # The API spells it so.
         path = ("gc", "prepare_uncommited")
@@ -104,7 +123,7 @@ class Server:
         method: str,
         *path: str,
         query: dict[str, str] | None = None,
-        body: dict[str, str] | None = None,
+        body: Mapping[str, str | bool] | None = None,
     ) -> dict[str, Any]:
         path = ("repositories", self._repository, *path)
         return _record(self._client.call(method, *path, query=query, body=body), path)

@@ -12,12 +12,13 @@ from lakebed.kv.errors import (
     SchemaTooNew,
     StoreClosed,
     StoreFull,
+    StoreHalted,
     StoreLocked,
     StoreUnavailable,
     StoreUnreachable,
     UnsafeStore,
 )
-from lakebed.kv.registry import check_url, open_store
+from lakebed.kv.registry import check_url, open_store, serves_one_process
 from lakebed.kv.store import ABSENT, EXISTS, Item, Predicate, Store, Version
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Store",
     "StoreClosed",
     "StoreFull",
+    "StoreHalted",
     "StoreLocked",
     "StoreUnavailable",
     "StoreUnreachable",
@@ -44,4 +46,5 @@ __all__ = [
     "Version",
     "check_url",
     "open_store",
+    "serves_one_process",
 ]

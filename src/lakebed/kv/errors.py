@@ -8,6 +8,7 @@
         │   └── StoreUnavailable    the store did not do its work; this call changed nothing
         │       ├── StoreUnreachable    no connection could be had, so the store was not asked
         │       ├── StoreLocked         another process did not let go of the store in time
+        │       ├── StoreHalted         the store is being copied, or was: nobody may write to it
         │       └── StoreFull           there is no room for the write
         ├── InvalidArgument     refused before the store was asked              (also a ValueError)
         │   └── LimitExceeded   a partition, key or value is larger than the driver holds
@@ -96,6 +97,14 @@ class StoreLocked(StoreUnavailable):
     kind = "store_locked"
     reason = "another process keeps the database locked"
     public_message = f"{reason}; nothing was changed, try again"
+
+
+class StoreHalted(StoreUnavailable):
+    """The store has a mark that stops all who write to it; this call changed nothing."""
+
+    kind = "store_halted"
+    reason = "the database is being moved, and takes no changes"
+    public_message = reason
 
 
 class StoreFull(StoreUnavailable):

@@ -1,10 +1,11 @@
-"""When a store may be used, and when what it holds may be given back."""
+"""When and with what a store may be called, and when what it holds may be given back."""
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lakebed.kv.errors import StoreClosed
+from lakebed.kv.store import Limits
 from lakebed.runtime import Runtime, about_to_wait
 
 
@@ -17,36 +18,43 @@ class Lifetime:
     Args:
         runtime: For its locks.
         give_back: Closes connections; called once.
+        limits: What the store holds; larger arguments are refused.
         shared: Whether the store is shared between processes, so that a child made by ``fork`` must
             not use it.
     """
 
-    def __init__(self, runtime: Runtime, give_back: Callable[[], None], *, shared: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, give_back: Callable[[], None], *, limits: Limits, shared: bool
+    ) -> None:
         self._give_back = give_back
+        self._limits = limits
         self._process = os.getpid() if shared else None
         self._lock = runtime.lock()
         self._running = 0
         self._closed = False
 
-    def check(self) -> None:
-        """Refuse a call to a closed store.
+    def check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
+        """Refuse a call to a closed store, and what the store could not hold.
 
         Raises:
             StoreClosed: It is closed, or was opened in another process.
+            InvalidArgument: As `Limits.check`.
         """
         if self._closed:
             raise StoreClosed
         if self._process is not None and os.getpid() != self._process:
             raise StoreClosed("the store was opened in another process")
+        self._limits.check(partition, key, value)
 
     @contextmanager
-    def call(self) -> Iterator[None]:
-        """Keep the database open while a call lasts, which waits for the network.
+    def call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:
+        """Keep the database open while a call lasts, which waits for the network or the disk.
 
         Raises:
             StoreClosed: The store is closed.
+            InvalidArgument: As `check`.
         """
-        self.check()
+        self.check(partition, key, value)
         about_to_wait()
         with self._lock:
             if self._closed:

@@ -8,9 +8,11 @@ from typing import Final
 
 from lakebed.errors import MissingExtraError
 from lakebed.kv.errors import InvalidArgument
+from lakebed.kv.halt import check_not_halted
 from lakebed.kv.schema import check_schema
 from lakebed.kv.store import Store
 from lakebed.kv.urls import take_namespace
+from lakebed.kv.wrappers.halting import HaltingStore, Permit
 from lakebed.kv.wrappers.metrics import MeteredStore
 from lakebed.kv.wrappers.namespaced import NamespacedStore
 from lakebed.kv.wrappers.retries import RetryingStore
@@ -31,11 +33,15 @@ _DRIVERS: Final = MappingProxyType(
         "valkey": ("lakebed.kv.drivers.valkey", "valkey"),
         "redis": ("lakebed.kv.drivers.valkey", "valkey"),
         "dynamodb": ("lakebed.kv.drivers.dynamodb", "dynamodb"),
+        "azblob": ("lakebed.kv.drivers.azure_blob", "azure"),
+        "rocksdb": ("lakebed.kv.drivers.rocksdb", "rocksdb"),
     }
 )
 
+_OF_ONE_PROCESS: Final = frozenset({"memory", "rocksdb"})
 
-def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
+
+def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | None = None) -> Store:
     """Open the store that a URL names, creating it if it is new.
 
     - ``memory://``: a new, empty store in this process.
@@ -43,24 +49,32 @@ def open_store(url: str, *, runtime: Runtime | None = None) -> Store:
       (``sqlite:////var/lib/lakebed.db``) an absolute path.
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
       ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
-    - ``etcd://``, ``valkey://`` (or ``redis://``), ``dynamodb://``: see the drivers of these names.
+    - ``etcd://``, ``valkey://`` (or ``redis://``), ``dynamodb://``, ``azblob://``,
+      ``rocksdb:///``: see the drivers of these names.
 
     ``?namespace=name`` opens a part of the database that others, with other names, do not see.
+
+    With a `permit`, which tools have, the store is neither marked as new nor refused if it is
+    halted, and its version is not looked at.
 
     Raises:
         InvalidArgument: The URL is not one of these.
         MissingExtraError: The driver needs an extra that is not installed; the message says which.
         ForeignStore: What is there is not a Lakebed store, or (`SchemaTooNew`) is one of a newer
             version, or (`UnsafeStore`) would lose writes.
+        StoreHalted: It is being copied, or was.
         StoreUnavailable: The database cannot be reached.
     """
     runtime = runtime or ThreadRuntime()
     url, namespace = take_namespace(url)
-    store = compose(_load_driver(url)(url, runtime), runtime)
+    inner = _load_driver(url)(url, runtime)
     if namespace is not None:
-        store = NamespacedStore(store, namespace)
+        inner = NamespacedStore(inner, namespace)
+    store = compose(HaltingStore(inner, runtime, permit or Permit()), runtime)
     try:
-        check_schema(store)
+        if permit is None:
+            check_not_halted(store)
+            check_schema(store)
     except BaseException:
         store.close()
         raise
@@ -76,6 +90,11 @@ def check_url(url: str) -> None:
         MissingExtraError: It needs an extra that is not installed.
     """
     _load_driver(take_namespace(url)[0])
+
+
+def serves_one_process(url: str) -> bool:
+    """Whether only one process at a time can use the store that a URL names."""
+    return url.partition(":")[0] in _OF_ONE_PROCESS
 
 
 def compose(driver: Store, runtime: Runtime) -> Store:

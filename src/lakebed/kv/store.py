@@ -152,6 +152,12 @@ LARGEST_LIMITED_PAGE: Final = 1024
 """A caller that says how many items it wants gets so many of them in one call."""
 PAGE_BYTES: Final = 4 << 20
 
+NAMESPACE_MARK: Final = b"\x00"
+"""Begins the partitions of installations that have a namespace; no others begin with it."""
+
+PARTITIONS_PAGE: Final = 200
+"""About how many partitions a driver returns in one call."""
+
 _value_of = itemgetter(1)
 
 
@@ -279,6 +285,19 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        """Return some partitions, and the cursor of the next page; None: that was the last one.
+
+        This is what a driver implements; callers use `partitions`. The first cursor is empty; what
+        the others are is the driver's own matter. Every partition that holds a key from the first
+        page to the last comes at least once, in any order. It may come more than once, a page may
+        be empty, and a partition whose keys were all deleted may come too.
+
+        Raises:
+            StoreUnavailable: The store did not answer.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Give back what the store holds; from then on every call but this raises `StoreClosed`."""
 
@@ -318,6 +337,26 @@ class Store(ABC):
             size = min(size * 4, LARGEST_PAGE, fitting)
             if limit is not None:
                 size = min(size, limit)
+
+    def partitions(self) -> Iterator[bytes]:
+        """Iterate over the partitions, each once, in no order; some may hold no key.
+
+        A partition that holds a key all the time comes; one that comes or goes meanwhile may not.
+        The partitions of installations that have a namespace are left out, unless this is the store
+        of that namespace. On some databases this reads everything: it is for tools, not for
+        requests.
+
+        Raises:
+            StoreUnavailable: The store did not answer.
+        """
+        seen: set[bytes] = set()
+        cursor: bytes | None = b""
+        while cursor is not None:
+            page, cursor = self.partition_page(cursor)
+            for partition in page:
+                if partition not in seen and not partition.startswith(NAMESPACE_MARK):
+                    seen.add(partition)
+                    yield partition
 
     # Bulk calls: one call each by default; a driver does better where it can.
 

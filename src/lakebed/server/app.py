@@ -52,7 +52,12 @@ _PROBES: Final = frozenset(
 
 def create(settings: ServerSettings) -> WSGIApplication:
     """Return the application of one worker process."""
-    return build(open_services(settings), begin_tracing(settings.tracing))
+    services = open_services(settings)
+    if settings.one_process and not settings.in_memory:
+        # No process beside this one could open the database.
+        keep_up = import_module("lakebed.server.processes.background").keep_up
+        threading.Thread(target=keep_up, args=(services,), daemon=True, name="background").start()
+    return build(services, begin_tracing(settings.tracing))
 
 
 def begin_tracing(settings: TracingSettings) -> BeginSpan | None:
@@ -86,9 +91,9 @@ def open_services(
     url, storage = settings.database.url, settings.blockstore.block
     store = open_store(url, runtime=runtime)
     block = open_block(storage, runtime=runtime)
-    # Another process would not see what is in the memory of this one.
+    # Another process would not see what is in the memory of this one, or could not open it.
     build_large = None
-    if not settings.in_memory:
+    if not settings.one_process:
         build_large = Builders(
             url,
             storage,

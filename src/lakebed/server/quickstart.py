@@ -25,6 +25,19 @@ _FOR_OTHERS: Final = 0o077
 """The permissions that group and others do not get."""
 
 
+_SHORT_TIMES: Final[dict[str, object]] = {
+    "reclaim.enabled": True,
+    # Garbage is old when every upload that could still name it has ended.
+    "limits.transfer_seconds": 1800.0,
+    "gc.link_life_seconds": 1800.0,
+    "gc.copy_window_seconds": 1800.0,
+    "gc.min_age_seconds": 3600.0,
+    "gc.gap_seconds": 1200.0,
+}
+"""One machine collects its own garbage, as soon as that is safe: `ServerSettings.check` refuses
+shorter ages for these times."""
+
+
 WELL_KNOWN_PAIR: Final = KeyPair(
     access_key_id=WELL_KNOWN_KEY_ID,
     secret_access_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",  # noqa: S106 - known to all
@@ -44,6 +57,7 @@ def flags_of(folder: Path, host: str, port: int) -> dict[str, object]:
         "auth.secret_key": None,
         "auth.secret_key_file": str(folder / "secret.key"),
         "logging.file": str(log_file(folder)),
+        **_SHORT_TIMES,
         # Who tries hooks out has them on this machine.
         "hooks.allow_private_networks": ListenSettings(host=host).is_loopback,
     }

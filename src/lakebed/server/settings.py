@@ -27,12 +27,12 @@ from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.hooks.settings import HooksSettings
-from lakebed.kv import check_url
+from lakebed.kv import check_url, serves_one_process
 
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
 """Of the pair that everyone knows from tutorials: it opens only servers on loopback."""
 
-SQLITE: Final = "sqlite:///"
+_EMBEDDED: Final = ("sqlite:///", "rocksdb:///")
 """What the URL of a database in a file begins with; its path follows."""
 
 MASK: Final = "********"
@@ -237,6 +237,16 @@ class CleanerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReclaimSettings:
+    """Garbage collection by the server itself, in its background process."""
+
+    enabled: bool = False
+    """Whether the server collects garbage; if not, ``lakebed gc run`` does."""
+    interval_seconds: float = 300.0
+    """How long after the end of a run of a repository the next one begins, at the earliest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class S3GatewaySettings:
     """The door for S3 clients."""
 
@@ -271,6 +281,7 @@ class ServerSettings:
     cache: CacheSettings = field(default_factory=CacheSettings)
     limits: LimitSettings = LimitSettings()
     cleaner: CleanerSettings = CleanerSettings()
+    reclaim: ReclaimSettings = ReclaimSettings()
     gateways: GatewaySettings = GatewaySettings()
     hooks: HooksSettings = field(default_factory=HooksSettings)
 
@@ -280,9 +291,14 @@ class ServerSettings:
         return self.database.url.startswith("memory:") or self.blockstore.type == "memory"
 
     @property
+    def one_process(self) -> bool:
+        """Whether no two processes can use the data: one worker does everything then."""
+        return self.in_memory or serves_one_process(self.database.url)
+
+    @property
     def workers(self) -> int:
         """How many workers there will be."""
-        return 1 if self.in_memory else self.processes.workers
+        return 1 if self.one_process else self.processes.workers
 
     def check(self, file: Path | None = None) -> None:
         """Make sure that the settings, and the file that they come from, fit each other.
@@ -292,6 +308,14 @@ class ServerSettings:
         """
         if problems := [*_problems(self), *_layout_problems(self, file)]:
             raise SettingsError(problems)
+
+
+def embedded_path(url: str) -> Path | None:
+    """Return the file or folder of a database that is part of the server; None for others."""
+    for prefix in _EMBEDDED:
+        if url.startswith(prefix):
+            return Path(url.removeprefix(prefix).partition("?")[0])
+    return None
 
 
 def masked(settings: object) -> dict[str, Any]:
@@ -367,7 +391,7 @@ def _layout_problems(settings: ServerSettings, file: Path | None) -> Iterator[st
     url, root = settings.database.url, settings.blockstore.local.root.resolve()
     own = {
         "the file of settings": file,
-        "database.url": Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None,
+        "database.url": embedded_path(url),
         "auth.secret_key_file": settings.auth.secret_key_file,
         "logging.file": settings.logging.file,
         "cache.disk_folder": settings.cache.disk_folder,

@@ -80,6 +80,10 @@ class FaultyStore(WrappedStore):
         call = StoreCall("scan_page", partition, start, writes=False)
         return self._intercept(call, lambda: self._inner.scan_page(partition, start, limit))
 
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        call = StoreCall("partition_page", b"", cursor, writes=False)
+        return self._intercept(call, lambda: self._inner.partition_page(cursor))
+
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         call = StoreCall("get_many", b"", b"", writes=False)
         return self._intercept(call, lambda: self._inner.get_many(keys))

@@ -5,14 +5,13 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from http import HTTPStatus
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lakebed.cli.commands import gc_rules
-from lakebed.cli.errors import CommandError, Incomplete, Misuse
+from lakebed.cli.errors import Incomplete, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import LocalRootOption, YesOption
 from lakebed.cli.output import size, warn
@@ -63,7 +62,6 @@ def run(
 
     lakebed gc run lakefs://my-repo
     """
-    _check_installed()
     from lakebed import gc  # noqa: PLC0415 - slow to load, and for this command only
     from lakebed.gc.job import Options  # noqa: PLC0415 - likewise
 
@@ -87,11 +85,6 @@ def run(
     session.output.record(_shown(asdict(summary), as_json=session.output.as_json))
     if not summary.success:
         raise Incomplete(f"{summary.failed} objects could not be deleted; the report says why")
-
-
-def _check_installed() -> None:
-    if find_spec("pyspark") is None:
-        raise CommandError("garbage collection runs on Spark: pip install 'lakebed[spark]'")
 
 
 @client_command(app, "check")

@@ -8,6 +8,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import CommitNotFound
 from lakebed.engine.keys import COMMITS
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, StagingToken
+from lakebed.engine.refs.lakefs_ids import lakefs_id
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
 from lakebed.kv.records import Record, Records
@@ -17,6 +18,15 @@ from lakebed.times import now_us
 
 COMMIT_VERSION: Final = 1
 """How ids are computed: SHA-256 over all fields, each with its length, and a nonce."""
+
+LAKEFS_VERSION: Final = 2
+"""As lakeFS computes them (`lakefs_ids`); the nonce is the id of the metarange over there."""
+
+LAKEFS_SWAPPED_VERSION: Final = 3
+"""The same, with the parents in the other order."""
+
+TRUSTED_VERSION: Final = 4
+"""Not computed: the nonce is the id that the commit came with."""
 
 FIRST_GENERATION: Final = 1
 _NONCE_BYTES: Final = 16
@@ -113,6 +123,58 @@ class Commits:
         self._cache.put((repository.partition, added.id), added, cost=added.weight)
         return added
 
+    def adopt(
+        self,
+        repository: Repository,
+        commit_id: CommitID,
+        *,
+        committer: str,
+        message: str,
+        metarange_id: MetaRangeID,
+        parents: Sequence[Commit],
+        metadata: Mapping[str, str],
+        created_us: int,
+        source_metarange_id: str,
+        swapped: bool,
+    ) -> bool:
+        """Store a commit of lakeFS under the id that it has there; return whether the id is right.
+
+        One whose id cannot be computed from its fields is stored too: people know it by that id.
+        To call this again does no harm.
+
+        Args:
+            repository: In which repository.
+            commit_id: The id.
+            committer: As all up to `created_us`, see `add`.
+            message: See there.
+            metarange_id: Its entries in this repository.
+            parents: See there; the first one is the one that it was made over.
+            metadata: See there.
+            created_us: See there.
+            source_metarange_id: The id of its metarange in lakeFS.
+            swapped: Whether its parents are in the other order in lakeFS.
+
+        Raises:
+            OutcomeUnknown: It may have been stored.
+        """
+        record = pb.Commit(
+            version=LAKEFS_SWAPPED_VERSION if swapped else LAKEFS_VERSION,
+            committer=committer,
+            message=message,
+            metarange_id=metarange_id,
+            created_us=created_us,
+            parents=[parent.id for parent in parents],
+            metadata=metadata,
+            generation=max((each.generation + 1 for each in parents), default=FIRST_GENERATION),
+            nonce=source_metarange_id.encode(),
+            stored_us=now_us(self._runtime),
+        )
+        is_right = compute_id(record) == commit_id
+        if not is_right:
+            record.version, record.nonce = TRUSTED_VERSION, commit_id.encode()
+        self._records(repository).set(commit_id.encode(), record)
+        return is_right
+
     def list(self, repository: Repository, *, after: str = "") -> Iterator[Commit]:
         """Iterate over all commit records in order of their ids, published or not."""
         start = after.encode() + b"\x00" if after else b""
@@ -133,6 +195,11 @@ def compute_id(record: pb.Commit) -> CommitID:
 
     What the server notes for itself (`stored_us`, `branch`, `sources`) is outside the id.
     """
+    if record.version == TRUSTED_VERSION:
+        return CommitID(record.nonce.decode())
+    if record.version in {LAKEFS_VERSION, LAKEFS_SWAPPED_VERSION}:
+        swapped = record.version == LAKEFS_SWAPPED_VERSION
+        return CommitID(lakefs_id(record, swapped=swapped))
     digest = hashlib.sha256()
 
     def add(part: bytes) -> None:

@@ -55,7 +55,7 @@ class Expiry:
     ran: bool = True
     """False: another process makes a pass just now, or refs are being restored."""
     commits: int = 0
-    """How many commits there are, without those that had expired before."""
+    """How many commits were looked at, without those that had expired before."""
     marked: int = 0
     """New EXPIRING marks."""
     rescued: int = 0
@@ -126,6 +126,8 @@ class Expirer:
         marks = {
             CommitID(mark.name.decode()): mark for mark in self._marks.records(repository).scan()
         }
+        if rules is None and not marks:
+            return _Plan()
         scan = self._scan(repository)
         restored = Records(self._store, RESTORED, repository.partition).find(RESTORED_NAME)
         if restored is not None and not restored.message.finished:
@@ -217,12 +219,12 @@ class Expirer:
 class _Plan:
     """What a pass is going to do."""
 
-    commits: int
-    unmarked: Collection[CommitID]
-    rescued: Collection[Mark]
-    due: Collection[Mark]
-    waiting: int
-    branch_of: Mapping[CommitID, str]
+    commits: int = 0
+    unmarked: Collection[CommitID] = ()
+    rescued: Collection[Mark] = ()
+    due: Collection[Mark] = ()
+    waiting: int = 0
+    branch_of: Mapping[CommitID, str] = field(default_factory=dict)
 
     @classmethod
     def make(

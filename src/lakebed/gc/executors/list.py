@@ -101,14 +101,19 @@ def stored_objects(listed: pa.RecordBatch, namespace: Namespace) -> pa.RecordBat
     paths = pc.utf8_slice_codeunits(listed.column("address"), len(str(namespace)))
     is_own = pc.match_substring_regex(paths, WHOLE_PATH_PATTERN)
     paths = paths.filter(is_own)
-    made_us = _ALL_ONES - _numbers(paths, MADE_FROM)  # partitions count their times down
     issued_us = _numbers(paths, ISSUED_FROM)
     mtime_us = listed.column("mtime").cast(pa.int64()).filter(is_own).to_numpy()
     born_us = np.maximum(issued_us.astype(np.int64), mtime_us)
-    columns = [paths, listed.column("size").filter(is_own), born_us, made_us.astype(np.int64)]
+    columns = [paths, listed.column("size").filter(is_own), born_us, made_us_of(paths)]
     return pa.RecordBatch.from_arrays(
         [pa.array(column) for column in columns], schema=STORED_SCHEMA
     )
+
+
+def made_us_of(paths: pa.Array) -> npt.NDArray[np.int64]:
+    """Return when the partition of each path was made; all are paths of objects."""
+    # Partitions count their times down.
+    return (_ALL_ONES - _numbers(paths, MADE_FROM)).astype(np.int64)
 
 
 def _numbers(paths: pa.Array, start: int) -> npt.NDArray[np.uint64]:

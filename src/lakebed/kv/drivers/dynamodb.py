@@ -76,6 +76,8 @@ _TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 _OPTIONS: Final = frozenset({"region", "endpoint"})
 _EXAMPLE: Final = "dynamodb://table?region=eu-west-1"
 _SERVER_ERROR: Final = 500
+_LENGTH_BYTES: Final = 2
+"""Before the partition in the cursor of a listing."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -165,6 +167,28 @@ class DynamoDBCells(Cells):
         cells = [(_bytes(item, _KEY), _cell(item)) for item in reply["Items"]]
         last = reply.get("LastEvaluatedKey")
         return cells, None if not last else _bytes(last, _KEY) + b"\x00"
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        # There is no list of partitions: this goes through the table.
+        start: dict[str, Any] = {}
+        if cursor:
+            length = int.from_bytes(cursor[:_LENGTH_BYTES], "big") + _LENGTH_BYTES
+            start = {"ExclusiveStartKey": _key(cursor[_LENGTH_BYTES:length], cursor[length:])}
+        reply = _read(
+            lambda: self._client.scan(
+                TableName=self._table,
+                ProjectionExpression=_PARTITION,
+                FilterExpression=f"attribute_exists({_VALUE})",
+                ConsistentRead=True,
+                **start,
+            )
+        )
+        last = reply.get("LastEvaluatedKey")
+        page = list({_bytes(item, _PARTITION) for item in reply["Items"]})
+        if not last:
+            return page, None
+        partition = _bytes(last, _PARTITION)
+        return page, len(partition).to_bytes(_LENGTH_BYTES, "big") + partition + _bytes(last, _KEY)
 
     def close(self) -> None:
         self._client.close()

@@ -99,6 +99,12 @@ class MemoryStore(Store):
                 return []
             return [items[key] for key in islice(items.irange(minimum=start), limit)]
 
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        if self._closed:
+            raise StoreClosed
+        with self._lock:
+            return [each for each in self._partitions if each > cursor], None
+
     def drop_partition(self, partition: bytes) -> None:
         if self._closed:
             raise StoreClosed

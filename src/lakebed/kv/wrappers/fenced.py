@@ -29,9 +29,9 @@ that nothing will happen any more.)
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import islice
@@ -157,6 +157,16 @@ class Cells(ABC):
         """
 
     @abstractmethod
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        """Return some partitions, and where to go on; as `Store.partition_page`.
+
+        Partitions that hold nothing but tombstones may come too.
+
+        Raises:
+            StoreUnavailable: The database did not answer.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Give back what is held. No call follows."""
 
@@ -192,10 +202,12 @@ class FencedStore(Store):
         self._cells = cells
         self._runtime = runtime
         self._give_up = give_up
-        self._lifetime = Lifetime(runtime, cells.close, shared=cells.shared_between_processes)
+        self._lifetime = Lifetime(
+            runtime, cells.close, limits=cells.limits, shared=cells.shared_between_processes
+        )
 
     def get(self, partition: bytes, key: bytes) -> Item:
-        with self._call(partition, key):
+        with self._lifetime.call(partition, key):
             cell = self._cells.read(partition, key)
         if cell is None or cell.value is None:
             raise KeyNotFound(partition, key)
@@ -204,7 +216,7 @@ class FencedStore(Store):
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
-        with self._call(partition, key, value):
+        with self._lifetime.call(partition, key, value):
             new = self._written(value, version)
             # Most keys are new: to try that first saves a read.
             self._write(partition, key, None, new, lambda _: True)
@@ -219,7 +231,7 @@ class FencedStore(Store):
         *,
         version: Version | None = None,
     ) -> Version:
-        with self._call(partition, key, value):
+        with self._lifetime.call(partition, key, value):
             check_predicate(predicate)
             new = self._written(value, version)
             if predicate is ABSENT:
@@ -235,30 +247,34 @@ class FencedStore(Store):
         return new.version
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        with self._call(partition, key):
+        with self._lifetime.call(partition, key):
             cell = self._cells.read(partition, key)
             if cell is not None and _lives(cell):
                 self._delete(partition, key, cell.seen)
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        with self._call(partition, key):
+        with self._lifetime.call(partition, key):
             check_version(predicate)
             self._replace(partition, key, predicate, self._tombstone())
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        with self._call(partition):
+        with self._lifetime.call(partition):
             return [
                 Item(key, cell.value, cell.version)
                 for key, cell in self._living(partition, start, limit)
                 if cell.value is not None
             ]
 
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        with self._lifetime.call(b"any"):
+            return self._cells.partition_page(cursor)
+
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         rest = iter(items)
         applied = False
         while chunk := list(islice(rest, BULK_KEYS)):
             for key, value in chunk:
-                self._check(partition, key, value)
+                self._lifetime.check(partition, key, value)
             # The last of equal keys stays: side by side they would race.
             newest = dict(chunk)
             written: list[None] = []
@@ -275,13 +291,13 @@ class FencedStore(Store):
         start: bytes | None = b""
         applied = False
         while start is not None:
-            with self._call(partition), step_of_many(applied=applied):
+            with self._lifetime.call(partition), step_of_many(applied=applied):
                 page = self._living(partition, start, LARGEST_PAGE)
             deleted: list[None] = []
 
             def delete(item: tuple[bytes, Cell], deleted: list[None] = deleted) -> None:
                 key, cell = item
-                with self._call(partition, key):
+                with self._lifetime.call(partition, key):
                     self._delete(partition, key, cell.seen)
                 deleted.append(None)
 
@@ -291,18 +307,6 @@ class FencedStore(Store):
 
     def close(self) -> None:
         self._lifetime.close()
-
-    # Calls
-
-    def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
-        self._lifetime.check()
-        self.limits.check(partition, key, value)
-
-    @contextmanager
-    def _call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:
-        self._check(partition, key, value)
-        with self._lifetime.call():
-            yield
 
     def _in_parallel(
         self,

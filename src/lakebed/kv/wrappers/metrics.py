@@ -37,11 +37,10 @@ class MeteredStore(WrappedStore):
     def __init__(self, inner: Store, runtime: Runtime) -> None:
         super().__init__(inner)
         self._clock = runtime.monotonic
-        operations = ("get", "set", "set_if", "delete", "delete_if", "scan_page")
+        single = ("get", "set", "set_if", "delete", "delete_if", "scan_page", "partition_page")
         bulk = ("get_many", "set_many", "drop_partition")
         self._observe = {
-            operation: _SECONDS.labels(operation, inner.name).observe
-            for operation in operations + bulk
+            operation: _SECONDS.labels(operation, inner.name).observe for operation in single + bulk
         }
 
     @traced("kv.get")
@@ -79,6 +78,10 @@ class MeteredStore(WrappedStore):
     @traced("kv.scan_page")
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         return self._timed("scan_page", self._inner.scan_page, partition, start, limit)
+
+    @traced("kv.partition_page")
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        return self._timed("partition_page", self._inner.partition_page, cursor)
 
     @traced("kv.get_many")
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:

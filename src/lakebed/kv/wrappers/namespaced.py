@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from lakebed.kv.errors import KeyNotFound, PredicateFailed
-from lakebed.kv.store import Item, Predicate, Store, Version
+from lakebed.kv.store import NAMESPACE_MARK, Item, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 
 
@@ -18,8 +18,7 @@ class NamespacedStore(WrappedStore):
 
     def __init__(self, inner: Store, namespace: str) -> None:
         super().__init__(inner)
-        # No partition of an installation without a namespace begins with a NUL.
-        self._front = b"\x00%b\x00" % namespace.encode()
+        self._front = NAMESPACE_MARK + namespace.encode() + b"\x00"
         room = inner.limits.partition_bytes - len(self._front)
         self.limits = replace(inner.limits, partition_bytes=room)
 
@@ -55,6 +54,11 @@ class NamespacedStore(WrappedStore):
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         return self._inner.scan_page(self._inside(partition), start, limit)
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        page, after = self._inner.partition_page(cursor)
+        own = [each.removeprefix(self._front) for each in page if each.startswith(self._front)]
+        return own, after
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         return self._inner.get_many([(self._inside(of), key) for of, key in keys])

@@ -33,6 +33,7 @@ from lakebed.kv.errors import (
     OutcomeUnknown,
     StoreClosed,
     StoreFull,
+    StoreHalted,
     StoreLocked,
     StoreUnavailable,
     StoreUnreachable,
@@ -122,7 +123,7 @@ class _Tries:
 
     def _seconds_left(self, error: OutcomeUnknown) -> float:
         now = self._runtime.monotonic()
-        if isinstance(error, StoreFull | StoreLocked):
+        if isinstance(error, StoreFull | StoreLocked | StoreHalted):
             return 0.0  # waiting does not make room, and for the lock the driver has waited
         if isinstance(error, StoreUnreachable) and not self._patient:
             return self._begun + UNREACHABLE_SECONDS - now
@@ -155,6 +156,9 @@ class RetryingStore(WrappedStore):
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         return self._repeat("scan_page", self._inner.scan_page, partition, start, limit)
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        return self._repeat("partition_page", self._inner.partition_page, cursor)
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         return self._repeat("get_many", self._inner.get_many, keys)

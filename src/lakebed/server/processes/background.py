@@ -3,7 +3,8 @@
 One process and not a thread of each worker: the work is the same whoever does it, and a long pass
 must not slow requests down. It keeps what it has seen in memory and runs for as long as the server.
 Imports, and hooks that come after operations, have threads of their own here, so that they begin at
-once.
+once; so has garbage collection, since a run may take long. Where no second process can open the
+database, the worker does all this in threads.
 
 - ``lakebed_background_runs_total``: passes by task and outcome (``success``, ``failure``).
 - ``lakebed_background_last_success_timestamp_seconds``: when a pass last ended well, by task.
@@ -15,8 +16,9 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from lakebed.catalog.expiry import clean_expired
 from lakebed.engine.cleaner.cleaner import Cleaner
@@ -25,7 +27,9 @@ from lakebed.prometheus import Counter, Gauge
 from lakebed.server.app import begin_tracing, open_services
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
+from lakebed.server.processes import reclaim
 from lakebed.server.processes.children import end_with_parent, hide_settings
+from lakebed.server.processes.reclaim import Reclaim
 from lakebed.server.services import Services
 from lakebed.server.settings import ServerSettings
 
@@ -34,6 +38,7 @@ _IMPORTS_AT_ONCE: Final = 2
 _HOOKS_AT_ONCE: Final = 8
 _LOOK_SECONDS: Final = 1.0
 """Between two looks whether there is something to do; each is one small scan."""
+_RECLAIM_LOOK_SECONDS: Final = 15.0
 _LOOK_SECONDS_AFTER_FAILURE: Final = 15.0
 _RUNS: Final = Counter(
     "lakebed_background_runs", "Passes of background tasks, by outcome", ["task", "outcome"]
@@ -64,6 +69,7 @@ def jobs_of(services: Services) -> list[Job]:
         Job("logouts", services.auth.clean_logouts),
         Job("expired", lambda: clean_expired(services.catalog, runtime)),
         Job("runs", lambda: clean_runs(services)),
+        Job("gc_age", lambda: reclaim.measure_age(services)),
     ]
 
 
@@ -88,22 +94,32 @@ def main(settings: ServerSettings, link: Connection) -> None:
         services = _open(settings)
         if services is None:
             pause.wait(settings.cleaner.interval_seconds)
-    waiting = {
-        "imports": (_IMPORTS_AT_ONCE, services.catalog.import_runner.run_waiting),
-        "hooks": (_HOOKS_AT_ONCE, services.actions.post.run_waiting),
+    keep_up(services)
+
+
+def keep_up(services: Services) -> NoReturn:
+    """Run the jobs, once every interval, and what waits to be run, as it comes."""
+    settings = services.settings
+    waiting: dict[str, tuple[int, Callable[[], object], float]] = {
+        "imports": (_IMPORTS_AT_ONCE, services.catalog.import_runner.run_waiting, _LOOK_SECONDS),
+        "hooks": (_HOOKS_AT_ONCE, services.actions.post.run_waiting, _LOOK_SECONDS),
     }
-    for name, (count, run_waiting) in waiting.items():
+    if settings.reclaim.enabled:
+        look_seconds = min(_RECLAIM_LOOK_SECONDS, settings.reclaim.interval_seconds)
+        job = Job("reclaim", Reclaim(services).run_once)
+        waiting["reclaim"] = (1, partial(run, job), look_seconds)
+    for name, (count, run_waiting, look_seconds) in waiting.items():
         for _ in range(count):
-            arguments = (name, run_waiting)
+            arguments = (name, run_waiting, look_seconds)
             threading.Thread(target=_keep_running, args=arguments, daemon=True, name=name).start()
-    jobs = jobs_of(services)
+    jobs, pause = jobs_of(services), threading.Event()
     while True:
         for job in jobs:
             run(job)
         pause.wait(settings.cleaner.interval_seconds)
 
 
-def _keep_running(name: str, run_waiting: Callable[[], object]) -> None:
+def _keep_running(name: str, run_waiting: Callable[[], object], look_seconds: float) -> None:
     """Run what waits, as it comes. Should the process end, the next one takes it up.
 
     This is not a job: one import, or one hook, may take longer than any pass of a job should.
@@ -118,7 +134,7 @@ def _keep_running(name: str, run_waiting: Callable[[], object]) -> None:
         except Exception:
             _LOGGER.exception("cannot run %s", name)
         else:
-            seconds = _LOOK_SECONDS
+            seconds = look_seconds
         pause.wait(seconds)
 
 

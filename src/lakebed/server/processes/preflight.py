@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lakebed.errors import LakebedError
 from lakebed.kv import check_url, open_store
-from lakebed.server.settings import SQLITE, ListenSettings, ServerSettings
+from lakebed.server.settings import ListenSettings, ServerSettings, embedded_path
 
 
 class CannotStart(LakebedError):  # noqa: N818 - it says what happened
@@ -39,8 +39,8 @@ def check_database(settings: ServerSettings) -> list[str]:
         check_url(url)
     except LakebedError:
         return []  # the check of the settings says so
-    path = Path(url.removeprefix(SQLITE).partition("?")[0])
-    if url.startswith("memory:") or (url.startswith(SQLITE) and not path.exists()):
+    path = embedded_path(url)
+    if url.startswith("memory:") or (path is not None and not path.exists()):
         return []
     try:
         open_store(url).close()
@@ -91,9 +91,9 @@ def port_message(host: str, port: int, error: OSError) -> str:
 
 
 def _folders(settings: ServerSettings) -> Iterator[Path]:
-    url = settings.database.url
-    if url.startswith(SQLITE):
-        yield Path(url.removeprefix(SQLITE).partition("?")[0]).absolute().parent
+    path = embedded_path(settings.database.url)
+    if path is not None:
+        yield path.absolute().parent
     if settings.blockstore.type == "local" and settings.blockstore.local is not None:
         yield settings.blockstore.local.root
     if settings.cache.disk_folder is not None:

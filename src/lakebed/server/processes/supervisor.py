@@ -128,13 +128,18 @@ class _Supervisor:
 
     @property
     def _children(self) -> "list[_Child]":
-        return self._workers if self._settings.in_memory else [*self._workers, self._background]
+        return self._workers if self._settings.one_process else [*self._workers, self._background]
 
     def _start(self) -> None:
         if self._settings.in_memory:
             _LOGGER.warning(
                 "data is kept in memory: there is one worker, nothing is cleaned up, and all is"
                 " gone when the server stops"
+            )
+        elif self._settings.one_process:
+            _LOGGER.warning(
+                "the database serves one process: there is one worker, which also does what the"
+                " background process does elsewhere"
             )
         for child in self._children:
             child.start()

@@ -27,6 +27,7 @@ from lakebed.kv import (
     SchemaTooNew,
     Store,
     StoreClosed,
+    StoreLocked,
     open_store,
 )
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION, check_schema
@@ -37,8 +38,8 @@ from lakebed.testing.conformance.kv_machine import AWKWARD_KEYS
 from lakebed.testing.conformance.kv_scans import ScansConformance
 
 
-class StoreConformance(ScansConformance, ArgumentsConformance, ConcurrencyConformance):
-    """What every driver must do. Subclasses override `url`."""
+class SequentialConformance(ScansConformance, ArgumentsConformance):
+    """What every driver must do for one caller after the other. Subclasses override `url`."""
 
     @pytest.fixture
     def url(self) -> str:
@@ -262,6 +263,10 @@ class StoreConformance(ScansConformance, ArgumentsConformance, ConcurrencyConfor
             assert list(store.scan(partition)) == ([item] if shared else [])
 
     def test_what_two_handles_share(self, url: str, store: Store, partition: bytes) -> None:
+        if self.one_handle:
+            with pytest.raises(StoreLocked, match="is open already"):
+                open_store(url)
+            return
         with open_store(url) as other:
             version = store.set(partition, b"key", b"value")
             if store.shared_between_processes:
@@ -276,7 +281,7 @@ class StoreConformance(ScansConformance, ArgumentsConformance, ConcurrencyConfor
         try:
             with pytest.raises(SchemaTooNew, match="upgrade Lakebed"):
                 check_schema(store)
-            if store.shared_between_processes:
+            if store.shared_between_processes and not self.one_handle:
                 with pytest.raises(SchemaTooNew, match="upgrade Lakebed"):
                     open_store(url)
         finally:
@@ -293,6 +298,10 @@ class StoreConformance(ScansConformance, ArgumentsConformance, ConcurrencyConfor
         assert os.waitstatus_to_exitcode(status) == 0
         assert store.get(partition, b"key").value == b"value"
         store.set(partition, b"key", b"new")
+
+
+class StoreConformance(SequentialConformance, ConcurrencyConformance):
+    """What every driver must do. Subclasses override `url`."""
 
 
 def _try_in_child(store: Store, partition: bytes) -> int:

@@ -17,6 +17,7 @@ from lakebed.kv import (
     open_store,
 )
 from lakebed.testing.conformance.kv_machine import StoreMachine
+from lakebed.testing.conformance.kv_sizes import Sizes
 
 
 def increment(url: str, partition: bytes, rounds: int, threads: int) -> None:
@@ -48,15 +49,16 @@ def in_threads(calls: list[Callable[[], None]]) -> None:
             future.result()
 
 
-class ConcurrencyConformance:
+class ConcurrencyConformance(Sizes):
     """Of many that race, one wins, and nothing is lost or seen twice."""
 
     def test_a_counter_ends_exact(self, url: str, store: Store, partition: bytes) -> None:
         store.set(partition, b"counter", b"0")
-        if store.shared_between_processes:
+        if store.shared_between_processes and not self.one_handle:
             context = multiprocessing.get_context("spawn")
             children = [
-                context.Process(target=increment, args=(url, partition, 25, 4)) for _ in range(4)
+                context.Process(target=increment, args=(url, partition, 25, self.racers // 4))
+                for _ in range(4)
             ]
             for child in children:
                 child.start()
@@ -64,8 +66,8 @@ class ConcurrencyConformance:
                 child.join()
             assert [child.exitcode for child in children] == [0] * 4
         else:
-            increment_with(store, partition, rounds=25, threads=16)
-        assert store.get(partition, b"counter").value == b"400"
+            increment_with(store, partition, rounds=25, threads=self.racers)
+        assert int(store.get(partition, b"counter").value) == 25 * self.racers
 
     def test_one_of_many_creates_wins(self, store: Store, partition: bytes) -> None:
         winners: list[tuple[bytes, int]] = []
@@ -106,7 +108,7 @@ class ConcurrencyConformance:
     def test_a_scan_under_load_yields_steady_keys_once(
         self, store: Store, partition: bytes
     ) -> None:
-        steady = [b"%05d" % number for number in range(0, 3000, 3)]
+        steady = [b"%05d" % number for number in range(0, min(3000, 3 * self.bulk), 3)]
         store.set_many(partition, [(key, b"steady") for key in steady])
         stop = threading.Event()
 
@@ -145,7 +147,7 @@ class ConcurrencyConformance:
 
         def look() -> None:
             try:
-                for _ in range(300):
+                for _ in range(min(300, self.bulk)):
                     last, first = store.get_many(pair)
                     assert last is not None
                     assert first is not None
@@ -160,4 +162,6 @@ class ConcurrencyConformance:
             def __init__(self) -> None:
                 super().__init__(store, partition + uuid4().hex.encode())
 
-        run_state_machine_as_test(Machine, settings=settings(deadline=None))
+        assert settings.default is not None
+        examples = max(1, settings.default.max_examples // self.share)
+        run_state_machine_as_test(Machine, settings=settings(max_examples=examples, deadline=None))

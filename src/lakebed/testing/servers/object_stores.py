@@ -120,6 +120,20 @@ def azurite() -> Iterator[ObjectServer]:
     Raises:
         ServerMissingError: Node or the program is missing, or it does not start.
     """
+    program = azurite_command()
+    with TemporaryDirectory(prefix="lakebed-azurite-") as name:
+        (port,) = free_ports(1)
+        command = [*program, "--inMemoryPersistence", "--blobPort", str(port)]
+        with _running(command, Path(name), port) as server:
+            yield ObjectServer(f"{server.endpoint}/{AZURE_ACCOUNT}")
+
+
+def azurite_command() -> list[str]:
+    """Return the command that starts Azurite, but for its port and the place of its data.
+
+    Raises:
+        ServerMissingError: Node or the program is missing.
+    """
     node = shutil.which("node")
     if node is None:
         raise ServerMissingError("Azurite needs Node, and there is no program node")
@@ -128,15 +142,10 @@ def azurite() -> Iterator[ObjectServer]:
     program = next((path for path in programs if path.exists()), None)
     if program is None:
         raise ServerMissingError(f"Azurite is missing: npm ci (make install) puts it at {_AZURITE}")
-    with TemporaryDirectory(prefix="lakebed-azurite-") as name:
-        (port,) = free_ports(1)
-        command = [
-            *(node, str(program), "--inMemoryPersistence"),
-            *("--disableTelemetry", "--skipApiVersionCheck", "--silent"),
-            *("--blobHost", "127.0.0.1", "--blobPort", str(port)),
-        ]
-        with _running(command, Path(name), port) as server:
-            yield ObjectServer(f"{server.endpoint}/{AZURE_ACCOUNT}")
+    return [
+        *(node, str(program), "--blobHost", "127.0.0.1"),
+        *("--disableTelemetry", "--skipApiVersionCheck", "--silent"),
+    ]
 
 
 SERVERS: Final = MappingProxyType({"seaweedfs": seaweedfs, "moto": moto, "azurite": azurite})

@@ -67,6 +67,10 @@ class SimulatedDatabase:
         after = keys[limit] if len(keys) > limit else None
         return [(key, cell) for key, cell in cells if cell is not None], after
 
+    def partition_page(self) -> tuple[list[bytes], bytes | None]:
+        """List all partitions at once."""
+        return sorted({partition for partition, _ in self._cells}), None
+
     def _is_over(self, cell: Cell) -> bool:
         return cell.expires is not None and cell.expires < EPOCH + self.simulation.seconds
 
@@ -101,6 +105,9 @@ class _SimulatedCells(Cells):
         return self._call(
             "page", partition, start, lambda: self._database.page(partition, start, limit)
         )
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        return self._call("partition_page", b"", cursor, self._database.partition_page)
 
     def close(self) -> None:
         pass

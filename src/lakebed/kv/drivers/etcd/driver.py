@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -25,6 +24,7 @@ from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
+    PARTITIONS_PAGE,
     VERSION_BYTES,
     Item,
     Limits,
@@ -50,6 +50,7 @@ PAUSE_SECONDS: Final = 0.2
 
 _DATA: Final = b"d"
 _SESSIONS: Final = b"s"
+_LENGTH_BYTES: Final = 2
 # Behind the version, so that what is stored is larger than the version even if the value is empty.
 _SEPARATOR: Final = b"\x01"
 _HEAD: Final = VERSION_BYTES + len(_SEPARATOR)
@@ -103,7 +104,7 @@ class EtcdStore(Store):
         self._prefix = address.prefix + b"/"
         self._gateway = Gateway(address, reply_seconds=reply_seconds)
         self._sessions: list[_Session] = []
-        self._lifetime = Lifetime(runtime, self._gateway.close, shared=True)
+        self._lifetime = Lifetime(runtime, self._gateway.close, limits=self.limits, shared=True)
         try:
             self._check_cluster()
         except BaseException:
@@ -119,7 +120,7 @@ class EtcdStore(Store):
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
-        with self._call(partition, key, value):
+        with self._lifetime.call(partition, key, value):
             mark = version or new_version(self._runtime)
             self._write([], [self._put(partition, key, value, mark)])
         return mark
@@ -133,7 +134,7 @@ class EtcdStore(Store):
         *,
         version: Version | None = None,
     ) -> Version:
-        with self._call(partition, key, value):
+        with self._lifetime.call(partition, key, value):
             check_predicate(predicate)
             mark = version or new_version(self._runtime)
             conditions = _conditions(self._key(partition, key), predicate)
@@ -142,28 +143,46 @@ class EtcdStore(Store):
         return mark
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        with self._call(partition, key):
+        with self._lifetime.call(partition, key):
             self._write([], [_delete(self._key(partition, key))])
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        with self._call(partition, key):
+        with self._lifetime.call(partition, key):
             check_version(predicate)
             name = self._key(partition, key)
             if not self._write(_conditions(name, predicate), [_delete(name)]):
                 raise PredicateFailed(partition, key)
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        with self._call(partition):
+        with self._lifetime.call(partition):
             return self._scan(partition, start, limit)
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        # The first key of a partition tells its name; the next one lies behind all of its keys.
+        data = self._prefix + _DATA
+        start, end = cursor or data, _successor(data)
+        page: list[bytes] = []
+        with self._lifetime.call(b"any"):
+            while len(page) < PARTITIONS_PAGE:
+                body = {"key": encode(start), "range_end": encode(end), "limit": "1"}
+                reply = self._gateway.read("/v3/kv/range", body | {"keys_only": True})
+                found = reply.get("kvs", [])
+                if not found:
+                    return page, None
+                rest = decode(found[0]["key"])[len(data) :]
+                length = int.from_bytes(rest[:_LENGTH_BYTES], "big")
+                page.append(rest[_LENGTH_BYTES : _LENGTH_BYTES + length])
+                start = _successor(self._key(page[-1], b""))
+        return page, start
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
-            self._check(partition, key)
+            self._lifetime.check(partition, key)
         items: list[Item | None] = []
         for begin in range(0, len(keys), TRANSACTION_KEYS):
             chunk = keys[begin : begin + TRANSACTION_KEYS]
             steps = [{"request_range": {"key": encode(self._key(*pair))}} for pair in chunk]
-            with self._call(*chunk[0]):
+            with self._lifetime.call(*chunk[0]):
                 replies = self._gateway.read("/v3/kv/txn", {"success": steps})["responses"]
             for (_, key), reply in zip(chunk, replies, strict=True):
                 found = reply["response_range"].get("kvs", [])
@@ -178,30 +197,18 @@ class EtcdStore(Store):
                 self._put(partition, key, value, new_version(self._runtime))
                 for key, value in chunk.items()
             ]
-            with self._call(partition), step_of_many(applied=applied):
+            with self._lifetime.call(partition), step_of_many(applied=applied):
                 self._write([], puts)
             applied = True
 
     def drop_partition(self, partition: bytes) -> None:
         """Delete every key of a partition at once."""
-        with self._call(partition):
+        with self._lifetime.call(partition):
             base = self._key(partition, b"")
             self._write([], [_delete(base, _successor(base))])
 
     def close(self) -> None:
         self._lifetime.close()
-
-    # Calls
-
-    def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
-        self._lifetime.check()
-        self.limits.check(partition, key, value)
-
-    @contextmanager
-    def _call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:
-        self._check(partition, key, value)
-        with self._lifetime.call():
-            yield
 
     def _check_cluster(self) -> None:
         status = self._gateway.read("/v3/maintenance/status", {})
@@ -218,7 +225,7 @@ class EtcdStore(Store):
         return b"%b%b%b%b%b" % (
             self._prefix,
             _DATA,
-            len(partition).to_bytes(2, "big"),
+            len(partition).to_bytes(_LENGTH_BYTES, "big"),
             partition,
             key,
         )
@@ -234,7 +241,7 @@ class EtcdStore(Store):
         chunk: dict[bytes, bytes] = {}
         size = 0
         for key, value in items:
-            self._check(partition, key, value)
+            self._lifetime.check(partition, key, value)
             added = len(partition) + len(key) + len(value) + 64
             if len(chunk) == TRANSACTION_KEYS or (chunk and size + added > TRANSACTION_BYTES):
                 yield chunk

@@ -26,6 +26,7 @@ from lakebed.kv.errors import (
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
+    PARTITIONS_PAGE,
     VERSION_BYTES,
     Item,
     Limits,
@@ -133,6 +134,13 @@ class PostgreSQLStore(Store):
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         return wire.items(self._read(statements.SCAN, partition, start, wire.int8(limit)))
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        if self._closed:
+            raise StoreClosed
+        found = self._read(statements.PARTITIONS, cursor, wire.int8(PARTITIONS_PAGE))
+        page = [wire.value(found, row, 0) for row in range(found.ntuples)]
+        return page, page[-1] if len(page) == PARTITIONS_PAGE else None
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:

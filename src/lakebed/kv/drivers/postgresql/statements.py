@@ -106,6 +106,19 @@ SELECT key, value, version FROM lakebed_kv
 WHERE partition = $1 AND key >= $2 ORDER BY key LIMIT $3
 """
 
+# From each partition straight to the next one, whatever lies between: few rows are read.
+PARTITIONS: Final = """
+WITH RECURSIVE found (partition) AS (
+    (SELECT partition FROM lakebed_kv WHERE partition > $1 ORDER BY partition LIMIT 1)
+    UNION ALL
+    SELECT after.partition FROM found CROSS JOIN LATERAL (
+        SELECT partition FROM lakebed_kv
+        WHERE partition > found.partition ORDER BY partition LIMIT 1
+    ) AS after
+)
+SELECT partition FROM found LIMIT $2
+"""
+
 # The key that begins the next chunk of a partition.
 NEXT_CHUNK: Final = """
 SELECT key FROM lakebed_kv WHERE partition = $1 AND key >= $2 ORDER BY key LIMIT 1 OFFSET $3

@@ -12,6 +12,7 @@ from lakebed.kv.errors import KeyNotFound, PredicateFailed
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
+    PARTITIONS_PAGE,
     Item,
     Limits,
     Predicate,
@@ -42,6 +43,16 @@ _GET_FEW: Final = tuple(
 _SCAN: Final = """
     SELECT key, value, version FROM entries
     WHERE partition = ?1 AND key >= ?2 ORDER BY key LIMIT ?3
+"""
+# From each partition straight to the next one, whatever lies between: few rows are read.
+_PARTITIONS: Final = """
+    WITH RECURSIVE found(partition) AS (
+        SELECT min(partition) FROM entries WHERE partition > ?1
+        UNION ALL
+        SELECT (SELECT min(partition) FROM entries WHERE partition > found.partition) FROM found
+        WHERE found.partition IS NOT NULL
+    )
+    SELECT partition FROM found WHERE partition IS NOT NULL LIMIT ?2
 """
 _SET: Final = "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3, ?4)"
 _SET_IF_ABSENT: Final = "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3, ?4)"
@@ -139,6 +150,10 @@ class SqliteStore(Store):
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         return self._readers.fetch_items(_SCAN, (partition, start, limit))
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        page = [row[0] for row in self._readers.fetch(_PARTITIONS, (cursor, PARTITIONS_PAGE))]
+        return page, page[-1] if len(page) == PARTITIONS_PAGE else None
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:

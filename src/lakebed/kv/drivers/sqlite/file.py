@@ -17,7 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from lakebed.kv.drivers.sqlite.mounts import DOUBTFUL, NETWORK, file_system_of
+from lakebed.kv.drivers.local_disk import check_file_system, make_folder, sync_folder
 from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreFull, StoreUnavailable
 
 PATIENCE_SECONDS: Final = 10.0
@@ -77,12 +77,12 @@ class DatabaseFile:
             ForeignStore: What is there is not a Lakebed database.
             StoreUnavailable: It cannot be created or opened.
         """
-        _check_file_system(path)
+        check_file_system(path, "SQLite")
         self.path = path
         self.log_path = path.with_name(f"{path.name}-wal")
         try:
             self._refuse_foreign()
-            _make_folder(path.parent)
+            make_folder(path.parent)
             self._initialise()
         except (OSError, sqlite3.Error) as error:
             raise self.failure(error) from error
@@ -194,23 +194,7 @@ class DatabaseFile:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        _sync_folder(self.path.parent)
-
-
-def _check_file_system(path: Path) -> None:
-    file_system = file_system_of(path)
-    if file_system in NETWORK:
-        raise InvalidArgument(
-            f"{path} lies on a network file system ({file_system}), where SQLite cannot keep a"
-            " database whole: put it on a local disk, or use PostgreSQL"
-        )
-    if file_system in DOUBTFUL:
-        _LOGGER.warning(
-            "%s lies on a file system (%s) that may be another machine's: SQLite keeps a database"
-            " whole only on a disk of its own machine",
-            path,
-            file_system,
-        )
+        sync_folder(self.path.parent)
 
 
 def error_code(error: Exception) -> int:
@@ -227,20 +211,3 @@ def is_busy(error: sqlite3.Error) -> bool:
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
     return value
-
-
-def _make_folder(folder: Path) -> None:
-    """Create a folder and those above it, each durable before anything is put into it."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, Final
 
 import valkey
@@ -20,6 +19,7 @@ from lakebed.kv.errors import (
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.store import (
     ABSENT,
+    PARTITIONS_PAGE,
     VERSION_BYTES,
     Item,
     Limits,
@@ -37,6 +37,7 @@ from lakebed.runtime import Runtime
 CHUNK_KEYS: Final = 500
 CHUNK_BYTES: Final = 8 << 20
 PREFIX: Final = b"lakebed:"
+_HASHES: Final = PREFIX + b"h:"
 _SETTINGS: Final = {
     "appendonly": "yes",
     "appendfsync": "always",
@@ -74,7 +75,7 @@ class ValkeyStore(Store):
         self._runtime = runtime
         self._patience = patience or Patience()
         self._pool = Pool(address, self._patience, runtime)
-        self._lifetime = Lifetime(runtime, self._pool.close, shared=True)
+        self._lifetime = Lifetime(runtime, self._pool.close, limits=self.limits, shared=True)
         try:
             if not address.trusted:
                 self._check_durability()
@@ -83,7 +84,7 @@ class ValkeyStore(Store):
             raise
 
     def get(self, partition: bytes, key: bytes) -> Item:
-        self._check(partition, key)
+        self._lifetime.check(partition, key)
         with self._pool.reading() as link:
             stored = ask(link, "HGET", _names(partition)[0], key)
         if stored is None:
@@ -93,7 +94,7 @@ class ValkeyStore(Store):
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
-        with self._call(partition, key, value):
+        with self._lifetime.call(partition, key, value):
             mark = version or new_version(self._runtime)
             self._write(scripts.SET, partition, key, mark + value, b"", b"")
         return mark
@@ -107,7 +108,7 @@ class ValkeyStore(Store):
         *,
         version: Version | None = None,
     ) -> Version:
-        with self._call(partition, key, value):
+        with self._lifetime.call(partition, key, value):
             check_predicate(predicate)
             mark = version or new_version(self._runtime)
             if isinstance(predicate, Presence):
@@ -119,25 +120,38 @@ class ValkeyStore(Store):
         return mark
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        with self._call(partition, key):
+        with self._lifetime.call(partition, key):
             self._write(scripts.DELETE, partition, key, b"")
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        with self._call(partition, key):
+        with self._lifetime.call(partition, key):
             check_version(predicate)
             if not self._write(scripts.DELETE, partition, key, predicate):
                 raise PredicateFailed(partition, key)
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        with self._call(partition), self._pool.reading() as link:
+        with self._lifetime.call(partition), self._pool.reading() as link:
             first = b"[" + start if start else b"-"
             arguments = [first, b"%d" % limit]
             keys, values = run_script(link, scripts.SCAN, _names(partition), arguments)
         return [_item(key, stored) for key, stored in zip(keys, values, strict=True)]
 
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        with self._lifetime.call(b"any"), self._pool.reading() as link:
+            after, names = ask(
+                link,
+                "SCAN",
+                cursor or b"0",
+                "MATCH",
+                _HASHES + b"*",
+                "COUNT",
+                b"%d" % PARTITIONS_PAGE,
+            )
+        return [name.removeprefix(_HASHES) for name in names], None if after == b"0" else after
+
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
-            self._check(partition, key)
+            self._lifetime.check(partition, key)
         items: list[Item | None] = []
         for begin in range(0, len(keys), CHUNK_KEYS):
             items += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
@@ -150,27 +164,17 @@ class ValkeyStore(Store):
             arguments = [
                 part for key, value in chunk for part in (key, new_version(self._runtime) + value)
             ]
-            with self._call(partition), step_of_many(applied=applied):
+            with self._lifetime.call(partition), step_of_many(applied=applied):
                 self._write(scripts.SET_MANY, partition, *arguments)
             applied = True
 
     def drop_partition(self, partition: bytes) -> None:
         """Delete every key of a partition at once."""
-        with self._call(partition):
+        with self._lifetime.call(partition):
             self._write(scripts.DROP, partition)
 
     def close(self) -> None:
         self._lifetime.close()
-
-    def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
-        self._lifetime.check()
-        self.limits.check(partition, key, value)
-
-    @contextmanager
-    def _call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:
-        self._check(partition, key, value)
-        with self._lifetime.call():
-            yield
 
     def _check_durability(self) -> None:
         """Refuse a server that may lose what it acknowledged."""
@@ -205,7 +209,7 @@ class ValkeyStore(Store):
     # Reads
 
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        with self._call(*keys[0]), self._pool.reading() as link:
+        with self._lifetime.call(*keys[0]), self._pool.reading() as link:
             # All at once, and the server answers in order: no item is older than those before it.
             link.send_packed_command(
                 link.pack_commands([("HGET", _names(of)[0], key) for of, key in keys])
@@ -224,7 +228,7 @@ class ValkeyStore(Store):
         chunk: list[tuple[bytes, bytes]] = []
         size = 0
         for key, value in items:
-            self._check(partition, key, value)
+            self._lifetime.check(partition, key, value)
             if len(chunk) == CHUNK_KEYS or (chunk and size + len(value) > CHUNK_BYTES):
                 yield chunk
                 chunk, size = [], 0
@@ -284,7 +288,7 @@ class ValkeyStore(Store):
 
 def _names(partition: bytes) -> list[bytes]:
     """The hash and the sorted set of a partition."""
-    return [PREFIX + b"h:" + partition, PREFIX + b"z:" + partition]
+    return [_HASHES + partition, PREFIX + b"z:" + partition]
 
 
 def _item(key: bytes, stored: bytes) -> Item:

@@ -52,6 +52,24 @@ class GarbageCollectionMark(Wire):
     local_root: str | None = None
 
 
+class GarbageCollectionLeaseRequest(Wire):
+    holder: str
+    over: str = ""
+    renew: bool = False
+
+
+class GarbageCollectionLease(Wire):
+    holder: str
+    mark: str
+    seconds: float
+
+
+class LeaseQuery(Wire):
+    holder: str
+    good: bool = False
+    next_us: int = 0
+
+
 class PrepareGCUncommittedRequest(Wire):
     continuation_token: str = ""
 
@@ -111,6 +129,30 @@ def leave_mark(request: ApiRequest, repository: RepositoryID) -> GarbageCollecti
         unique_id=mark.unique_id,
         nonce=mark.nonce,
         local_root=None if local is None else str(local.root.resolve()),
+    )
+
+
+@routes.add("takeGarbageCollectionLease", "POST", f"{_GC}/lease", _UNCOMMITTED)
+def take_lease(
+    request: ApiRequest, repository: RepositoryID, body: GarbageCollectionLeaseRequest
+) -> GarbageCollectionLease:
+    """Take or renew the lease of runs, if nobody else has it; the answer says who has it.
+
+    A lease whose mark was seen for as long as a lease lasts may be taken over, by that mark.
+    """
+    leases = request.catalog.gc_leases
+    if body.renew:
+        found = leases.renew(repository, body.holder)
+    else:
+        found = leases.take(repository, body.holder, over=body.over)
+    return GarbageCollectionLease(holder=found.holder, mark=found.mark, seconds=found.seconds)
+
+
+@routes.add("giveBackGarbageCollectionLease", "DELETE", f"{_GC}/lease", _UNCOMMITTED, status=204)
+def give_lease_back(request: ApiRequest, repository: RepositoryID, query: LeaseQuery) -> None:
+    """Give the lease of runs back, and say whether the run was good."""
+    request.catalog.gc_leases.give_back(
+        repository, query.holder, is_good=query.good, next_us=query.next_us
     )
 
 

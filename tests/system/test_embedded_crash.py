@@ -9,14 +9,14 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from lakebed.kv import Store, open_store
 from tests.kit.rounds import rounds
 from tests.system import acknowledging_child as child
 
 ROUNDS = rounds(6, long=200)
-PROCESSES = 2
 THREADS = 3
-SLOTS = PROCESSES * THREADS
 START_SECONDS = 60.0
 LONGEST_LIFE_SECONDS = 0.15
 
@@ -86,9 +86,9 @@ def check_conditional(
         assert applied - acknowledged.conditional[thread] in {0, 1}
 
 
-def run_and_kill(url: str, number: int) -> list[tuple[Child, Acknowledged]]:
+def run_and_kill(url: str, number: int, processes: int) -> list[tuple[Child, Acknowledged]]:
     """Let processes write and kill each at a random moment; return what they acknowledged."""
-    children = [start(url, f"{number}-{each}", each * THREADS) for each in range(PROCESSES)]
+    children = [start(url, f"{number}-{each}", each * THREADS) for each in range(processes)]
     try:
         for each in children:
             each.wait_for_first_write()
@@ -104,14 +104,16 @@ def run_and_kill(url: str, number: int) -> list[tuple[Child, Acknowledged]]:
             each.process.wait()
 
 
-def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/lakebed.db"
+@pytest.mark.parametrize(("scheme", "processes"), [("sqlite", 2), ("rocksdb", 1)])
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, scheme: str, processes: int) -> None:
+    url = f"{scheme}:///{tmp_path}/lakebed.db"
+    slots = processes * THREADS
     with open_store(url) as store:
-        store.set(child.PARTITION, child.TALLY, bytes(SLOTS * child.SLOT.size))
-    before = [0] * SLOTS
+        store.set(child.PARTITION, child.TALLY, bytes(slots * child.SLOT.size))
+    before = [0] * slots
     total = 0
     for number in range(ROUNDS):
-        killed = run_and_kill(url, number)
+        killed = run_and_kill(url, number, processes)
         with open_store(url) as store:
             after = tally(store)
             for each, acknowledged in killed:
@@ -119,4 +121,4 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
                 check_conditional(before, after, each.first_slot, acknowledged)
                 total += acknowledged.plain.total() + acknowledged.conditional.total()
         before = after
-    assert total > ROUNDS * SLOTS
+    assert total > ROUNDS * slots

@@ -1,0 +1,258 @@
+"""`lakebed migrate`: move repositories in from lakeFS, without copying an object."""
+
+import os
+import random
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Self
+
+import typer
+
+from lakebed.cli.commands.kv import DatabaseOption, settings_of
+from lakebed.cli.errors import Incomplete, Misuse
+from lakebed.cli.groups import new_group
+from lakebed.cli.options import ServerConfigOption
+from lakebed.cli.output import printable
+from lakebed.cli.uris import parse_repository
+from lakebed.errors import quoted
+
+if TYPE_CHECKING:
+    from lakebed.migrate.history import Taken
+    from lakebed.migrate.rounds import Plan, RoundReport
+    from lakebed.migrate.sources import Source, StorageFiles
+    from lakebed.runtime import Runtime
+
+app = new_group("Move repositories in from lakeFS, without copying an object.")
+
+UriArgument = Annotated[
+    str, typer.Argument(metavar="URI", help="The repository in lakeFS: lakefs://repository")
+]
+ToOption = Annotated[
+    str, typer.Option("--to", metavar="NAMESPACE", help="Where the new repository keeps its files.")
+]
+AsOption = Annotated[
+    str | None, typer.Option("--as", metavar="NAME", help="Its name here.", show_default="the same")
+]
+LastOption = Annotated[
+    bool, typer.Option("--last", help="lakeFS stands still: open the repository for writing.")
+]
+VerifyOption = Annotated[
+    int,
+    typer.Option(metavar="N", help="Compare so many commits with lakeFS, by chance; -1: all."),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what there is to be moved.")
+]
+
+
+@app.command("lakefs")
+def from_lakefs(
+    *,
+    uri: UriArgument,
+    to: ToOption,
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--from", metavar="URL", help="The lakeFS server.", show_default="lakectl's"),
+    ] = None,
+    name: AsOption = None,
+    config: ServerConfigOption = None,
+    database: DatabaseOption = None,
+    from_storage: Annotated[
+        bool, typer.Option("--from-storage", help="Read metadata files from the storage.")
+    ] = False,
+    last: LastOption = False,
+    verify: VerifyOption = 3,
+    dry_run: DryRunOption = False,
+    gc_is_stopped: Annotated[
+        bool, typer.Option("--gc-is-stopped", help="lakeFS has garbage collection rules, unused.")
+    ] = False,
+) -> None:
+    """Move a repository in from a running lakeFS: all commits, branches and tags.
+
+    Commits keep their ids, and entries name the objects where they are. Run it as often as you
+    like: each run takes what came since. Until the last one, the repository here is read-only.
+
+    The keys for lakeFS are those of lakectl: its file, or its variables. The settings of the new
+    server (--config) say which database and storage to write to.
+    """
+    from lakebed.block import Namespace  # noqa: PLC0415 - it is slow to import
+    from lakebed.client.http import Client  # noqa: PLC0415 - as are its friends
+    from lakebed.client.retry import OUTLAST_RESTARTS  # noqa: PLC0415 - as are its friends
+    from lakebed.client.settings import load_settings  # noqa: PLC0415 - as are its friends
+    from lakebed.migrate.lakefs_server import LakeFSServer  # noqa: PLC0415 - as are its friends
+    from lakebed.migrate.rounds import Plan  # noqa: PLC0415 - as are its friends
+    from lakebed.migrate.sources import Source  # noqa: PLC0415 - as are its friends
+
+    repository = parse_repository(uri).repository
+    keys = load_settings(environ=os.environ, config_file=None, endpoint=endpoint)
+    with _Target(config, database) as target, ExitStack() as stack:
+        client = Client(keys, retry_policy=OUTLAST_RESTARTS)
+        stack.callback(client.close)
+        server = LakeFSServer(client, repository, target.runtime)
+        if server.collects_garbage() and not gc_is_stopped:
+            raise Misuse(
+                f"lakeFS has garbage collection rules for {repository}: it would delete objects"
+                " that commits here name. Delete the rules first (lakectl gc delete-config), or"
+                " say --gc-is-stopped if nothing runs by them"
+            )
+        files = target.files_in(server.namespace) if from_storage else server
+        plan = Plan(
+            repository=name or repository,
+            namespace=Namespace.parse(to),
+            moved_from=f"{keys.endpoint} {repository}",
+            default_branch=server.default_branch,
+            metadata=server.metadata(),
+            protected=server.protected(),
+        )
+        target.move(Source(server, files), plan, last=last, verify=verify, dry_run=dry_run)
+
+
+@app.command("sql")
+def from_sql(
+    *,
+    uri: UriArgument,
+    to: ToOption,
+    dsn: Annotated[
+        str,
+        typer.Option(
+            envvar="LAKEBED_MIGRATE_DSN", help="lakeFS's PostgreSQL: postgresql://…, or a variable."
+        ),
+    ],
+    name: AsOption = None,
+    config: ServerConfigOption = None,
+    database: DatabaseOption = None,
+    last: LastOption = False,
+    verify: VerifyOption = 3,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Move a repository in from the PostgreSQL of a lakeFS before version 0.80.
+
+    Otherwise as `lakebed migrate lakefs`. Metadata files are read from the storage.
+    """
+    from lakebed.block import Namespace  # noqa: PLC0415 - it is slow to import
+    from lakebed.migrate.rounds import Plan  # noqa: PLC0415 - as are its friends
+    from lakebed.migrate.sources import Source  # noqa: PLC0415 - as are its friends
+    from lakebed.migrate.sql import SqlRefs  # noqa: PLC0415 - as are its friends
+
+    repository = parse_repository(uri).repository
+    with _Target(config, database) as target, ExitStack() as stack:
+        refs = SqlRefs(dsn, repository)
+        stack.callback(refs.close)
+        plan = Plan(
+            repository=name or repository,
+            namespace=Namespace.parse(to),
+            moved_from=f"sql {refs.namespace}",
+            default_branch=refs.default_branch,
+        )
+        source = Source(refs, target.files_in(refs.namespace))
+        target.move(source, plan, last=last, verify=verify, dry_run=dry_run)
+        for row in refs.damaged:
+            typer.echo(printable(f"not read: {row}"))
+        if refs.damaged:
+            raise Incomplete(f"{len(refs.damaged)} rows could not be read, see above")
+
+
+class _Target:
+    """The installation that repositories are moved into."""
+
+    def __init__(self, config: Path | None, database: str | None) -> None:
+        from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - it is slow to import
+
+        self._settings = settings_of(config, database)
+        self._stack = ExitStack()
+        self.runtime: Runtime = ThreadRuntime()
+
+    def __enter__(self) -> Self:
+        from lakebed.block import open_block  # noqa: PLC0415 - it is slow to import
+        from lakebed.engine.engine import Engine  # noqa: PLC0415 - as are its friends
+        from lakebed.kv import open_store  # noqa: PLC0415 - as are its friends
+
+        store = self._stack.enter_context(
+            open_store(self._settings.database.url, runtime=self.runtime)
+        )
+        self.block = self._stack.enter_context(
+            open_block(self._settings.blockstore.block, runtime=self.runtime)
+        )
+        self.engine: Engine = Engine(store, self.block, runtime=self.runtime)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def files_in(self, namespace: str) -> "StorageFiles":
+        """Return the metadata files of lakeFS below a namespace."""
+        from lakebed.block import Namespace  # noqa: PLC0415 - it is slow to import
+        from lakebed.migrate.sources import StorageFiles  # noqa: PLC0415 - as are its friends
+
+        return StorageFiles(self.block, Namespace.parse(namespace))
+
+    def move(
+        self, source: "Source", plan: "Plan", *, last: bool, verify: int, dry_run: bool
+    ) -> None:
+        """Run a round, compare some commits, and say what was done."""
+        from lakebed.migrate.rounds import run_round  # noqa: PLC0415 - it is slow to import
+
+        if dry_run:
+            _print_what_is_there(source, plan)
+            return
+        report = run_round(
+            self.engine, self.runtime, source, plan, is_last=last, on_progress=_print_progress
+        )
+        _print_report(report, plan)
+        self._verify(source, plan, verify)
+
+    def _verify(self, source: "Source", plan: "Plan", count: int) -> None:
+        from lakebed.engine.model import RepositoryID  # noqa: PLC0415 - it is slow to import
+        from lakebed.migrate.verify import find_difference  # noqa: PLC0415 - as are its friends
+
+        commits = list(source.refs.commits())
+        if 0 <= count < len(commits):
+            commits = random.sample(commits, count)
+        repository = self.engine.repositories.get(RepositoryID(plan.repository))
+        wrong = 0
+        for commit in commits:
+            key = find_difference(self.engine, repository, source, commit)
+            if key is not None:
+                wrong += 1
+                typer.echo(printable(f"commit {commit.id} lists {quoted(key)} otherwise"))
+        typer.echo(f"Compared {len(commits):,} commits with lakeFS: {wrong:,} differ.")
+        if wrong:
+            raise Incomplete(f"{wrong} commits list something else than in lakeFS, see above")
+
+
+def _print_what_is_there(source: "Source", plan: "Plan") -> None:
+    commits, branches, tags = (
+        sum(1 for _ in each)
+        for each in (source.refs.commits(), source.refs.branches(), source.refs.tags())
+    )
+    typer.echo(
+        f"{commits:,} commits, {branches:,} branches and {tags:,} tags would be moved to"
+        f" repository {plan.repository} in {plan.namespace}. Nothing was changed."
+    )
+
+
+def _print_progress(taken: "Taken") -> None:
+    if sys.stderr.isatty():
+        line = f"{taken.commits + taken.known_commits:,} commits, {taken.entries:,} entries read"
+        typer.echo(f"\r{line}", err=True, nl=False)
+
+
+def _print_report(report: "RoundReport", plan: "Plan") -> None:
+    if sys.stderr.isatty():
+        typer.echo("", err=True)
+    taken = report.taken
+    typer.echo(
+        f"Moved {taken.commits:,} commits ({taken.known_commits:,} were here already),"
+        f" {report.branches_set:,} branches and {report.tags_set:,} tags;"
+        f" deleted {report.branches_deleted:,} branches and {report.tags_deleted:,} tags."
+    )
+    for commit_id in taken.unproved:
+        typer.echo(printable(f"The id of commit {commit_id} does not follow from its fields."))
+    if report.is_last:
+        typer.echo(f"Repository {plan.repository} can be written to now.")
+    else:
+        typer.echo(
+            f"Repository {plan.repository} is read-only. Run this again for what came since;"
+            " stop lakeFS and say --last for the last time."
+        )

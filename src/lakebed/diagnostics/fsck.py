@@ -1,0 +1,234 @@
+"""The deep check of a repository: every file of every commit is read, and its id proved.
+
+Nothing is changed, and no cache is asked. Each file is read once, however many commits share it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
+
+from lakebed.block import BlockStore, Namespace, StorageUnavailable
+from lakebed.diagnostics.records import DamagedRecord, as_text, decode
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.committed.cache import Cache
+from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.walk import map_ahead
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.keys import BRANCHES, COMMITS, GRAVELER, REPOSITORIES, STAGED_PREFIX, TAGS
+from lakebed.engine.model import Home, RepositoryID, repository_partition
+from lakebed.engine.refs.commits import COMMIT_VERSION, compute_id
+from lakebed.formats import MetaRange, MetaRangeID, RangeID, RangeRef
+from lakebed.formats.boundaries import ref_of
+from lakebed.formats.layout import metarange_path, range_path
+from lakebed.ids import UniqueID
+from lakebed.kv import Store
+from lakebed.kv.records import Records
+from lakebed.runtime import Runtime
+
+ItemT = TypeVar("ItemT")
+MessageT = TypeVar("MessageT", bound=Message)
+
+COMMITS_NAMED: Final = 100
+"""How many of the commits that a damage touches are named; all are counted."""
+
+
+@dataclass(slots=True)
+class Damage:
+    """Something that is not as it should be."""
+
+    what: str
+    """``commit``, ``metarange``, ``range``, ``branch``, ``tag`` or ``record``."""
+    name: str
+    """An id, the name of a ref, or the key of a record."""
+    problem: str
+    commits: list[str] = field(default_factory=list)
+    """Commits that need it: the first few."""
+    commits_touched: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    """What a check found."""
+
+    repository: str
+    commits: int = 0
+    metaranges: int = 0
+    ranges: int = 0
+    entries: int = 0
+    sampled: bool = False
+    """Whether only some files were read."""
+    damages: list[Damage] = field(default_factory=list)
+
+
+class RepositoryCheck:
+    """A check of one repository.
+
+    Args:
+        store: Where its records are.
+        block: Where its files are.
+        runtime: Chance, and parallel reads.
+        repository: Its name.
+        sample: Read only so many metaranges and ranges, drawn by chance.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        repository: str,
+        *,
+        sample: int | None = None,
+    ) -> None:
+        record = Records(store, REPOSITORIES, GRAVELER).find(repository.encode())
+        if record is None:
+            raise RepositoryNotFound(RepositoryID(repository))
+        unique_id = UniqueID(record.message.unique_id)
+        home = Home(Namespace.parse(record.message.storage_namespace), unique_id)
+        self._partition = repository_partition(RepositoryID(repository), unique_id)
+        self._store = store
+        self._runtime = runtime
+        self._files = Files(block, home, runtime, Cache(runtime))
+        self._sample = sample
+        self._report = Report(repository, sampled=sample is not None)
+        self._commits: set[str] = set()
+        self._made_of: dict[MetaRangeID, list[str]] = defaultdict(list)
+        """The commits of each metarange."""
+
+    def run(self) -> Report:
+        """Read everything, and say what is damaged.
+
+        Raises:
+            StoreUnavailable: The database did not answer.
+            StorageUnavailable: The storage did not: no file is called damaged for that.
+        """
+        self._check_commits()
+        self._check_refs()
+        refs = self._check_metaranges()
+        self._check_ranges(refs)
+        return self._report
+
+    # Records
+
+    def _check_commits(self) -> None:
+        parents: dict[str, list[str]] = defaultdict(list)
+        for name, commit in self._readable(self._partition, COMMITS.prefix, pb.Commit):
+            self._report.commits += 1
+            self._commits.add(name)
+            if commit.version == COMMIT_VERSION and compute_id(commit) != name:
+                self._add("commit", name, "its record does not have this id", [name])
+            for parent in commit.parents:
+                parents[parent].append(name)
+            self._made_of[MetaRangeID(commit.metarange_id)].append(name)
+        for missing in sorted(parents.keys() - self._commits):
+            self._add("commit", missing, "it is a parent, and is not there", parents[missing])
+
+    def _check_refs(self) -> None:
+        for name, branch in self._readable(self._partition, BRANCHES.prefix, pb.Branch):
+            if not branch.pending and branch.commit_id not in self._commits:
+                self._add("branch", name, f"its commit {branch.commit_id} is not there")
+            for token in (branch.staging_token, *branch.sealed_tokens):
+                self._check_staged(token.encode())
+        for name, tag in self._readable(self._partition, TAGS.prefix, pb.Tag):
+            if not tag.pending and tag.commit_id not in self._commits:
+                self._add("tag", name, f"its commit {tag.commit_id} is not there")
+
+    def _check_staged(self, token: bytes) -> None:
+        for _ in self._readable(token, STAGED_PREFIX, pb.StagedEntry) if token else ():
+            pass
+
+    def _readable(
+        self, partition: bytes, prefix: bytes, message_type: type[MessageT]
+    ) -> Iterator[tuple[str, MessageT]]:
+        """Yield the records of a kind that can be read, and note the others."""
+        for item in self._store.scan(partition, prefix):
+            if not item.key.startswith(prefix):
+                return
+            try:
+                message = decode(partition, item)
+            except DamagedRecord as error:
+                self._add("record", f"{as_text(partition)} {as_text(item.key)}", str(error))
+                continue
+            assert isinstance(message, message_type)
+            yield as_text(item.key[len(prefix) :]), message
+
+    # Files
+
+    def _check_metaranges(self) -> dict[RangeID, RangeRef]:
+        """Read the metaranges; return the ranges that they name."""
+        refs: dict[RangeID, RangeRef] = {}
+        wanted = self._drawn(sorted(self._made_of))
+        for metarange_id, read in map_ahead(self._runtime, self._read_metarange, wanted):
+            if isinstance(read, str):
+                path, commits = metarange_path(metarange_id), self._made_of[metarange_id]
+                self._add("metarange", str(metarange_id), f"{path}: {read}", commits)
+                continue
+            self._report.metaranges += 1
+            refs.update((ref.range_id, ref) for ref in read.refs)
+        return refs
+
+    def _read_metarange(self, metarange_id: MetaRangeID) -> tuple[MetaRangeID, MetaRange | str]:
+        try:
+            return metarange_id, self._files.load_metarange(metarange_id)
+        except StorageUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are read
+            return metarange_id, _told(error)
+
+    def _check_ranges(self, refs: dict[RangeID, RangeRef]) -> None:
+        damaged: dict[RangeID, str] = {}
+        wanted = self._drawn(sorted(refs))
+        for range_id, read in map_ahead(
+            self._runtime, lambda each: self._read_range(refs[each]), wanted
+        ):
+            self._report.ranges += 1
+            if isinstance(read, str):
+                damaged[range_id] = read
+            else:
+                self._report.entries += read
+        touched = self._commits_with(damaged) if damaged else {}
+        for range_id, problem in damaged.items():
+            path = range_path(range_id)
+            self._add("range", str(range_id), f"{path}: {problem}", touched[range_id])
+
+    def _read_range(self, ref: RangeRef) -> tuple[RangeID, int | str]:
+        try:
+            entries = self._files.load_range(ref.range_id).combine_chunks()
+            if not entries.num_rows or ref_of(entries) != ref:
+                return ref.range_id, "a metarange says something else of it than is in it"
+        except StorageUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are read
+            return ref.range_id, _told(error)
+        return ref.range_id, entries.num_rows
+
+    def _commits_with(self, damaged: Iterable[RangeID]) -> dict[RangeID, list[str]]:
+        """Return the commits that need each of some ranges; this reads the metaranges again."""
+        touched: dict[RangeID, list[str]] = {range_id: [] for range_id in damaged}
+        for metarange_id, read in map_ahead(
+            self._runtime, self._read_metarange, sorted(self._made_of)
+        ):
+            if not isinstance(read, str):
+                for ref in read.refs:
+                    if ref.range_id in touched:
+                        touched[ref.range_id] += self._made_of[metarange_id]
+        return touched
+
+    def _drawn(self, items: list[ItemT]) -> list[ItemT]:
+        if self._sample is None or len(items) <= self._sample:
+            return items
+        places = {int(self._runtime.random() * len(items)) for _ in range(self._sample)}
+        return [items[place] for place in sorted(places)]
+
+    def _add(self, what: str, name: str, problem: str, commits: Iterable[str] = ()) -> None:
+        touched = sorted(commits)
+        self._report.damages.append(
+            Damage(what, name, problem, touched[:COMMITS_NAMED], len(touched))
+        )
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__

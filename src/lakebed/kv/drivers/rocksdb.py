@@ -1,0 +1,357 @@
+"""A store in RocksDB, a database that is embedded into one process.
+
+``rocksdb:///data/kv``: a folder, relative to the working directory; with four slashes an absolute
+path. It is made if there is none; a folder with anything else in it is refused. One process at a
+time can open it, so a server on it runs one worker, which also does what the background process
+does elsewhere. Whoever comes second is told that the store is locked.
+
+**Durability.** A write is acknowledged when RocksDB's log is on disk. Those that wait for that at
+the same time share one sync. Nobody is shown a write before it is on disk: who reads a key that is
+just being written waits for it, too.
+
+**Late application.** There is no network, so nothing is held up. But a write that failed may have
+reached the log, and would be applied when the log is read again. So a write that RocksDB does not
+take (the disk is full or broken) **ends the process**, as in `lakebed.kv.wrappers.fenced`, and for
+the same reason. The next process finds what is in the log.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from rocksdict import DbClosedError, Options, Rdict, WriteBatch
+
+from lakebed.kv.drivers.local_disk import check_file_system, make_folder, sync_folder
+from lakebed.kv.errors import (
+    ForeignStore,
+    InvalidArgument,
+    KeyNotFound,
+    PredicateFailed,
+    StoreClosed,
+    StoreLocked,
+    StoreUnavailable,
+)
+from lakebed.kv.lifetime import Lifetime
+from lakebed.kv.store import (
+    ABSENT,
+    EXISTS,
+    PARTITIONS_PAGE,
+    VERSION_BYTES,
+    Item,
+    Limits,
+    Predicate,
+    Store,
+    Version,
+    check_predicate,
+    check_version,
+    new_version,
+    step_of_many,
+)
+from lakebed.kv.wrappers.fenced import end_process
+from lakebed.runtime import Runtime, about_to_wait
+
+CHUNK_KEYS: Final = 500
+LOG_FILES: Final = 4
+OPEN_FILES: Final = 500
+
+_PREFIX: Final = "rocksdb:///"
+_MARK: Final = "LAKEBED"
+"""A file that says whose folder it is; it is there before the database."""
+_LENGTH_BYTES: Final = 2
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in a folder, creating it if need be; see `lakebed.kv.open_store`."""
+    return RocksDBStore(_path_of(url), runtime)
+
+
+class RocksDBStore(Store):
+    """A RocksDB database of this process.
+
+    Args:
+        path: The folder.
+        runtime: Clock, chance and concurrency.
+        give_up: Ends the process; called when RocksDB does not take a write.
+
+    Raises:
+        InvalidArgument: The folder lies on a network file system.
+        ForeignStore: There is something else in it.
+        StoreLocked: It is open already, in this process or another one.
+        StoreUnavailable: It cannot be opened.
+    """
+
+    name = "rocksdb"
+    limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
+    shared_between_processes = True
+
+    def __init__(
+        self, path: Path, runtime: Runtime, *, give_up: Callable[[], NoReturn] = end_process
+    ) -> None:
+        self._runtime = runtime
+        self._give_up = give_up
+        self._process = os.getpid()
+        self._database = _open(path)
+        self._writing = runtime.lock()
+        self._syncing = runtime.lock()
+        self._written = 0
+        self._synced = 0
+        self._unsynced: dict[bytes, int] = {}
+        """The numbers of writes that may not be on disk yet, by what they wrote."""
+        self._lifetime = Lifetime(runtime, self._close, limits=self.limits, shared=True)
+
+    def get(self, partition: bytes, key: bytes) -> Item:
+        self._lifetime.check(partition, key)
+        base = _base(partition)
+        stored = self._read(base + key)
+        self._wait_for(base, base + key)
+        if stored is None:
+            raise KeyNotFound(partition, key)
+        return _item(key, stored)
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        with self._lifetime.call(partition, key, value):
+            mark = version or new_version(self._runtime)
+            name = _base(partition) + key
+            self._write([name], lambda: self._database.put(name, mark + value))
+        return mark
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        with self._lifetime.call(partition, key, value):
+            check_predicate(predicate)
+            mark = version or new_version(self._runtime)
+            name = _base(partition) + key
+            if not self._write(
+                [name],
+                lambda: self._database.put(name, mark + value),
+                lambda: _holds(predicate, self._read(name)),
+            ):
+                raise PredicateFailed(partition, key)
+        return mark
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        with self._lifetime.call(partition, key):
+            name = _base(partition) + key
+            self._write([name], lambda: self._database.delete(name))
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        with self._lifetime.call(partition, key):
+            check_version(predicate)
+            name = _base(partition) + key
+            if not self._write(
+                [name],
+                lambda: self._database.delete(name),
+                lambda: _holds(predicate, self._read(name)),
+            ):
+                raise PredicateFailed(partition, key)
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+        with self._lifetime.call(partition):
+            base = _base(partition)
+            with _reading():
+                # All keys are bytes, whatever the library can hold else.
+                pairs: Iterator[Any] = self._database.items(from_key=base + start)
+                found = takewhile(lambda pair: pair[0].startswith(base), pairs)
+                items = [_item(name[len(base) :], stored) for name, stored in islice(found, limit)]
+            with self._writing:
+                waiting = [name for name in self._unsynced if name.startswith(base)]
+            self._wait_for(*waiting)
+        return items
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        # The first key of a partition tells its name; the next one lies behind all of its keys.
+        page: list[bytes] = []
+        start = cursor or bytes(_LENGTH_BYTES)
+        with self._lifetime.call(b"any"), _reading():
+            while len(page) < PARTITIONS_PAGE:
+                name: Any = next(iter(self._database.keys(from_key=start)), None)
+                if name is None:
+                    return page, None
+                length = int.from_bytes(name[:_LENGTH_BYTES], "big")
+                page.append(name[_LENGTH_BYTES : _LENGTH_BYTES + length])
+                start = _behind(_base(page[-1]))
+        return page, start
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write many keys of one partition, in chunks that are each applied whole or not at all."""
+        rest = iter(items)
+        applied = False
+        while chunk := list(islice(rest, CHUNK_KEYS)):
+            for key, value in chunk:
+                self._lifetime.check(partition, key, value)
+            base = _base(partition)
+            batch = WriteBatch(raw_mode=True)
+            for key, value in chunk:
+                batch.put(base + key, new_version(self._runtime) + value)
+            with self._lifetime.call(partition), step_of_many(applied=applied):
+                names = [base + key for key, _ in chunk]
+                self._write(names, lambda batch=batch: self._database.write(batch))  # type: ignore[misc] # bound at once
+            applied = True
+
+    def drop_partition(self, partition: bytes) -> None:
+        """Delete every key of a partition at once."""
+        with self._lifetime.call(partition):
+            base = _base(partition)
+            self._write([base], lambda: self._database.delete_range(base, _behind(base)))
+
+    def close(self) -> None:
+        self._lifetime.close()
+
+    def _read(self, name: bytes) -> bytes | None:
+        with _reading():
+            found: bytes | None = self._database.get(name)
+        return found
+
+    # Writes
+
+    def _write(
+        self,
+        names: Sequence[bytes],
+        apply: Callable[[], None],
+        holds: Callable[[], bool] = lambda: True,
+    ) -> bool:
+        """Apply a change if a condition holds; return whether it did, when that is on disk."""
+        with self._writing:
+            if held := holds():
+                self._written += 1
+                # First, so that nobody reads it and does not know.
+                self._unsynced |= dict.fromkeys(names, self._written)
+                with self._or_end():
+                    apply()
+        # What made the condition fail must be on disk, too, before anybody hears of it.
+        self._wait_for(*names)
+        return held
+
+    def _wait_for(self, *names: bytes) -> None:
+        """Return when what was written under these names is on disk."""
+        number = max((self._unsynced.get(name, 0) for name in names), default=0)
+        if number <= self._synced:
+            return
+        about_to_wait()
+        with self._syncing:
+            # Whoever waited here meanwhile: one sync is enough for all.
+            if number > self._synced:
+                self._sync()
+
+    def _sync(self) -> None:
+        with self._writing:
+            written = self._written
+        with self._or_end():
+            self._database.flush_wal(sync=True)
+        self._synced = written
+        with self._writing:
+            done = [name for name, number in self._unsynced.items() if number <= written]
+            for name in done:
+                del self._unsynced[name]
+
+    @contextmanager
+    def _or_end(self) -> Iterator[None]:
+        """End the process if RocksDB does not take a write: it may be in the log already."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
+            _LOGGER.critical(
+                "this process ends: RocksDB did not take a write, which may be applied when the"
+                " database is opened again: %s",
+                error,
+            )
+            self._give_up()
+
+    def _close(self) -> None:
+        # The database of a forked child has no threads of its own: to close it would wait for ever.
+        if os.getpid() == self._process:
+            self._database.close()
+
+
+def _path_of(url: str) -> Path:
+    name = url.removeprefix(_PREFIX)
+    if not url.startswith(_PREFIX) or not name.strip("/"):
+        raise InvalidArgument(
+            "a rocksdb store is a folder: use rocksdb:///relative/path or rocksdb:////absolute/path"
+            f", not {url}"
+        )
+    if any(character in name for character in "?#\0"):
+        raise InvalidArgument(f"a rocksdb store has no options: leave out ?, # and NUL in {url!r}")
+    return Path(name).absolute()
+
+
+def _open(path: Path) -> Rdict:
+    check_file_system(path, "RocksDB")
+    try:
+        _claim(path)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot use {path}: {error}") from error
+    try:
+        return Rdict(str(path / "db"), _options())
+    except Exception as error:
+        if "lock" in str(error).lower():
+            raise StoreLocked(
+                f"{path} is open already, and RocksDB serves one process at a time: stop the server"
+                " that has it open"
+            ) from error
+        raise StoreUnavailable(f"cannot open {path}: {error}") from error
+
+
+def _claim(path: Path) -> None:
+    """Make the folder ours, unless it is somebody else's."""
+    mark = path / _MARK
+    if path.exists() and not mark.exists() and any(path.iterdir()):
+        raise ForeignStore(f"{path} is not empty, and not a store of Lakebed")
+    make_folder(path)
+    mark.touch()
+    sync_folder(path)
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_keep_log_file_num(LOG_FILES)
+    options.set_max_open_files(OPEN_FILES)
+    return options
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except DbClosedError:
+        raise StoreClosed from None
+    except Exception as error:
+        raise StoreUnavailable(f"RocksDB cannot read: {error}") from error
+
+
+def _base(partition: bytes) -> bytes:
+    """What the names of a partition begin with; the length keeps those apart that are alike."""
+    return len(partition).to_bytes(_LENGTH_BYTES, "big") + partition
+
+
+def _behind(base: bytes) -> bytes:
+    """Return the first name after all that begin with a base, whose first byte is never 255."""
+    shortened = base.rstrip(b"\xff")
+    return shortened[:-1] + bytes([shortened[-1] + 1])
+
+
+def _item(key: bytes, stored: bytes) -> Item:
+    return Item(key, stored[VERSION_BYTES:], Version(stored[:VERSION_BYTES]))
+
+
+def _holds(predicate: Predicate, stored: bytes | None) -> bool:
+    if predicate is ABSENT:
+        return stored is None
+    if predicate is EXISTS:
+        return stored is not None
+    return stored is not None and stored[:VERSION_BYTES] == predicate

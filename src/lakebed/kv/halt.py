@@ -1,0 +1,107 @@
+"""A mark in a store that stops all who write to it: the store is being copied, or was.
+
+The mark is one record beside the schema's version. A store that has it is not opened by servers
+(`lakebed.kv.open_store`). Processes that have it open look at the mark before they write, unless
+they did so less than `CHECK_SECONDS` ago (`lakebed.kv.wrappers.halting`). So all writing has ended
+when the mark has been there for `SETTLE_SECONDS`.
+"""
+
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from lakebed.kv.errors import KeyNotFound, StoreHalted
+from lakebed.kv.schema import METADATA_PARTITION
+from lakebed.kv.store import Item, Store
+from lakebed.kv.wrappers.fenced import FENCE_SECONDS
+
+HALT_KEY: Final = b"halt"
+
+CHECK_SECONDS: Final = 2.0
+"""How long a process may write after it looked at the mark."""
+
+SETTLE_SECONDS: Final = CHECK_SECONDS + FENCE_SECONDS + 15.0
+"""How long after the mark was written a call may still change something: one that began just before
+its process had to look again, and that then took as long as a driver lets a call take. (A bulk call
+that writes keys one by one may take longer, if each of them has to be fenced. What it changed is
+found when the stores are compared.)"""
+
+
+class Role(Enum):
+    """What a halted store is in a copy."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+class Halt(msgspec.Struct, frozen=True, kw_only=True):
+    """The mark."""
+
+    role: Role
+    copy_id: str
+    """The same in both stores."""
+    run_id: str = ""
+    """Of a target: drawn by each process that works on the copy; only the last may write."""
+    other: str
+    """The URL of the other store, without its secrets."""
+    since: float
+    """When it was written, in seconds since 1970."""
+    finished: bool = False
+    """Of a source: whether the copy is complete."""
+
+    def encode(self) -> bytes:
+        """Return the mark as it is stored."""
+        return msgspec.json.encode(self)
+
+    def explain(self) -> str:
+        """Say why nothing may be written, and what to do."""
+        when = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        if self.role is Role.TARGET:
+            return (
+                f"this store is the unfinished copy of {self.other}, begun at {when}: run"
+                " `lakebed kv copy` again to complete it"
+            )
+        if self.finished:
+            return (
+                f"this store was copied to {self.other} at {when}: set database.url to that one"
+                " (`lakebed kv release` makes this one usable again)"
+            )
+        return (
+            f"this store is being copied to {self.other} since {when}: wait for `lakebed kv copy`,"
+            " or run it again if it was cut off (`lakebed kv release` gives the copy up)"
+        )
+
+
+def find_mark(store: Store) -> Item | None:
+    """Return the mark as it is stored, if there is one."""
+    try:
+        return store.get(METADATA_PARTITION, HALT_KEY)
+    except KeyNotFound:
+        return None
+
+
+def read_mark(value: bytes) -> Halt:
+    """Return what a mark says.
+
+    Raises:
+        StoreHalted: It cannot be read; then nobody knows what it says, and nobody may write.
+    """
+    try:
+        return msgspec.json.decode(value, type=Halt)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StoreHalted(
+            "this store has a mark that stops writers, and the mark is damaged: look at it with"
+            " `lakebed kv inspect --partition kv_metadata`"
+        ) from error
+
+
+def check_not_halted(store: Store) -> None:
+    """Refuse a store that has the mark.
+
+    Raises:
+        StoreHalted: It has.
+    """
+    if (mark := find_mark(store)) is not None:
+        raise StoreHalted(read_mark(mark.value).explain())

@@ -1,0 +1,40 @@
+"""What can be wrong with a lakeFS installation, or with the way to it."""
+
+# ruff: noqa: N818 - errors are named by what happened
+
+from lakebed.errors import LakebedError
+
+
+class DamagedTable(LakebedError):
+    """A file of lakeFS's metadata cannot be read."""
+
+    kind = "damaged_table"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"the file {name} of lakeFS is damaged: {reason}")
+
+
+class DamagedHistory(LakebedError):
+    """The commits of a repository of lakeFS do not fit together."""
+
+    kind = "damaged_history"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the history of the repository is damaged: {reason}")
+
+
+class NotATarget(LakebedError):
+    """A repository cannot be filled with one of lakeFS."""
+
+    kind = "not_a_target"
+
+    def __init__(self, repository: str, reason: str) -> None:
+        super().__init__(
+            f"repository {repository} cannot be moved into: {reason}. Choose another name"
+        )
+
+
+class SourceRefused(LakebedError):
+    """The server that a repository is moved from does not do what it is asked for."""
+
+    kind = "source_refused"

@@ -1,0 +1,145 @@
+"""A repository of a running lakeFS, read through its API: no key to its storage is needed."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import Message
+
+from lakebed.client.errors import Refused
+from lakebed.client.http import Client
+from lakebed.migrate import lakefs_pb2 as pb
+from lakebed.migrate.errors import SourceRefused
+from lakebed.migrate.sources import SourceBranch, SourceCommit, SourceTag
+from lakebed.migrate.values import read_messages, read_ranges
+from lakebed.runtime import Runtime
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+_NOT_FOUND: Final = 404
+_PAUSE_SECONDS: Final = 1.0
+_DUMP_SECONDS_MAX: Final = 6 * 3600.0
+_MICROSECONDS: Final = 1_000_000
+_NANOSECONDS: Final = 1_000
+_FIRST_VERSION: Final = 0
+"""Commits of this version name the parent that they were made over last."""
+
+
+class LakeFSServer:
+    """Reads one repository. Its refs are those of the moment at which they are first asked for.
+
+    All methods raise `lakebed.client.errors.ClientError`: the server refused, or did not answer.
+    """
+
+    def __init__(self, client: Client, repository: str, runtime: Runtime) -> None:
+        self._client = client
+        self._repository = repository
+        self._runtime = runtime
+
+    # Settings
+
+    @property
+    def namespace(self) -> str:
+        """What relative addresses are relative to."""
+        return str(self._info["storage_namespace"])
+
+    @property
+    def default_branch(self) -> str:
+        """The name of the default branch."""
+        return str(self._info["default_branch"])
+
+    @cached_property
+    def _info(self) -> Any:
+        return self._client.get("repositories", self._repository)
+
+    def metadata(self) -> dict[str, str]:
+        """Return the metadata of the repository; servers of older versions have none."""
+        found = self._find("metadata")
+        return {} if found is None else dict(found)
+
+    def protected(self) -> list[str]:
+        """Return the patterns of branches that are protected."""
+        return [str(rule["pattern"]) for rule in self._find("settings", "branch_protection") or ()]
+
+    def collects_garbage(self) -> bool:
+        """Whether rules are set by which the server deletes objects of old commits."""
+        return self._find("settings", "gc_rules") is not None
+
+    def _find(self, *path: str) -> Any:
+        try:
+            return self._client.get("repositories", self._repository, *path)
+        except Refused as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return None
+
+    # Refs
+
+    def commits(self) -> Iterator[SourceCommit]:
+        """Iterate over all commits."""
+        for message in self._messages("commits_meta_range_id", pb.CommitData):
+            yield commit_of(message)
+
+    def branches(self) -> Iterator[SourceBranch]:
+        """Iterate over all branches."""
+        for message in self._messages("branches_meta_range_id", pb.BranchData):
+            yield SourceBranch(message.id, message.commit_id, message.hidden)
+
+    def tags(self) -> Iterator[SourceTag]:
+        """Iterate over all tags."""
+        for message in self._messages("tags_meta_range_id", pb.TagData):
+            yield SourceTag(message.id, message.commit_id)
+
+    def _messages(self, which: str, kind: type[MessageT]) -> Iterator[MessageT]:
+        metarange_id = str(self._dump[which])
+        for each in read_ranges(self.metarange(metarange_id), f"metarange {metarange_id}"):
+            yield from read_messages(self.range(each.id), f"range {each.id}", kind)
+
+    @cached_property
+    def _dump(self) -> Any:
+        """The ids of three metaranges, which hold all refs."""
+        path = "repositories", self._repository, "dump"
+        task_id = self._client.call("POST", *path)["id"]
+        until = self._runtime.monotonic() + _DUMP_SECONDS_MAX
+        while True:
+            status = self._client.get(*path, query={"task_id": task_id})
+            if status.get("error"):
+                raise SourceRefused(f"the dump of {self._repository} failed: {status['error']}")
+            if status["done"]:
+                return status["refs"]
+            if self._runtime.monotonic() > until:
+                raise SourceRefused(f"the dump of {self._repository} did not end")
+            self._runtime.sleep(_PAUSE_SECONDS)
+
+    # Files
+
+    def metarange(self, metarange_id: str) -> bytes:
+        """Return the file of a metarange."""
+        return self._file("meta_range", metarange_id)
+
+    def range(self, range_id: str) -> bytes:
+        """Return the file of a range."""
+        return self._file("range", range_id)
+
+    def _file(self, kind: str, name: str) -> bytes:
+        path = "repositories", self._repository, "metadata", "object", kind, name
+        headers = {"Accept": "application/octet-stream"}
+        with self._client.stream("GET", *path, headers=headers, transfer=True) as response:
+            return response.read()
+
+
+def commit_of(message: pb.CommitData) -> SourceCommit:
+    """Return a commit as a dump or a database has it."""
+    created = message.creation_date
+    parents = tuple(message.parents)
+    swapped = message.version == _FIRST_VERSION and len(parents) > 1
+    return SourceCommit(
+        id=message.id,
+        committer=message.committer,
+        message=message.message,
+        created_us=created.seconds * _MICROSECONDS + created.nanos // _NANOSECONDS,
+        metarange_id=message.meta_range_id,
+        metadata=dict(message.metadata),
+        parents=parents[::-1] if swapped else parents,
+        swapped=swapped,
+    )

@@ -1,0 +1,139 @@
+"""Rounds: each brings a repository here up to what lakeFS has by then.
+
+The first round makes the repository, bare and read-only, and takes all of the history; each further
+one takes what came since. In the last round lakeFS must stand still. Then the repository becomes
+writable, and no round can touch it any more.
+
+A round that was cut off at any step is simply run again:
+
+| cut off                        | what is there                | the next round            |
+|--------------------------------|------------------------------|---------------------------|
+| while the repository is made   | nothing, or the repository   | goes on                   |
+| while commits are taken        | some commits, no ref to them | takes the others          |
+| while refs are written         | refs of before and of now    | writes all of them        |
+| before it becomes writable     | a read-only repository       | finds no change, opens it |
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lakebed.block import Namespace
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
+from lakebed.migrate.errors import NotATarget
+from lakebed.migrate.history import HistoryTaker, Taken
+from lakebed.migrate.sources import Source
+from lakebed.runtime import Runtime
+
+MOVED_FROM: Final = "::lakebed::moved-from"
+"""The metadata of a repository that is moved in says by this name where it comes from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is moved, and to where."""
+
+    repository: str
+    namespace: Namespace
+    """Where the new repository keeps its own files and new objects."""
+    moved_from: str
+    """Names the repository over there, for people, and so that no round mixes up two of them."""
+    default_branch: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    protected: Sequence[str] = ()
+    """Patterns of branches that are protected."""
+
+
+@dataclass
+class RoundReport:
+    """What one round did."""
+
+    taken: Taken = field(default_factory=Taken)
+    branches_set: int = 0
+    branches_deleted: int = 0
+    tags_set: int = 0
+    tags_deleted: int = 0
+    is_last: bool = False
+
+
+def run_round(
+    engine: Engine,
+    runtime: Runtime,
+    source: Source,
+    plan: Plan,
+    *,
+    is_last: bool = False,
+    on_progress: Callable[[Taken], None] = lambda _taken: None,
+) -> RoundReport:
+    """Bring a repository up to what a source has.
+
+    Raises:
+        NotATarget: There is a repository of this name that was not made for this source, or it has
+            been opened for writing.
+        DamagedTable, DamagedHistory: The source is damaged.
+        OutcomeUnknown: A write may not have been applied: run the round again.
+    """
+    repository = _target(engine, plan)
+    taker = HistoryTaker(engine, repository, source, runtime)
+    for taken in taker.run():
+        on_progress(taken)
+    report = RoundReport(taken=taker.taken, is_last=is_last)
+    _set_tags(engine, repository, source, report)
+    _set_branches(engine, repository, source, report)
+    engine.protection.set(repository, plan.protected)
+    engine.repositories.set_metadata(repository.id, put=plan.metadata)
+    if is_last:
+        engine.repositories.set_read_only(repository.id, read_only=False)
+    return report
+
+
+def _target(engine: Engine, plan: Plan) -> Repository:
+    """Return the repository that is filled; make it if it is not there."""
+    try:
+        found = engine.repositories.get(RepositoryID(plan.repository))
+    except RepositoryNotFound:
+        return engine.repositories.create_bare(
+            plan.repository,
+            plan.namespace,
+            default_branch=plan.default_branch,
+            read_only=True,
+            metadata={**plan.metadata, MOVED_FROM: plan.moved_from},
+        )
+    moved_from = found.metadata.get(MOVED_FROM)
+    if moved_from != plan.moved_from:
+        raise NotATarget(plan.repository, "it was not made to move this repository into")
+    if not found.read_only:
+        raise NotATarget(plan.repository, "its last round is over, and it can be written to")
+    return found
+
+
+def _set_tags(engine: Engine, repository: Repository, source: Source, report: RoundReport) -> None:
+    wanted = {TagID(tag.name): CommitID(tag.commit_id) for tag in source.refs.tags()}
+    for tag in list(engine.tags.list(repository)):
+        if wanted.get(tag.id) == tag.commit_id:
+            del wanted[tag.id]
+            continue
+        engine.tags.delete(repository, tag)
+        report.tags_deleted += tag.id not in wanted
+    for name, commit_id in wanted.items():
+        engine.tags.create(repository, name, commit_id)
+        report.tags_set += 1
+
+
+def _set_branches(
+    engine: Engine, repository: Repository, source: Source, report: RoundReport
+) -> None:
+    wanted = {BranchID(branch.name): branch for branch in source.refs.branches()}
+    for current in list(engine.branches.list(repository)):
+        branch = wanted.pop(current.id, None)
+        if branch is None:
+            engine.branches.delete(repository, current.id, known=current)
+            report.branches_deleted += 1
+        elif branch.commit_id != current.commit_id:
+            engine.branches.change(repository, current, commit_id=CommitID(branch.commit_id))
+            report.branches_set += 1
+    for name, branch in wanted.items():
+        engine.branches.create(repository, name, CommitID(branch.commit_id), hidden=branch.hidden)
+        report.branches_set += 1

@@ -1,0 +1,186 @@
+"""Garbage collection in the background process: every few minutes, one repository after the other.
+
+These are the runs of `lakebed.gc`, with the same two looks, state and reports; this process does
+the work that Spark does for large lakes. A repository in which nothing can be garbage yet is left
+alone until something could be (`LastRun.next_us`), so that an idle one costs next to nothing.
+
+- ``lakebed_gc_last_good_run_timestamp_seconds``: when a run, by whomever, last ended well.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, Final
+
+from lakebed.catalog.catalog import Catalog
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.model import Repository
+from lakebed.errors import LakebedError
+from lakebed.formats.gc_files import GCLease, GCRunID
+from lakebed.gc.errors import Busy
+from lakebed.gc.job import Job, Options
+from lakebed.gc.on_arrow import ArrowExecutor
+from lakebed.gc.report import SERVER, Summary, thin_out
+from lakebed.gc.state import SavedState
+from lakebed.gc.storage import Storage
+from lakebed.ids import UniqueID
+from lakebed.prometheus import Gauge
+from lakebed.server.http import logs
+from lakebed.server.services import Services
+from lakebed.times import now_us, to_us
+
+_LOGGER: Final = logging.getLogger(__name__)
+_LAST_GOOD: Final = Gauge(
+    "lakebed_gc_last_good_run_timestamp_seconds",
+    "When a run of garbage collection last ended well, where that is longest ago",
+    multiprocess_mode="mostrecent",
+)
+
+
+class RunsFailed(LakebedError):  # noqa: N818 - it says what happened
+    """Runs of some repositories failed; the log says which, and why."""
+
+    kind = "runs_failed"
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} runs failed, see above")
+
+
+class OwnServer:
+    """The server's part of runs of one repository, without HTTP: see `ServerSide`."""
+
+    def __init__(self, catalog: Catalog, repository: Repository) -> None:
+        self._catalog = catalog
+        self._id = repository.id
+
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+        done = self._catalog.retention.expire(
+            self._id, unique_id=UniqueID(unique_id), max_share=max_share, dry_run=dry_run
+        )
+        return asdict(done)
+
+    def prepare(self, unique_id: str) -> GCRunID:
+        gc, meant = self._catalog.gc, UniqueID(unique_id)
+        page = gc.prepare_uncommitted(self._id, unique_id=meant)
+        while page.continuation_token is not None:
+            page = gc.prepare_uncommitted(self._id, unique_id=meant, token=page.continuation_token)
+        gc.prepare_commits(self._id, unique_id=meant, run_id=page.run_id)
+        # If the repository is there now, it was there while its commits were read.
+        self.check_still_there(unique_id, page.run_id)
+        return page.run_id
+
+    def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
+        self._catalog.gc.prepare_commits(self._id, unique_id=UniqueID(unique_id), run_id=run_id)
+
+    def take_lease(self, holder: str, over: str) -> GCLease:
+        return self._catalog.gc_leases.take(self._id, holder, over=over)
+
+    def renew_lease(self, holder: str) -> GCLease:
+        return self._catalog.gc_leases.renew(self._id, holder)
+
+    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+        self._catalog.gc_leases.give_back(self._id, holder, is_good=is_good, next_us=next_us)
+
+
+class Reclaim:
+    """Runs of all repositories, as their time comes; used by one thread."""
+
+    def __init__(self, services: Services) -> None:
+        self._catalog = services.catalog
+        self._engine = services.foundation.engine
+        self._runtime = services.runtime
+        self._block_settings = services.settings.blockstore.block
+        self._interval_us = to_us(services.settings.reclaim.interval_seconds)
+        self._jobs: dict[UniqueID, Job] = {}
+        self._not_before_us: dict[UniqueID, int] = {}
+
+    def run_once(self) -> int:
+        """Make a run of each repository whose time has come; return how many were made.
+
+        Raises:
+            RunsFailed: Some failed; they are tried again later.
+        """
+        made = failed = 0
+        for repository in self._due():
+            try:
+                made += self.collect(repository) is not None
+            except LakebedError as error:
+                failed += 1
+                _LOGGER.warning(
+                    "collecting the garbage of %s failed: %s: %s",
+                    repository.id,
+                    error.kind,
+                    logs.cause_of(error),
+                )
+        if failed:
+            raise RunsFailed(failed)
+        return made
+
+    def _due(self) -> Iterator[Repository]:
+        """Iterate over the repositories whose time has come."""
+        found = list(self._engine.repositories.list())
+        there = {repository.unique_id for repository in found}
+        for remembered in (self._jobs, self._not_before_us):
+            for gone in remembered.keys() - there:
+                del remembered[gone]
+        for repository in found:
+            with suppress(RepositoryNotFound):
+                if self._is_due(repository):
+                    yield repository
+
+    def collect(self, repository: Repository) -> Summary | None:
+        """Make a run; return None if somebody else makes one.
+
+        Raises:
+            LakebedError: The run ended early.
+        """
+        storage = self._storage(repository)
+        before = SavedState.read(storage).state
+        job = self._jobs.setdefault(repository.unique_id, self._new_job(repository, storage))
+        try:
+            summary = job.run(Options())
+        except Busy:
+            _LOGGER.debug("another run of %s is under way", repository.id)
+            return None
+        if before is not None and before.run_id != summary.run_id:
+            thin_out(storage, before.run_id)
+        _LOGGER.info(
+            "garbage of %s: %d objects were deleted, %d wait",
+            repository.id,
+            summary.deleted,
+            summary.waiting,
+        )
+        return summary
+
+    def _is_due(self, repository: Repository) -> bool:
+        now = now_us(self._runtime)
+        if now < self._not_before_us.get(repository.unique_id, 0):
+            return False
+        last = self._catalog.gc_leases.last_run(repository.id)
+        not_before = max(last.next_us, last.ended_us + self._interval_us)
+        self._not_before_us[repository.unique_id] = not_before
+        return now >= not_before
+
+    def _storage(self, repository: Repository) -> Storage:
+        return Storage(self._block_settings, repository.namespace, repository.unique_id)
+
+    def _new_job(self, repository: Repository, storage: Storage) -> Job:
+        return Job(
+            ArrowExecutor(storage, self._runtime, name=SERVER),
+            OwnServer(self._catalog, repository),
+            storage,
+            runtime=self._runtime,
+            is_patient=False,
+        )
+
+
+def measure_age(services: Services) -> None:
+    """Show when runs last ended well; a repository without any was clean when it was made."""
+    times = []
+    for repository in services.foundation.engine.repositories.list():
+        with suppress(RepositoryNotFound):
+            last = services.catalog.gc_leases.last_run(repository.id)
+            times.append(max(last.good_us, repository.created_us))
+    if times:
+        _LAST_GOOD.set(min(times) / 1e6)

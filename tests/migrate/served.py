@@ -1,0 +1,92 @@
+"""The few routes of lakeFS that moving in asks for, over a real connection."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+from lakebed.migrate import lakefs_pb2 as pb
+from tests.kit.lakefs_tables import table, value
+from tests.migrate.lakes import FakeLakeFS
+
+
+def dump(lake: FakeLakeFS) -> dict[str, str]:
+    """Write the refs as lakeFS dumps them: three metaranges."""
+    branches = [pb.BranchData(id=name, commit_id=head) for name, head in lake.heads.items()]
+    tags = [pb.TagData(id=name, commit_id=head) for name, head in lake.tagged.items()]
+    commits = []
+    for commit in lake.history.values():
+        message = pb.CommitData(
+            id=commit.id,
+            committer=commit.committer,
+            message=commit.message,
+            meta_range_id=commit.metarange_id,
+            metadata=commit.metadata,
+            parents=commit.parents[::-1] if commit.swapped else commit.parents,
+            version=0 if commit.swapped else 1,
+        )
+        message.creation_date.FromMicroseconds(commit.created_us)
+        commits.append(message)
+
+    def write(messages: list[Any]) -> str:
+        rows = sorted((each.id.encode(), each.SerializeToString()) for each in messages)
+        ranges = [lake.close([(key, value(b"", data)) for key, data in rows])] if rows else []
+        return lake.store(table(ranges))
+
+    return {
+        "branches_meta_range_id": write(branches),
+        "tags_meta_range_id": write(tags),
+        "commits_meta_range_id": write(commits),
+    }
+
+
+@contextmanager
+def served(lake: FakeLakeFS, *, gc_rules: bool = False) -> Iterator[str]:
+    """Serve a repository called `lake`; yield the endpoint."""
+
+    settings: dict[str, Any] = {
+        "": {"id": "lake", "storage_namespace": lake.namespace, "default_branch": "main"},
+        "/metadata": {"team": "blue"},
+        "/settings/branch_protection": [{"pattern": "stable-*"}],
+    }
+    if gc_rules:
+        settings["/settings/gc_rules"] = {"default_retention_days": 7, "branches": []}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self._answer(202, {"id": "task"})
+
+        def do_GET(self) -> None:
+            rest = self.path.removeprefix("/api/v1/repositories/lake")
+            if not self.headers.get("Authorization", "").startswith("Basic "):
+                self._answer(401, {"message": "no key"})
+            elif rest.startswith("/metadata/object/"):
+                name = rest.rpartition("/")[2]
+                lake.read.append(name)
+                self._answer(200, lake.files[name])
+            elif rest.startswith("/dump"):
+                self._answer(200, {"id": "task", "done": True, "refs": dump(lake)})
+            elif rest in settings:
+                self._answer(200, settings[rest])
+            else:
+                self._answer(404, {"message": "not found"})
+
+        def _answer(self, status: int, body: Any) -> None:
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()

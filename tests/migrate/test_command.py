@@ -1,0 +1,171 @@
+"""`lakebed migrate`, as people call it: from a server, and from PostgreSQL."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from lakebed import cli
+from lakebed.cli import running
+from tests.migrate.lakes import FakeLakeFS
+from tests.migrate.served import served
+
+SCHEMA = """
+CREATE TABLE graveler_repositories (id text, storage_namespace text,
+    creation_date timestamptz, default_branch text);
+CREATE TABLE graveler_branches (repository_id text, id text, staging_token text, commit_id text);
+CREATE TABLE graveler_commits (repository_id text, id text, committer text, message text,
+    creation_date timestamptz, meta_range_id text, metadata jsonb, parents text[], version int,
+    generation int);
+CREATE TABLE graveler_tags (repository_id text, id text, commit_id text);
+CREATE TABLE graveler_staging_kv (staging_token text, key bytea, identity bytea, data bytea);
+"""
+
+
+@pytest.fixture
+def lake() -> FakeLakeFS:
+    made = FakeLakeFS(namespace="local://old/lake")
+    first = made.commit({b"a/%d" % number: number for number in range(20)})
+    second = made.commit({b"a/%d" % number: number for number in range(5, 30)}, first)
+    third = made.commit({b"b": 1}, first)
+    merged = made.commit({b"a/7": 7, b"b": 1}, second, third, swapped=True)
+    made.heads = {"main": merged, "side": third}
+    made.tagged = {"v1": first}
+    return made
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class Commands:
+    """Runs commands against one installation."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.config = folder / "lakebed.yaml"
+        self.blocks = folder / "blocks"
+        self.config.write_text(
+            f"database: {{url: 'sqlite:///{folder}/lakebed.db'}}\n"
+            f"blockstore: {{type: local, local: {{root: '{self.blocks}'}}}}\n"
+        )
+
+    def run(self, *arguments: str) -> Result:
+        code = running.run(cli.app, [*arguments, "--config", str(self.config)])
+        printed = self._capsys.readouterr()
+        return Result(code, printed.out, printed.err)
+
+    def move(self, endpoint: str, *more: str) -> Result:
+        to = "local://new/lake"
+        return self.run("migrate", "lakefs", "lakefs://lake", "--from", endpoint, "--to", to, *more)
+
+    def damages(self) -> int:
+        report = json.loads(self.run("fsck", "lakefs://lake", "--json").stdout)
+        assert report["commits"] >= 4
+        return len(report["damages"])
+
+
+@pytest.fixture
+def commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Commands:
+    monkeypatch.setenv("LAKECTL_CREDENTIALS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", "secret")
+    return Commands(tmp_path, capsys)
+
+
+def test_a_repository_moves_in_by_rounds(lake: FakeLakeFS, commands: Commands) -> None:
+    with served(lake) as endpoint:
+        dry = commands.move(endpoint, "--dry-run")
+        assert "4 commits, 2 branches and 1 tags would be moved" in dry.stdout
+        done = commands.move(endpoint, "--verify", "-1")
+        assert done.exit_code == 0, done.stderr
+        assert "Moved 4 commits (0 were here already), 2 branches and 1 tags" in done.stdout
+        assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
+        lake.heads["main"] = lake.commit({b"c": 3}, lake.heads["main"])
+        last = commands.move(endpoint, "--last", "--verify", "-1")
+        assert "Moved 1 commits (4 were here already), 1 branches and 0 tags" in last.stdout
+        assert "can be written to now" in last.stdout
+        assert commands.damages() == 0
+        again = commands.move(endpoint)
+        assert again.exit_code == 1
+        assert "its last round is over" in again.stderr
+
+
+def test_from_the_storage_no_metadata_file_is_asked_of_the_server(
+    lake: FakeLakeFS, commands: Commands
+) -> None:
+    with served(lake) as endpoint:
+        folder = commands.blocks / "old" / "lake" / "_lakefs"
+        folder.mkdir(parents=True)
+        for name, data in lake.files.items():
+            (folder / name).write_bytes(data)
+        before = set(lake.files)
+        done = commands.move(endpoint, "--from-storage")
+        assert done.exit_code == 0, done.stderr
+        assert not before & set(lake.read)
+
+
+def test_rules_of_garbage_collection_stop_it(lake: FakeLakeFS, commands: Commands) -> None:
+    with served(lake, gc_rules=True) as endpoint:
+        refused = commands.move(endpoint)
+        assert refused.exit_code == 2
+        assert "lakeFS has garbage collection rules for lake" in refused.stderr
+        assert commands.move(endpoint, "--gc-is-stopped").exit_code == 0
+
+
+@pytest.mark.slow
+def test_a_repository_moves_in_from_postgresql(
+    lake: FakeLakeFS,
+    commands: Commands,
+    postgresql_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = commands.blocks / "old" / "lake" / "_lakefs"
+    folder.mkdir(parents=True)
+    for name, data in lake.files.items():
+        (folder / name).write_bytes(data)
+    with psycopg.connect(postgresql_url) as connection:
+        connection.execute(SCHEMA)
+        fill(connection, lake)
+        damaged = "INSERT INTO graveler_commits (repository_id, id) VALUES ('lake', 'broken')"
+        connection.execute(damaged)
+    monkeypatch.setenv("LAKEBED_MIGRATE_DSN", postgresql_url)
+    to = "local://new/lake"
+    done = commands.run("migrate", "sql", "lakefs://lake", "--to", to, "--verify", "-1")
+    assert "Moved 4 commits" in done.stdout
+    assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
+    assert "not read: graveler_commits broken" in done.stdout
+    assert done.exit_code == 1
+    assert commands.damages() == 0
+
+
+def fill(connection: psycopg.Connection, lake: FakeLakeFS) -> None:
+    """Write the rows that lakeFS would have."""
+    now = datetime.now(UTC)
+    repository = ("lake", lake.namespace, now, "main")
+    connection.execute("INSERT INTO graveler_repositories VALUES (%s, %s, %s, %s)", repository)
+    for name, head in lake.heads.items():
+        row = ("lake", name, f"token-{name}", head)
+        connection.execute("INSERT INTO graveler_branches VALUES (%s, %s, %s, %s)", row)
+    for name, head in lake.tagged.items():
+        connection.execute("INSERT INTO graveler_tags VALUES ('lake', %s, %s)", (name, head))
+    for commit in lake.history.values():
+        created = datetime.fromtimestamp(commit.created_us / 1_000_000, UTC)
+        parents = list(commit.parents[::-1] if commit.swapped else commit.parents)
+        version = 0 if commit.swapped else 1
+        connection.execute(
+            "INSERT INTO graveler_commits VALUES ('lake', %s, %s, %s, %s, %s, %s, %s, %s, NULL)",
+            (
+                commit.id, commit.committer, commit.message, created, commit.metarange_id,
+                json.dumps(dict(commit.metadata)), parents, version,
+            ),
+        )  # fmt: skip

@@ -1,0 +1,241 @@
+"""Taking over a history: every commit lists the same, under its id, and each range is read once."""
+
+from contextlib import suppress
+from functools import cached_property
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakebed.block import BlockStore, Namespace
+from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.model import CommitID, Repository, RepositoryID
+from lakebed.formats import entries_of
+from lakebed.kv import KVError, Store
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.migrate import lakefs_pb2 as pb
+from lakebed.migrate.errors import DamagedHistory, DamagedTable, NotATarget
+from lakebed.migrate.history import HistoryTaker, Taken
+from lakebed.migrate.rounds import Plan, RoundReport, run_round
+from lakebed.migrate.sources import Source
+from lakebed.runtime import ThreadRuntime
+from lakebed.testing.faults import FaultyStore
+from tests.engine.test_dump import FailAt
+from tests.migrate.lakes import Contents, FakeLakeFS, entry_of
+
+KEYS = [b"%02d/%03d" % (number % 7, number) for number in range(40)]
+
+
+class Target:
+    """An installation with an empty repository."""
+
+    def __init__(self, store: Store | None = None, block: BlockStore | None = None) -> None:
+        self.runtime = ThreadRuntime()
+        self.store = store or MemoryStore(self.runtime)
+        self.block = block or MemoryBlockStore(self.runtime)
+        self.engine = Engine(self.store, self.block, runtime=self.runtime)
+
+    @cached_property
+    def repository(self) -> Repository:
+        namespace = Namespace.parse("mem://lake/new")
+        return self.engine.repositories.create_bare("new", namespace)
+
+    def take(self, source: FakeLakeFS) -> Taken:
+        taker = HistoryTaker(self.engine, self.repository, Source(source, source), self.runtime)
+        for _ in taker.run():
+            pass
+        return taker.taken
+
+    def lists(
+        self, commit_id: str, repository: str = "new"
+    ) -> dict[bytes, tuple[str, str, int, dict[str, str]]]:
+        page = self.engine.list_entries(RepositoryID(repository), commit_id, Query(amount=1000))
+        return {
+            entry.key: (entry.address, entry.checksum, entry.size, dict(entry.metadata))
+            for entry in entries_of(page.rows)
+        }
+
+
+def expected(contents: Contents) -> dict[bytes, tuple[str, str, int, dict[str, str]]]:
+    found = {}
+    for key, number in sorted(contents.items()):
+        entry = pb.Entry.FromString(entry_of(key, number)[1])
+        address = f"s3://old/lake/{entry.address}"
+        found[key] = address, entry.e_tag, entry.size, dict(entry.metadata)
+    return found
+
+
+@st.composite
+def lakes(draw: st.DrawFn) -> FakeLakeFS:
+    lake = FakeLakeFS()
+    contents = st.dictionaries(st.sampled_from(KEYS), st.integers(0, 9), max_size=30)
+    commits = [lake.commit(draw(contents))]
+    for _ in range(draw(st.integers(0, 6))):
+        parents = draw(st.lists(st.sampled_from(commits), min_size=1, max_size=2, unique=True))
+        changes = draw(contents)
+        gone = draw(st.sets(st.sampled_from(KEYS), max_size=10))
+        after = {**lake.lists[parents[0]], **changes}
+        after = {key: number for key, number in after.items() if key not in gone}
+        commits.append(lake.commit(after, *parents, swapped=draw(st.booleans())))
+    lake.heads["main"] = commits[-1]
+    return lake
+
+
+@settings(max_examples=40)
+@given(lake=lakes())
+def test_every_commit_lists_the_same_under_its_id(lake: FakeLakeFS) -> None:
+    target = Target()
+    taken = target.take(lake)
+    assert taken.commits == len(lake.history)
+    assert not taken.unproved
+    for commit_id, contents in lake.lists.items():
+        assert target.lists(commit_id) == expected(contents)
+        found = target.engine.commits.get(target.repository, commit_id)  # type: ignore[arg-type]
+        assert found.parents == lake.history[commit_id].parents
+        assert found.metadata == lake.history[commit_id].metadata
+
+
+def test_a_range_is_read_once_and_only_new_commits_the_next_time() -> None:
+    lake = FakeLakeFS()
+    contents = dict.fromkeys(KEYS, 1)
+    last = lake.commit(contents)
+    for number in range(10):
+        contents = {**contents, KEYS[number]: 2}
+        last = lake.commit(contents, last)
+    target = Target()
+    target.take(lake)
+    assert sorted(set(lake.read)) == sorted(lake.read)
+    lake.read.clear()
+    lake.commit({**contents, KEYS[-1]: 3}, last)
+    taken = target.take(lake)
+    assert (taken.commits, taken.known_commits) == (1, 11)
+    assert taken.ranges == 1
+    assert len(lake.read) == 3, "two metaranges, and the range that changed"
+
+
+def test_a_commit_without_changes_reads_no_range() -> None:
+    lake = FakeLakeFS()
+    first = lake.commit(dict.fromkeys(KEYS, 1))
+    lake.commit(dict.fromkeys(KEYS, 1), first)
+    target = Target()
+    target.take(lake)
+    metaranges = {
+        target.engine.commits.get(target.repository, each).metarange_id  # type: ignore[arg-type]
+        for each in lake.history
+    }
+    assert len(metaranges) == 1
+
+
+def test_a_range_that_is_not_what_its_metarange_says_is_damaged() -> None:
+    lake = FakeLakeFS()
+    lake.commit(dict.fromkeys(KEYS, 1))
+    other = FakeLakeFS()
+    other.commit(dict.fromkeys(KEYS[:5], 1))
+    for name in list(lake.files):
+        if name != next(iter(lake.history.values())).metarange_id:
+            lake.files[name] = next(iter(other.files.values()))
+    with pytest.raises(DamagedTable, match=r"instead of|other keys"):
+        Target().take(lake)
+
+
+def test_history_that_does_not_fit_together_is_damaged() -> None:
+    lake = FakeLakeFS()
+    lake.commit({}, "nowhere")
+    with pytest.raises(DamagedHistory, match="parent nowhere"):
+        Target().take(lake)
+
+
+def run(target: Target, lake: FakeLakeFS, *, is_last: bool = False) -> RoundReport:
+    plan = Plan(
+        repository="moved",
+        namespace=Namespace.parse("mem://lake/moved"),
+        moved_from="http://old lake",
+        default_branch="main",
+        metadata={"team": "blue"},
+        protected=["main"],
+    )
+    return run_round(target.engine, target.runtime, Source(lake, lake), plan, is_last=is_last)
+
+
+def refs_of(target: Target) -> tuple[dict[str, str], dict[str, str]]:
+    repository = target.engine.repositories.get(RepositoryID("moved"))
+    branches = {
+        str(each.id): str(each.commit_id) for each in target.engine.branches.list(repository)
+    }
+    tags = {str(each.id): str(each.commit_id) for each in target.engine.tags.list(repository)}
+    return branches, tags
+
+
+def test_rounds_follow_the_refs_until_the_last() -> None:
+    lake, target = FakeLakeFS(), Target()
+    first = lake.commit({b"a": 1})
+    lake.heads = {"main": first, "old": first}
+    lake.tagged = {"v1": first, "gone": first, "moves": first}
+    run(target, lake)
+    assert refs_of(target) == (lake.heads, lake.tagged)
+    second = lake.commit({b"a": 2}, first)
+    lake.heads = {"main": second, "new": first}
+    lake.tagged = {"v1": first, "moves": second, "v2": second}
+    report = run(target, lake)
+    assert refs_of(target) == (lake.heads, lake.tagged)
+    assert (report.branches_set, report.branches_deleted) == (2, 1)
+    assert (report.tags_set, report.tags_deleted) == (2, 1)
+    assert target.engine.repositories.get(RepositoryID("moved")).read_only
+    run(target, lake, is_last=True)
+    found = target.engine.repositories.get(RepositoryID("moved"))
+    assert not found.read_only
+    assert found.metadata["team"] == "blue"
+    with pytest.raises(NotATarget, match="last round is over"):
+        run(target, lake)
+
+
+def test_a_repository_that_was_made_otherwise_is_left_alone() -> None:
+    lake, target = FakeLakeFS(), Target()
+    target.engine.repositories.create("moved", Namespace.parse("mem://lake/own"), committer="ann")
+    lake.heads = {"main": lake.commit({b"a": 1})}
+    with pytest.raises(NotATarget, match="not made to move"):
+        run(target, lake)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
+def test_a_round_that_was_cut_off_at_any_write_is_run_again(*, applied: bool) -> None:
+    # The first round has made the repository: a creation that is cut off is the Cleaner's to end.
+    lake, before = FakeLakeFS(), FakeLakeFS()
+    first = lake.commit(dict.fromkeys(KEYS[:20], 1))
+    before.commit(dict.fromkeys(KEYS[:20], 1))
+    before.heads, before.tagged = {"main": first, "gone": first}, {"v2": first}
+    second = lake.commit(dict.fromkeys(KEYS[10:], 2), first)
+    side = lake.commit(dict.fromkeys(KEYS[:5], 3), first)
+    lake.heads = {"main": lake.commit(dict.fromkeys(KEYS, 4), second, side), "side": side}
+    lake.tagged = {"v1": first, "v2": second}
+    for count in range(1, 200):
+        target = Target()
+        run(target, before)
+        store = FaultyStore(target.store, FailAt(count, applied=applied))
+        broken = Target(store, target.block)
+        try:
+            run(broken, lake, is_last=True)
+        except KVError:
+            pass
+        else:
+            break
+        check_refs_lead_somewhere(target)
+        with suppress(NotATarget):  # only the note that it is writable was lost
+            run(target, lake, is_last=True)
+        assert refs_of(target) == (lake.heads, lake.tagged)
+        for commit_id, contents in lake.lists.items():
+            assert target.lists(commit_id, "moved") == expected(contents)
+    assert count > 12
+
+
+def check_refs_lead_somewhere(target: Target) -> None:
+    """No ref names a commit that is not there."""
+    with suppress(RepositoryNotFound):
+        repository = target.engine.repositories.get(RepositoryID("moved"))
+        for heads in refs_of(target):
+            for commit_id in heads.values():
+                target.engine.commits.get(repository, CommitID(commit_id))

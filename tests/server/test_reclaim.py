@@ -1,0 +1,172 @@
+"""Garbage collection in the background process: what it deletes, when, and what it leaves alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+
+from lakebed.block import Address, LocalSettings
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.formats.layout import gc_runs_folder
+from lakebed.server.app import open_services
+from lakebed.server.processes import reclaim
+from lakebed.server.processes.reclaim import Reclaim, RunsFailed
+from lakebed.server.services import Services
+from lakebed.server.settings import (
+    AuthSettings,
+    BlockstoreSettings,
+    DatabaseSettings,
+    ReclaimSettings,
+    ServerSettings,
+)
+from tests.kit.lake import TurnableClock
+
+LAKE, OTHER = RepositoryID("lake"), RepositoryID("other")
+MAIN = BranchID("main")
+HOUR = 3600.0
+INTERVAL = ReclaimSettings().interval_seconds
+
+
+class Server:
+    """The parts of a server process, and a clock that can be turned."""
+
+    def __init__(self, services: Services, clock: TurnableClock) -> None:
+        self.services = services
+        self.clock = clock
+        self.reclaim = Reclaim(services)
+
+    def upload(self, path: str, text: str, repository: RepositoryID = LAKE) -> None:
+        self.services.catalog.uploads.upload(repository, MAIN, path.encode(), [text.encode()])
+
+    def commit(self) -> None:
+        request = CommitRequest(committer="ann", message="m")
+        self.services.foundation.engine.commit(LAKE, MAIN, request)
+
+    def later(self, hours: float) -> int:
+        """Let time pass, and look; return how many runs were made."""
+        self.clock.ahead_seconds += hours * HOUR
+        return self.reclaim.run_once()
+
+    def objects(self, repository: RepositoryID = LAKE) -> int:
+        return sum(batch.num_rows for batch in self._listed(repository, "repos"))
+
+    def run_files(self) -> dict[str, set[str]]:
+        """The kinds of files of each run that is kept."""
+        found: dict[str, set[str]] = {}
+        uid = self.services.catalog.repositories.get(LAKE).unique_id
+        for batch in self._listed(LAKE, gc_runs_folder(uid)):
+            for address in batch.column("address").to_pylist():
+                *_, run_id, name = address.split("/")
+                found.setdefault(run_id, set()).add(name.partition("-")[0])
+        return found
+
+    def _listed(self, repository: RepositoryID, folder: str) -> Iterator[object]:
+        namespace = self.services.catalog.repositories.get(repository).namespace
+        return self.services.foundation.block.list_objects(namespace.folder(folder))
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    clock = TurnableClock()
+    monkeypatch.setattr("lakebed.server.app.ThreadRuntime", lambda: clock)
+    settings = ServerSettings(
+        database=DatabaseSettings(url=f"sqlite:///{tmp_path}/lake.db"),
+        blockstore=BlockstoreSettings(local=LocalSettings(tmp_path / "objects")),
+        auth=AuthSettings(secret_key="0123456789abcdef"),
+    )
+    services = open_services(settings)
+    for name in (LAKE, OTHER):
+        services.catalog.repositories.create(name, f"local://{name}", committer="ann")
+    yield Server(services, clock)
+    services.close()
+
+
+def test_what_nothing_names_goes_after_two_looks(server: Server) -> None:
+    server.upload("a", "1")
+    server.commit()
+    for number in range(3):
+        server.upload("b", str(number))
+    # The one that was replaced last may be put back; it stays.
+    assert server.later(0) == 2
+    assert (server.later(25), server.objects()) == (2, 4)
+    assert (server.later(0.5), server.objects()) == (1, 4)  # too early
+    assert (server.later(0.6), server.objects()) == (1, 3)
+    assert server.services.catalog.objects.stat(LAKE, "main", b"b").size == 1
+    kept = server.run_files()
+    assert len(kept) == 1
+    # The report of what was deleted outlives the runs that come after; they themselves do not.
+    assert (server.later(0.6), server.later(0.6)) == (1, 1)
+    after = server.run_files()
+    assert after[next(iter(kept))] == {"summary.json", "swept", "counts"}
+    assert len(after) == 2
+
+
+def test_a_repository_without_garbage_is_left_alone_until_there_could_be_some(
+    server: Server,
+) -> None:
+    assert server.later(0) == 2
+    before = server.run_files()
+    age = CatalogSettings().min_age_seconds / HOUR
+    assert server.later(age - 1) == 0
+    server.upload("a", "1")
+    server.services.foundation.engine.delete(LAKE, MAIN, b"a")
+    # By another process too, which knows of no run.
+    server.reclaim = Reclaim(server.services)
+    assert (server.later(0.9), server.run_files()) == (0, before)
+    assert server.later(0.3) == 2
+    # From now on something may become garbage at any time.
+    assert server.later(INTERVAL / HOUR) == 1
+    assert server.later(0) == 0
+    server.later(age)
+    server.later(2)
+    assert server.objects() == 0
+
+
+def test_it_waits_for_runs_of_others(server: Server) -> None:
+    leases = server.services.catalog.gc_leases
+    leases.take(LAKE, "on a cluster")
+    assert server.later(0) == 1  # of the other repository
+    for _ in range(3):
+        assert server.later(0.5 / 60) == 0
+        leases.renew(LAKE, "on a cluster")
+    # It died: nobody renews the lease any more.
+    assert (server.later(0.1 / 60), server.later(2 / 60)) == (0, 1)
+    assert leases.renew(LAKE, "on a cluster").holder == ""
+
+
+def test_a_repository_that_fails_does_not_stop_the_others(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.upload("a", "1")
+    server.commit()
+    namespace = server.services.catalog.repositories.get(LAKE).namespace
+    block = server.services.foundation.block
+    (batch,) = block.list_objects(namespace.folder("_lakebed/ranges"))
+    (lost,) = batch.column("address").to_pylist()
+    address = Address.parse(lost)
+    data = block.read(address)
+    block.delete(address)
+    with pytest.raises(RunsFailed, match="1 runs failed"):
+        server.later(0)
+    assert "garbage of lake failed: missing_history" in caplog.text
+    leases = server.services.catalog.gc_leases
+    assert leases.last_run(LAKE).good_us == 0
+    assert leases.last_run(OTHER).good_us > 0
+
+    def age() -> float:
+        reclaim.measure_age(server.services)
+        good = REGISTRY.get_sample_value("lakebed_gc_last_good_run_timestamp_seconds")
+        assert good is not None
+        return server.clock.now() - good
+
+    # It counts as collected when it was made.
+    server.clock.ahead_seconds += HOUR
+    assert HOUR <= age() < 2 * HOUR
+    block.create(address, data)
+    assert server.later(0) == 1
+    assert HOUR <= age() < 2 * HOUR  # the other one has nothing to collect
+    assert server.later(26) == 2
+    assert age() < HOUR

@@ -1,0 +1,77 @@
+"""A real server that collects its garbage itself, and the command line without Spark."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+from tests.kit.served import PATIENCE_SECONDS
+from tests.spark.clients import HASTY, Client, files, sign_in
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+WITHOUT_SPARK = "import sys; sys.modules['pyspark'] = None; from lakebed.cli import main; main()"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakebedServer]:
+    settings = {**HASTY, "reclaim": {"enabled": True, "interval_seconds": 1}}
+    with lakebed_server(tmp_path_factory.mktemp("reclaiming"), settings=settings) as started:
+        yield started
+
+
+@pytest.fixture
+def client(
+    server: LakebedServer, repository_name: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Client]:
+    """A client with a repository in which 4 of 6 objects are garbage."""
+    sign_in(server, monkeypatch)
+    client = Client(server, repository_name)
+    for number in range(5):
+        client.upload("a", str(number))
+    client.commit()
+    client.upload("b", "staged")
+    yield client
+    client.close()
+
+
+def gc(*arguments: str) -> str:
+    """Run a command on a machine without Spark; return what it prints."""
+    command = [sys.executable, "-c", WITHOUT_SPARK, "gc", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_garbage_goes_by_itself(client: Client, server: LakebedServer) -> None:
+    until = time.monotonic() + 4 * PATIENCE_SECONDS
+    while len(files(server, client.repository)) > 2:
+        assert time.monotonic() < until, server.log
+        time.sleep(0.1)
+    assert (client.read("a"), client.read("b")) == ("4", "staged")
+    runs = json.loads(gc("runs", f"lakefs://{client.repository}", "--json"))
+    assert 4 in [run.get("deleted") for run in runs]
+    assert {run["executor"] for run in runs if "executor" in run} == {"server"}
+    metrics = client.send("GET", f"{server.endpoint}/metrics").text
+    assert 'lakebed_background_runs_total{outcome="success",task="reclaim"}' in metrics
+
+
+def test_a_run_without_spark(client: Client, server: LakebedServer) -> None:
+    """The server makes runs at the same time; they take turns."""
+    uri = f"lakefs://{client.repository}"
+    summary = json.loads(gc("run", uri, "--assume-quiet", "--json"))
+    assert (summary["executor"], summary["success"]) == ("arrow", True)
+    assert len(files(server, client.repository)) == 2
+    assert (client.read("a"), client.read("b")) == ("4", "staged")
+    refused = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, "gc", "run", uri, "--master", "local[2]"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert "pip install 'lakebed[spark]'" in refused.stderr
