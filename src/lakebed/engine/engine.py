@@ -686,6 +686,7 @@ class Engine:
             commit_id = self.resolver.commit_in(named)
             if record is None or record.predicate != version or commit_id is None:
                 raise RefNotFound(source)
+            self.branches.recognise(repository, BranchID(source), named[0], read_at)
             if offered[-1:] != [commit_id]:
                 self._hooks.before_create_branch(repository, branch, commit_id, source, unique_id)
                 offered.append(commit_id)
@@ -693,6 +694,7 @@ class Engine:
             return commit_id
 
         keys = [(GRAVELER, REPOSITORIES.prefix + repository_id.encode()), *places]
+        read_at = self._runtime.monotonic()
         known = self.branches.last_seen(repository, BranchID(source))
         guess = None if known is None else known.commit_id
         try:

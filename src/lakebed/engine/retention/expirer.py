@@ -112,7 +112,7 @@ class Expirer:
             rescued=len(plan.rescued),
             waiting=plan.waiting,
             expired=len(plan.due),
-            by_branch=Counter(plan.branch_of[CommitID(each.name.decode())] for each in plan.due),
+            by_branch=dict(Counter(plan.branch_of[CommitID(m.name.decode())] for m in plan.due)),
         )
         if not dry_run:
             self._carry_out(repository, plan)
