@@ -122,7 +122,7 @@ ui-vendor: install ## take Preact and htm over from npm, into the web UI
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
-		tests.simulation.scenarios tests.simulation.fenced tests.simulation.objects \
+		tests.simulation.scenarios tests.simulation.fenced tests.simulation.objects tests.simulation.purges \
 		tests.simulation.multiparts tests.simulation.pulls tests.simulation.hooks tests.simulation.imports \
 		tests.auth.scenarios tests.simulation.gc_histories tests.simulation.retention
 

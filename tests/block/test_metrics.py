@@ -115,10 +115,11 @@ def test_every_call_is_counted_once() -> None:
         store.abort_upload(ADDRESS, upload_id)
         store.delete(ADDRESS)
         store.delete_many([ADDRESS])
+        store.delete_versions(ADDRESS)
     for operation in (
         "put", "get", "read", "head", "replace", "create", "copy", "list_objects", "list_folders",
         "create_upload", "list_uploads", "put_part", "list_parts", "complete_upload",
-        "abort_upload", "delete", "delete_many",
+        "abort_upload", "delete", "delete_many", "delete_versions",
     ):  # fmt: skip
         assert figures.of("seconds_count", operation) == 1, operation
     assert figures.of("bytes_total", "in") == 8 + 5 + 3 + 4

@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakebed.block import LIST_SCHEMA, Address, InvalidAddress, Namespace, StorageUnavailable
@@ -30,9 +30,11 @@ from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, DirtyBranch
 from lakebed.engine.model import RepositoryID
-from lakebed.formats import AddressType, boundaries
-from lakebed.formats.imported import imported_page
+from lakebed.formats import AddressType, boundaries, imported
+from lakebed.formats.imported import ImportedPage, imported_page
+from lakebed.runtime import ThreadRuntime
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
+from tests.kit.receiver import PATIENCE_SECONDS
 
 
 def outside(lake: Lake, folder: str = "outside") -> Namespace:
@@ -475,11 +477,35 @@ def test_parallel_listings_are_in_order_and_whole(
     assert addresses == expected
 
 
+def test_the_next_page_is_made_while_one_is_used() -> None:
+    """Each page is used only when the one behind it was asked for."""
+    runtime = ThreadRuntime()
+    empty = imported_page(LIST_SCHEMA.empty_table(), "s3://bucket/", b"")
+    asked = [runtime.event() for _ in range(4)]
+    used: list[bool] = []
+
+    def pages() -> Iterator[ImportedPage]:
+        for event in asked[:-1]:
+            event.set()
+            yield empty
+        asked[-1].set()
+
+    def use(_page: ImportedPage) -> None:
+        used.append(asked[len(used) + 1].wait(PATIENCE_SECONDS))
+
+    run.use_ahead(runtime, pages(), use)
+    assert used == [True, True, True]
+
+
 PIECES = st.sampled_from(["a", "b.c", ".", "..", "", ".hidden", "\x1f", "\x7f", "é", "...", " "])
 
 
-@given(st.lists(st.lists(PIECES, min_size=1, max_size=4).map("/".join).filter(bool), max_size=6))
-def test_what_is_strange_is_found_whole_pages_at_a_time(names: list[str]) -> None:
+@given(
+    names=st.lists(st.lists(PIECES, min_size=1, max_size=4).map("/".join).filter(bool), max_size=6),
+    piece=st.integers(1, 40),
+)
+@example(names=["a/../b"], piece=1)  # a slash, and what is behind it in the next piece
+def test_what_is_strange_is_found_whole_pages_at_a_time(names: list[str], piece: int) -> None:
     def is_strange(name: str) -> bool:
         parts = name.split("/")
         return not {"", ".", ".."}.isdisjoint(parts) or any(
@@ -493,7 +519,9 @@ def test_what_is_strange_is_found_whole_pages_at_a_time(names: list[str]) -> Non
     ]
     # A slice, as pages of listings are.
     listed = pa.Table.from_pylist([*rows, *rows], schema=LIST_SCHEMA).slice(len(rows))
-    page = imported_page(listed, str(place), b"to/")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(imported, "_PIECE", piece)
+        page = imported_page(listed, str(place), b"to/")
     good = [name for name in names if not is_strange(name)]
     assert page.entries["key"].to_pylist() == [b"to/" + name.encode() for name in good]
     assert page.skipped_addresses.to_pylist() == [

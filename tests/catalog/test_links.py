@@ -12,8 +12,8 @@ from lakebed.catalog.keys import LINKS
 from lakebed.catalog.links import PhysicalAddress
 from lakebed.catalog.model import ObjectStats
 from lakebed.engine.errors import EntryNotFound, PreconditionFailed, Protected, Stale
-from lakebed.engine.model import RepositoryID
-from lakebed.engine.staging.writer import if_absent
+from lakebed.engine.model import Branch, Repository, RepositoryID
+from lakebed.engine.staging.writer import Writer, if_absent
 from lakebed.kv.records import Records
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
@@ -148,6 +148,60 @@ def test_expired_links_are_forgotten_and_others_are_not(lake: Lake) -> None:
     with pytest.raises(InvalidLink):
         link(lake, given)
     assert lake.text("main", b"a") == "linked"
+
+
+def test_a_link_whose_request_died_can_be_repeated_while_its_object_is_fresh(lake: Lake) -> None:
+    given = give_out(lake)
+    lake.upload(b"a", "there")
+    with pytest.raises(PreconditionFailed):
+        link(lake, given, condition=if_absent)
+    lake.clock.ahead_seconds += lake.settings.longest_hold_seconds - 60
+    assert lake.catalog.links.clean(lake.repository) == 0
+    link(lake, given)
+    assert lake.text("main", b"a") == "linked"
+
+
+def test_a_link_whose_request_died_is_forgotten_when_nobody_may_stage_it(lake: Lake) -> None:
+    given = give_out(lake)
+    lake.upload(b"a", "there")
+    with pytest.raises(PreconditionFailed):
+        link(lake, given, condition=if_absent)
+    margin = lake.settings.longest_request_seconds + lake.settings.skew_seconds
+    lake.clock.ahead_seconds += lake.settings.longest_hold_seconds + margin + 1
+    assert lake.catalog.links.clean(lake.repository) == 1
+
+
+@pytest.mark.parametrize("consumed", [False, True])
+def test_a_link_that_was_ended_is_refused(lake: Lake, *, consumed: bool) -> None:
+    given = give_out(lake)
+    if consumed:
+        lake.upload(b"a", "there")
+        with pytest.raises(PreconditionFailed):
+            link(lake, given, condition=if_absent)
+    (upload,) = lake.catalog.unfinished.list(REPOSITORY)
+    lake.catalog.unfinished.end(REPOSITORY, upload.id)
+    with pytest.raises(InvalidLink, match="was ended by an operator: ask for another address"):
+        link(lake, given)
+    assert lake.exists(b"a") is consumed
+
+
+def test_a_link_that_is_ended_while_it_is_staged_is_taken_back(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = give_out(lake)
+    lake.upload(b"a", "before")
+    (upload,) = lake.catalog.unfinished.list(REPOSITORY)
+    look_again = Writer._look_again
+
+    def end_first(self: Writer, repository: Repository, before: Branch, key: bytes) -> Branch:
+        assert lake.text("main", b"a") == "linked"
+        lake.catalog.unfinished.end(REPOSITORY, upload.id)
+        return look_again(self, repository, before, key)
+
+    monkeypatch.setattr(Writer, "_look_again", end_first)
+    with pytest.raises(Stale):
+        link(lake, given)
+    assert lake.text("main", b"a") == "before"
 
 
 def test_a_link_on_a_condition(lake: Lake) -> None:

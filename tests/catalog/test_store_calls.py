@@ -32,7 +32,7 @@ class CountedLake:
         self.calls: list[str] = []
         self.clock = TurnableClock()
         self._store = MemoryStore(TurnableClock())
-        self._block = MemoryBlockStore(TurnableClock())
+        self.block = MemoryBlockStore(TurnableClock())
         self.engine, self.catalog = self.process()
         namespace = Namespace.parse("mem://lakes/lake")
         self.engine.repositories.create(REPOSITORY, namespace, committer="ann")
@@ -45,8 +45,8 @@ class CountedLake:
     def process(self) -> tuple[Engine, Catalog]:
         """The engine and the catalog of a process that has seen nothing yet."""
         store = FaultyStore(self._store, self._note)
-        engine = Engine(store, self._block, runtime=self.clock)
-        return engine, Catalog(engine, store, self._block, self.clock, CatalogSettings())
+        engine = Engine(store, self.block, runtime=self.clock)
+        return engine, Catalog(engine, store, self.block, self.clock, CatalogSettings())
 
     def upload(self, path: bytes) -> None:
         self.catalog.uploads.upload(REPOSITORY, MAIN, path, [b"x"])
@@ -135,3 +135,12 @@ def test_the_first_stat_after_a_commit_takes_one(lake: CountedLake) -> None:
 def test_a_stat_at_a_commit_takes_one(lake: CountedLake) -> None:
     made = lake.counted(lambda: lake.catalog.objects.stat(REPOSITORY, lake.commit_id, b"committed"))
     assert made == ["get"]
+
+
+def test_a_link_takes_eight(lake: CountedLake) -> None:
+    given = lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
+    lake.block.put(given.address, [b"x"])
+    made = lake.counted(
+        lambda: lake.catalog.links.link(REPOSITORY, MAIN, b"linked", given.address, checksum="c")
+    )
+    assert made == ["get_many", "get", "set_if", "get_many", "set_if", "get_many", "get", "set_if"]

@@ -144,7 +144,10 @@ def good(operation: str, sample: Sample) -> Good:
     prepare = _PREPARED.get(operation)
     if prepare is not None:
         return prepare(sample)
-    query = {"hardResetBranch": {"ref": "main"}}.get(operation, {})
+    query = {
+        "hardResetBranch": {"ref": "main"},
+        "giveBackGarbageCollectionLease": {"holder": "a0"},
+    }.get(operation, {})
     branch = {"hardResetBranch": "dev", "revertBranch": "main", "cherryPick": "main"}
     path = {"branch": branch[operation]} if operation in branch else {}
     return Good(path=path, query=query, body=_bodies(sample).get(operation))
@@ -156,6 +159,7 @@ def _bodies(sample: Sample) -> dict[str, Any]:
     return {
         "setup": {"username": "another"},
         "setupCommPrefs": {},
+        "purgeObjects": {"path": "never"},
         "postStatsEvents": {"events": []},
         "login": {
             "access_key_id": sample.server.access_key_id,
@@ -186,6 +190,7 @@ def _bodies(sample: Sample) -> dict[str, Any]:
         "copyObject": {"src_path": "folder/object"},
         "runActions": {"ref": "main", "event": "pre-commit"},
         "updateObjectUserMetadata": {"set": {"key": "value"}},
+        "takeGarbageCollectionLease": {"holder": "a0"},
         "stageObject": {
             "physical_address": "local://elsewhere/object",
             "checksum": "00ff",
@@ -321,6 +326,9 @@ _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
     "uploadPartCopy": _copied_part,
     "completePresignMultipartUpload": partial(_in_parts, sent=True),
     "abortPresignMultipartUpload": _in_parts,
+    "getPurgeStatus": lambda sample: Good(
+        path={"purge": sample.post("purges", {"path": "never"})["id"]}
+    ),
     "restoreRefs": _restorable,
     "restoreSubmit": _restorable,
     "restoreStatus": _restored,

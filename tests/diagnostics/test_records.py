@@ -46,6 +46,7 @@ def test_every_kind_of_record_is_known() -> None:
         "REPOSITORIES": engine_keys.GRAVELER, "CLAIMS": engine_keys.GRAVELER,
         "CLOSED": engine_keys.GRAVELER, "DELETED": engine_keys.DELETED_PARTITION,
         "DROPPED": engine_keys.DROPPED_PARTITION, "LEASES": METADATA_PARTITION,
+        "PURGES": catalog_keys.PURGES_PARTITION,
     }  # fmt: skip
     for module, place in places.items():
         for name, kind in vars(module).items():

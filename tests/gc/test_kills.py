@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakebed.block import BlockStore
+from lakebed.block import BlockStore, MemorySettings
 from lakebed.formats.gc_files import GCLease, GCRunID
 from lakebed.gc.job import Job, Options
 from lakebed.gc.on_arrow import ArrowExecutor
@@ -104,7 +104,7 @@ def test_the_next_run_ends_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(TurnableClock, "sleep", sleep)
     with open_lake("memory", tmp_path) as opened:
-        lake = GCLake(opened, None, None)  # type: ignore[arg-type] - it is never opened again
+        lake = GCLake(opened, MemorySettings(), None)
         kept = {lake.upload("kept", "1")}
         lake.commit()
         kept.add(lake.upload("staged", "2"))

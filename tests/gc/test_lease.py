@@ -8,6 +8,7 @@ import pytest
 
 from lakebed.catalog.gc.leases import LastRun
 from lakebed.catalog.settings import CatalogSettings
+from lakebed.formats.gc_files import GCRunID
 from lakebed.gc.errors import Busy, Overtaken
 from lakebed.gc.job import Options
 from lakebed.gc.lease import Lease
@@ -137,11 +138,22 @@ def test_a_run_whose_lease_is_lost_deletes_nothing(tmp_path: Path) -> None:
         assert lake.run(Options()).deleted == 1
 
 
-def test_a_dry_run_needs_no_lease(tmp_path: Path) -> None:
+def test_a_dry_run_takes_its_turn_and_leaves_nothing(tmp_path: Path) -> None:
     with local_lake(tmp_path, None) as lake:
         _ripe(lake)
-        LocalServer(lake.lake).take_lease("another", "")
-        assert lake.run(Options(dry_run=True)).due == 1
+        leases = lake.lake.catalog.gc_leases
+        before = leases.last_run(REPOSITORY)
+        seen: list[str] = []
+
+        class Watched(LocalServer):
+            def prepare(self, unique_id: str) -> GCRunID:
+                seen.append(self.take_lease("another", "").holder)
+                return super().prepare(unique_id)
+
+        assert lake.job(Watched(lake.lake)).run(Options(dry_run=True)).due == 1
+        assert seen != ["another"]
+        after = leases.last_run(REPOSITORY)
+        assert after == replace(before, next_us=0, ended_us=after.ended_us)
 
 
 def _ripe(lake: GCLake) -> str:

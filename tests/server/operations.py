@@ -25,6 +25,7 @@ PARTS = {
     "part": "1",
     "run_id": "unknown",
     "hook_run_id": "unknown",
+    "purge": "unknown",
 }
 QUERIES = {
     "path": PATH,
@@ -34,6 +35,7 @@ QUERIES = {
     "task_id": "unknown",
     "id": "unknown",
     "bare": "false",
+    "holder": "a0",
 }
 STATEMENT = {"effect": "allow", "resource": "*", "action": ["fs:ReadObject"]}
 BODIES: dict[str, Any] = {
@@ -49,6 +51,7 @@ BODIES: dict[str, Any] = {
     "restoreSubmit": dict.fromkeys(
         ("commits_meta_range_id", "tags_meta_range_id", "branches_meta_range_id"), "none"
     ),
+    "purgeObjects": {"path": PATH},
     "createBranch": {"name": "dev", "source": BRANCH},
     "resetBranch": {"type": "reset"},
     "revertBranch": {"ref": BRANCH, "parent_number": 0},
@@ -97,6 +100,7 @@ BODIES: dict[str, Any] = {
     },
     "abortPresignMultipartUpload": {"physical_address": "mem://lakes/lake/x"},
     "prepareGarbageCollectionUncommitted": {},
+    "takeGarbageCollectionLease": {"holder": "a0"},
     "createUser": {"id": "another"},
     "createGroup": {"id": "another"},
     "setGroupACL": {"permission": "Write"},

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from prometheus_client import REGISTRY
 
@@ -63,7 +64,7 @@ class Server:
                 found.setdefault(run_id, set()).add(name.partition("-")[0])
         return found
 
-    def _listed(self, repository: RepositoryID, folder: str) -> Iterator[object]:
+    def _listed(self, repository: RepositoryID, folder: str) -> Iterator[pa.RecordBatch]:
         namespace = self.services.catalog.repositories.get(repository).namespace
         return self.services.foundation.block.list_objects(namespace.folder(folder))
 
@@ -125,16 +126,25 @@ def test_a_repository_without_garbage_is_left_alone_until_there_could_be_some(
     assert server.objects() == 0
 
 
+def test_nobody_can_put_it_off_for_ever(server: Server) -> None:
+    leases = server.services.catalog.gc_leases
+    leases.take(LAKE, "liar")
+    leases.give_back(LAKE, "liar", is_good=True, next_us=1 << 62)
+    assert server.later(0) == 1  # of the other repository
+    assert server.later(24.5) == 1
+    assert server.later(1.5) == 1
+
+
 def test_it_waits_for_runs_of_others(server: Server) -> None:
     leases = server.services.catalog.gc_leases
-    leases.take(LAKE, "on a cluster")
+    leases.take(LAKE, "c0")
     assert server.later(0) == 1  # of the other repository
     for _ in range(3):
         assert server.later(0.5 / 60) == 0
-        leases.renew(LAKE, "on a cluster")
+        leases.renew(LAKE, "c0")
     # It died: nobody renews the lease any more.
     assert (server.later(0.1 / 60), server.later(2 / 60)) == (0, 1)
-    assert leases.renew(LAKE, "on a cluster").holder == ""
+    assert leases.renew(LAKE, "c0").holder == ""
 
 
 def test_a_repository_that_fails_does_not_stop_the_others(

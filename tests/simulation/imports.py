@@ -23,7 +23,15 @@ from lakebed.engine.model import Commit, CommitID
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
 from lakebed.testing.simulation.simulator import Faults, Simulation
-from tests.simulation.objects import DEV, MAIN, REPOSITORY, REQUEST, CatalogWorld, Process
+from tests.simulation.objects import (
+    DEV,
+    MAIN,
+    REPOSITORY,
+    REQUEST,
+    SETTINGS,
+    CatalogWorld,
+    Process,
+)
 
 PLACE: Final = Namespace.parse("mem://data/outside")
 PATHS: Final = [b"1", b"2", b"x/3", b"x/4", b"y/5"]
@@ -39,6 +47,9 @@ FAULTS: Final = Faults(
     skew_seconds=20,
     until_step=3000,
 )
+DUEL_FAULTS: Final = Faults(
+    fail_after=0.005, stall=0.1, stall_seconds=10, kill=0.001, until_step=3000
+)
 
 
 @dataclass
@@ -51,6 +62,8 @@ class Importing:
     """By the message of the commit that each is to make."""
     canceled: set[str] = field(default_factory=set)
     too_late: int = 0
+    pace: float = 60.0
+    """For about so many seconds at most, processes do nothing between two looks at imports."""
     acknowledged: list[CommitID] = field(default_factory=list)
 
     def status(self, message: str) -> ImportStatus:
@@ -97,11 +110,11 @@ def begin(world: CatalogWorld) -> Importing:
 # What actors do
 
 
-def run_imports(_importing: Importing, process: Process) -> None:
+def run_imports(importing: Importing, process: Process) -> None:
     for _ in range(12):
         with suppress(LakebedError):
             process.catalog.import_runner.run_waiting()
-        process.actor.runtime.sleep(process.world.random.random() * 60)
+        process.actor.runtime.sleep(process.world.random.random() * importing.pace)
 
 
 def cancel(importing: Importing, process: Process) -> None:
@@ -222,8 +235,27 @@ def imports_hold(seed: int, faults: Faults = FAULTS) -> Importing:
     return importing
 
 
+def duels_hold(seed: int) -> Importing:
+    """Three processes take over whatever import they meet: they wait for no sign of life."""
+    settings = replace(SETTINGS, task_heartbeat_seconds=1e-6)
+    world = CatalogWorld(Simulation(seed, DUEL_FAULTS, steps_max=400_000), settings)
+    importing = begin(world)
+    importing.pace = world.random.choice([1e-3, 1e-2, 0.1])
+    for number in range(3):
+        start(importing, f"runner{number}", run_imports)
+    world.simulation.run()
+    check(importing)
+    bring_to_end(importing)
+    check(importing)
+    return importing
+
+
 def imports(seed: int) -> None:
     imports_hold(seed)
 
 
-SCENARIOS: Final = {"imports": imports}
+def duels(seed: int) -> None:
+    duels_hold(seed)
+
+
+SCENARIOS: Final = {"imports": imports, "duels": duels}

@@ -97,9 +97,6 @@ class WatchedStore(MemoryStore):
         for key in keys:
             self._tell(partition, key, None)
 
-    def partitions(self) -> list[bytes]:
-        return sorted(self._partitions)
-
 
 class WatchedBlock(MemoryBlockStore):
     """Reports when an owner object was written."""

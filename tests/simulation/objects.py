@@ -4,6 +4,9 @@
 write to the path and commit; every call may fail, hang or kill its process. They may make
 one entry at most, and every success that is reported must name that one.
 
+`ended`: an operator ends the link that others are about to make, and collects garbage whatever
+its age. Processes hang at every step. Whatever was acknowledged must have its bytes.
+
 `first_reads`: several processes read and copy an object that was linked before it was there, while
 the holder of its URL writes it again and again. All that anybody gets must be the same bytes.
 
@@ -14,10 +17,12 @@ than garbage lives. Whatever was acknowledged and is still named must have its b
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
+
+import pyarrow as pa
 
 from lakebed.block import Address, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
@@ -35,7 +40,7 @@ from lakebed.engine.model import BranchID, CommitID, RepositoryID
 from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry, MetaRangeID, entries_of
-from lakebed.formats.gc_files import GCFileKind, GCManifest, decode_gc_table
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, decode_gc_table
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.retries import RetryingStore
@@ -250,6 +255,61 @@ def check_repeat(world: CatalogWorld, race: Race) -> None:
     assert world.staged(MAIN) == before
 
 
+# Links that an operator ends
+
+
+@dataclass
+class Ended:
+    """An operator who ends a link, and then collects as from a quiet repository."""
+
+    race: Race
+    process: Process
+    ended: bool = False
+    deleted: int = 0
+
+    def run(self) -> None:
+        world, runtime = self.process.world, self.process.actor.runtime
+        runtime.sleep(world.random.random() * 0.5)
+        upload_id = self.race.given.address.path.rpartition("/")[2]
+        if world.random.random() < 0.7:
+            with suppress(LakebedError):
+                self.process.catalog.unfinished.end(REPOSITORY, upload_id)
+                self.ended = True
+        runtime.sleep(world.random.random() * 0.5)
+        with suppress(LakebedError):
+            self.collect()
+
+    def collect(self) -> None:
+        collector = Collector(self.process, lambda: None)
+        manifest = collector.prepare()
+        if any(row["open"] for row in collector.uploads(manifest)):
+            return
+        quiet = replace(manifest, run=replace(manifest.run, cutoff_us=1 << 62))
+        for text in collector.garbage(quiet, collector.live(quiet)):
+            collector.block.delete(Address.parse(text))
+            self.deleted += 1
+
+
+ENDED_FAULTS: Final = Faults(
+    fail_before=0.01, fail_after=0.03, kill=0.01, stall=0.05, stall_seconds=5, until_step=1500
+)
+
+
+def ended_hold(seed: int) -> Ended:
+    world = CatalogWorld(Simulation(seed, ENDED_FAULTS, steps_max=200_000))
+    race = give_out(world)
+    for number in range(2):
+        process = world.process(f"linker{number}")
+        process.actor.start(partial(link, race, process, "same"))
+    operator = Ended(race, world.process("operator"))
+    operator.process.actor.start(operator.run)
+    world.simulation.run()
+    check_link(world, race)
+    if race.told:
+        assert world.block.inner.exists(race.given.address), "an acknowledged link lost its bytes"
+    return operator
+
+
 # First reads
 
 
@@ -432,20 +492,29 @@ class Collector:
 
     def live(self, manifest: GCManifest) -> set[str]:
         live: set[str] = set()
-        namespace = self.repository.namespace
-        folder = namespace.folder(
-            f"_lakebed/gc/{self.repository.unique_id}/runs/{manifest.run.run_id}"
-        )
         for file in manifest.files:
-            # The job's own reads are not tested here: they have no faults.
-            data = self.process.world.block.inner.read(folder.address(file.name))
-            table = decode_gc_table(data, file, file=file.name)
+            table = self.table(manifest, file)
             if file.kind is GCFileKind.COMMITS:
                 for metarange in table.column("metarange_id").to_pylist():
                     live |= self.named_by(MetaRangeID(metarange))
             else:
                 live |= set(table.column("address").to_pylist())
         return live
+
+    def uploads(self, manifest: GCManifest) -> list[dict[str, object]]:
+        """The uploads that a preparation found."""
+        return [
+            row
+            for file in manifest.files
+            if file.kind is GCFileKind.UPLOADS
+            for row in self.table(manifest, file).to_pylist()
+        ]
+
+    def table(self, manifest: GCManifest, file: GCFile) -> pa.Table:
+        folder = f"_lakebed/gc/{self.repository.unique_id}/runs/{manifest.run.run_id}"
+        # The job's own reads are not tested here: they have no faults.
+        address = self.repository.namespace.folder(folder).address(file.name)
+        return decode_gc_table(self.process.world.block.inner.read(address), file, file=file.name)
 
     def named_by(self, metarange: MetaRangeID) -> set[str]:
         committed = self.process.world.onlooker._committed_in(self.repository.home)
@@ -522,6 +591,10 @@ def links(seed: int) -> None:
     links_hold(seed)
 
 
+def ended(seed: int) -> None:
+    ended_hold(seed)
+
+
 def first_reads(seed: int) -> None:
     first_reads_hold(seed)
 
@@ -530,4 +603,9 @@ def collected(seed: int) -> None:
     collected_hold(seed)
 
 
-SCENARIOS: Final = {"links": links, "first_reads": first_reads, "collected": collected}
+SCENARIOS: Final = {
+    "links": links,
+    "ended": ended,
+    "first_reads": first_reads,
+    "collected": collected,
+}

@@ -106,7 +106,7 @@ def write_owner_blindly(repositories: Repositories, cleaner: Cleaner) -> None:
 class DropsNamedTokens(Cleaner):
     """Drops announced tokens even while a branch names them."""
 
-    def _named(self, records: list[Record[pb.DroppedToken]]) -> set[bytes]:
+    def _named(self, records: list[Record[pb.DroppedToken]], counts: CleanerCounts) -> set[bytes]:
         return set()
 
 

@@ -9,8 +9,9 @@ from google.protobuf.message import Message
 
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.gc import prepare
 from lakebed.catalog.gc.walk import StagedWalk
-from lakebed.catalog.links import Links
+from lakebed.catalog.links import Links, _Standing
 from lakebed.catalog.pins import Pins
 from lakebed.formats.gc_files import GCManifest
 from lakebed.formats.object_paths import ObjectPath
@@ -36,6 +37,7 @@ ResultT = TypeVar("ResultT")
     ("name", "seeds"),
     [
         ("links", rounds(100, long=6_000, fast=10)),
+        ("ended", rounds(100, long=6_000, fast=10)),
         ("first_reads", rounds(100, long=6_000, fast=10)),
         ("collected", rounds(20, long=1_200, fast=2)),
     ],
@@ -49,6 +51,10 @@ def test_the_scenarios_reach_what_they_are_about() -> None:
     races = [objects.links_hold(seed) for seed in range(30)]
     assert sum(len(race.told) for race in races) > 20
     assert sum(race.refused for race in races) > 10
+    operators = [objects.ended_hold(seed) for seed in range(60)]
+    assert sum(operator.deleted for operator in operators) > 3
+    assert sum(len(operator.race.told) for operator in operators) > 10
+    assert sum(operator.ended for operator in operators) > 10
     reads = [objects.first_reads_hold(seed) for seed in range(30)]
     assert sum(len(read.got) for read in reads) > 10
     assert sum(read.changed for read in reads) > 15
@@ -125,8 +131,41 @@ def test_a_link_that_is_consumed_by_everyone(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_link_that_forgets_that_it_was_staged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Links, "_note_staged", lambda _self, _request: None)
+    monkeypatch.setattr(Links, "_note_staged", lambda _self, _request, _record: None)
     assert fails("links")
+
+
+def test_a_link_that_does_not_look_whether_it_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def only_fresh(self: _Standing) -> bool:
+        return self._is_fresh()
+
+    monkeypatch.setattr(_Standing, "__call__", only_fresh)
+    assert fails("ended")
+
+
+def test_a_link_that_looks_whether_it_was_ended_before_it_is_staged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = _Standing.__call__
+
+    def look_before(self: _Standing) -> bool:
+        if not self._is_first:
+            return True
+        self._is_first = False
+        return looks(self)
+
+    monkeypatch.setattr(_Standing, "__call__", look_before)
+    assert fails("ended")
+
+
+def test_a_link_that_protects_nothing_once_it_is_consumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quiet collection would not even see that somebody is linking."""
+
+    def is_open(link: pb.Link) -> bool:
+        return link.state == pb.LINK_STATE_OPEN
+
+    monkeypatch.setattr(prepare, "is_unfinished_link", is_open)
+    assert fails("ended")
 
 
 def test_a_pin_that_every_first_reader_writes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Runs of garbage collection that a program of Spark's starts."""
+"""Programs of ours that a program of Spark's starts."""
 
 import json
 import os
@@ -22,6 +22,14 @@ SMALL: Final = [
 
 
 def finished(command: list[str], folder: Path, **environment: str) -> dict[str, Any]:
+    """Run a program to its good end; return the JSON that it printed."""
+    # What goes to the standard error comes along with spark-submit.
+    said = output(command, folder, **environment)
+    printed: dict[str, Any] = json.loads(said[said.index(b"{") :])
+    return printed
+
+
+def output(command: list[str], folder: Path, **environment: str) -> bytes:
     """Run a program to its good end; return what it printed."""
     log = folder / "log"
     with log.open("wb") as errors:
@@ -34,9 +42,7 @@ def finished(command: list[str], folder: Path, **environment: str) -> dict[str, 
             env={**os.environ, **environment},
         )
     assert done.returncode == 0, log.read_text()
-    # What goes to the standard error comes along with spark-submit.
-    printed: dict[str, Any] = json.loads(done.stdout[done.stdout.index(b"{") :])
-    return printed
+    return done.stdout
 
 
 def submit(*arguments: str) -> list[str]:

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import lakefs
 import pytest
 from pyspark.sql import SparkSession
 
@@ -61,7 +62,8 @@ def test_the_command_line(
     assert json.loads(capsys.readouterr().out)["mode"] == "optimized"
     assert run(cli.app, ["gc", "runs", uri, *place]) == 0
     runs = json.loads(capsys.readouterr().out)
-    assert [each["deleted"] for each in runs] == [1, 0]
+    assert [each["summary"]["deleted"] for each in runs] == [1, 0]
+    assert [each["state"] for each in runs] == ["done", "done"]
     assert run(cli.app, ["gc", "show", uri, summary["run_id"], *place]) == 0
     branches = json.loads(capsys.readouterr().out)["branches"]
     assert {(each["branch"], each["verdict"], each["objects"]) for each in branches} == {
@@ -69,6 +71,40 @@ def test_the_command_line(
         ("main", "held", 1),
         ("main", "due", 1),
     }
+
+
+def test_a_quiet_run_after_uploads_by_the_python_client(
+    client: Client,
+    sqlite_lakebed: LakebedServer,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It uploads by links, which hold nothing once they are staged."""
+    key_pair = sqlite_lakebed.access_key_id, sqlite_lakebed.secret_access_key
+    lakes = lakefs.Client(host=sqlite_lakebed.endpoint, username=key_pair[0], password=key_pair[1])
+    main = lakefs.Repository(client.repository, client=lakes).branch("main")
+    for number in range(3):
+        main.object("a").upload(data=f"version {number}", pre_sign=True)
+    main.object("gone").upload(data="deleted", pre_sign=True)
+    main.object("gone").delete()
+    main.commit("m")
+    # Somebody asked for an address, and went away.
+    client.send(
+        "GET",
+        f"repositories/{client.repository}/branches/main/staging/backing",
+        params={"path": "never", "presign": "true"},
+    )
+    uri = f"lakefs://{client.repository}"
+    assert len(files(sqlite_lakebed, client.repository)) == 4
+    assert run(cli.app, ["gc", "run", uri, "--assume-quiet"]) == 1
+    assert "1 uploads are not finished: list them with" in capsys.readouterr().err
+    assert run(cli.app, ["gc", "end-uploads", uri, "--all", "--yes"]) == 0
+    capsys.readouterr()
+    assert run(cli.app, ["gc", "run", uri, "--assume-quiet", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["deleted"], summary["committed"]) == (3, 1)
+    assert client.read("a") == "version 2"
+    assert len(files(sqlite_lakebed, client.repository)) == 1
 
 
 def test_another_folder_than_the_server_s(
@@ -88,7 +124,7 @@ def test_another_folder_than_the_server_s(
         mark.write_text(f"{place:02x}" * 16)
     capsys.readouterr()
     same.symlink_to(root(sqlite_lakebed))
-    for command in ("run", "check", "runs"):
+    for command in ("run", "check"):
         for folder in (other, copy):
             arguments = ["gc", command, f"lakefs://{client.repository}"]
             assert run(cli.app, [*arguments, "--local-root", str(folder)]) == 1

@@ -323,7 +323,9 @@ def test_what_cannot_be_deleted_stays_known(lake: GCLake, monkeypatch: pytest.Mo
     lake.later(24 * 9)
     assert lake.run().waiting == 1
     with monkeypatch.context() as patch:
-        patch.setattr(delete, "delete_object", lambda *_arguments: "hands off")
+        patch.setattr(
+            delete, "delete_objects", lambda *arguments: ["hands off"] * len(arguments[3])
+        )
         for _ in range(2):
             lake.later()
             summary = lake.run()

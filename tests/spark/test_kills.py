@@ -7,10 +7,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -29,6 +27,7 @@ from tests.spark.clients import (
     folder_of,
     sign_in,
 )
+from tests.spark.killing import kill_all
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -115,21 +114,6 @@ def kill_when(reached: Callable[[], bool], arguments: list[str], folder: Path) -
             time.sleep(0.001)
     finally:
         kill_all(process)
-
-
-def kill_all(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process and all that it started; some may be gone already."""
-    with suppress(psutil.NoSuchProcess):
-        leader = psutil.Process(process.pid)
-        family = [leader, *leader.children(recursive=True)]
-        # Stopped first, so that none starts another while the others die.
-        for action in (psutil.Process.suspend, psutil.Process.kill):
-            for each in family:
-                with suppress(psutil.NoSuchProcess):
-                    action(each)
-        process.wait()
-        psutil.wait_procs(family, timeout=PATIENCE_SECONDS)
-    process.wait()
 
 
 def look(uri: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,16 @@
 """Deleting: a result for every object, whatever the storage does. What executors run, run here."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 
 from lakebed.block import (
     Address,
+    BlockError,
     BlockStore,
+    DeleteResult,
     Forbidden,
     MemorySettings,
     Namespace,
@@ -64,19 +67,22 @@ def put(storage: Storage, *names: str) -> None:
 
 
 def failing(
-    monkeypatch: pytest.MonkeyPatch, block: BlockStore, errors: dict[str, list[Exception]]
+    monkeypatch: pytest.MonkeyPatch, block: BlockStore, errors: dict[str, list[BlockError]]
 ) -> Counter[str]:
     calls: Counter[str] = Counter()
-    rightly = block.delete
+    rightly = block.delete_many
 
-    def delete(address: Address) -> None:
+    def delete_one(address: Address) -> DeleteResult:
         name = NAMESPACE.relative(address)
         calls[name] += 1
         if errors.get(name):
-            raise errors[name].pop(0)
-        rightly(address)
+            return DeleteResult(address, errors[name].pop(0))
+        return rightly([address])[0]
 
-    monkeypatch.setattr(block, "delete", delete)
+    def delete_many(addresses: Sequence[Address]) -> list[DeleteResult]:
+        return [delete_one(address) for address in addresses]
+
+    monkeypatch.setattr(block, "delete_many", delete_many)
     return calls
 
 
@@ -118,14 +124,15 @@ def test_whose_the_namespace_is_is_asked_before_every_batch(
 ) -> None:
     put(storage, "a", "b", "c")
     monkeypatch.setattr(deleting, "BATCH", 1)
-    rightly = storage.block.delete
+    rightly = storage.block.delete_many
 
-    def delete(address: Address) -> None:
-        rightly(address)
+    def delete_many(addresses: Sequence[Address]) -> list[DeleteResult]:
+        results = rightly(addresses)
         owner = encode_owner(Owner("i", "lake", "a1"))
         storage.block.put(NAMESPACE.address(OWNER_PATH), [owner])
+        return results
 
-    monkeypatch.setattr(storage.block, "delete", delete)
+    monkeypatch.setattr(storage.block, "delete_many", delete_many)
     with pytest.raises(NotTheOwner, match="deleted and made again"):
         swept(storage, objects("a", "b", "c"))
     assert not storage.block.exists(NAMESPACE.address("a"))

@@ -19,7 +19,7 @@ WITHOUT_SPARK = "import sys; sys.modules['pyspark'] = None; from lakebed.cli imp
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakebedServer]:
-    settings = {**HASTY, "reclaim": {"enabled": True, "interval_seconds": 1}}
+    settings = HASTY | {"reclaim": {"enabled": True, "interval_seconds": 1}}
     with lakebed_server(tmp_path_factory.mktemp("reclaiming"), settings=settings) as started:
         yield started
 

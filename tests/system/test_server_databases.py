@@ -74,7 +74,9 @@ def test_the_engine_agrees_with_plain_dicts(url: str, monkeypatch: pytest.Monkey
         EngineMachine, "url", f"{url}{'&' if '?' in url else '?'}namespace={{unique}}"
     )
     histories = settings(
-        max_examples=rounds(3, long=30), stateful_step_count=25, suppress_health_check=HealthCheck
+        max_examples=rounds(3, long=30),
+        stateful_step_count=25,
+        suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(EngineMachine, settings=histories)
 

@@ -213,7 +213,7 @@ class AuthService:
     def clean_logouts(self) -> int:
         """Remove the records of tokens that have expired since; return how many."""
         now, removed = now_us(self._runtime), 0
-        for record in self._logouts.scan():
+        for record in self._logouts.scan_readable():
             if record.message.expires_us < now:
                 self._logouts.delete(record.name)
                 removed += 1

@@ -305,6 +305,16 @@ class BlockStore(ABC):
             return DeleteResult(address, error)
         return DeleteResult(address, None)
 
+    def delete_versions(self, address: Address) -> int:
+        """Delete an object and all older versions that the storage keeps; return how many.
+
+        What the storage keeps beyond that, by its own rules and for a time, cannot be reached:
+        soft deletion, snapshots of disks, replicas.
+        """
+        existed = self.exists(address)
+        self.delete(address)
+        return int(existed)
+
     @abstractmethod
     def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         """Copy an object, replacing any at the destination; inside the storage where it can.

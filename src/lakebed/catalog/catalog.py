@@ -15,6 +15,7 @@ from lakebed.catalog.gc.leases import GCLeases
 from lakebed.catalog.gc.marks import GCMarks
 from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.catalog.gc.retention import Retention
+from lakebed.catalog.gc.runs import GCRuns
 from lakebed.catalog.imports.imports import Imports
 from lakebed.catalog.imports.outside import OutsideImports
 from lakebed.catalog.imports.runner import ImportRunner
@@ -28,6 +29,9 @@ from lakebed.catalog.pins import Pins
 from lakebed.catalog.presign import Presigning, Signer
 from lakebed.catalog.preview.previews import Previews
 from lakebed.catalog.pulls.pulls import Pulls
+from lakebed.catalog.purge.marks import PurgeMarks
+from lakebed.catalog.purge.purges import Purges
+from lakebed.catalog.purge.repositories import RepositoryPurges
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
@@ -76,20 +80,25 @@ class Catalog:
         addresses = Addresses(runtime, settings)
         freshness = Freshness(runtime, settings)
         stager = Stager(engine, block, runtime, freshness)
+        purge_marks = PurgeMarks(store)
         self.storage_scheme = block.scheme
         """What the URLs of storage namespaces begin with."""
         self.repositories = Repositories(engine)
-        self.refs = Refs(engine)
+        self.refs = Refs(engine, block, purge_marks)
         self.commits = Commits(engine)
         self.diff = Differences(engine)
         self.presigning = Presigning(
             block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
         )
         self.pins = Pins(store, block, runtime, settings)
-        self.objects = Objects(engine, block, runtime, self.presigning, self.pins)
+        self.purges = Purges(engine, store, block, runtime, purge_marks)
+        self.repository_purges = RepositoryPurges(engine, store, block, runtime, settings)
+        self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
         self.previews = Previews(self.objects, runtime)
         self.uploads = Uploads(engine, block, addresses, stager)
-        self.copies = Copies(engine, block, runtime, addresses, freshness, stager, self.pins)
+        self.copies = Copies(
+            engine, block, runtime, addresses, freshness, stager, self.pins, purge_marks
+        )
         self.external = ExternalObjects(engine, block, runtime)
         self.links = Links(
             engine,
@@ -107,8 +116,8 @@ class Catalog:
         self.multiparts = MultipartUploads(engine, store, block, runtime, settings, addresses)
         self.presigned_uploads = PresignedUploads(self.multiparts, self.presigning)
         self.unfinished = UnfinishedUploads(engine, self.links, self.multiparts)
-        self.completions = Completions(engine, store, block, runtime)
-        self.tasks = Tasks(engine, store, runtime, settings, run_in_background)
+        self.completions = Completions(engine, store, block, runtime, purge_marks)
+        self.tasks = Tasks(engine, store, runtime, settings, run_in_background, self.refs)
         run_imports = self._run_imports if runs_imports else lambda: None
         self.imports = Imports(engine, store, block, runtime, settings, on_start=run_imports)
         self.outside_imports = OutsideImports(self.imports, runtime, on_handed=run_imports)
@@ -116,6 +125,7 @@ class Catalog:
         self.pulls = Pulls(engine, store, runtime, settings)
         self._run_in_background = run_in_background
         self.gc = GCPreparation(engine, store, block, runtime, settings)
+        self.gc_runs = GCRuns(engine, block, runtime)
         self.gc_marks = GCMarks(engine, block, runtime)
         self.gc_leases = GCLeases(engine, store, runtime, seconds=settings.task_heartbeat_seconds)
         self.retention = Retention(engine)

@@ -17,6 +17,9 @@ acknowledged, the entry is taken back and the bytes are copied after all.
 
 An external object (see `external`) is never collected: on its branch it is always shared.
 
+A copy of bytes is acknowledged only if its source was not marked to be purged by the time at which
+the copy was staged (see `purge.marks`).
+
 Of an unverified object (see `pins`), the bytes are copied that a reader would get: copying is a
 first read too. A copy that shares the address shares its pin, and looks at nothing.
 """
@@ -40,6 +43,7 @@ from lakebed.catalog.model import (
     stats_of,
 )
 from lakebed.catalog.pins import Pins, replaced, with_pin
+from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
@@ -90,8 +94,10 @@ class Copies:
         freshness: Freshness,
         stager: Stager,
         pins: Pins,
+        purge_marks: PurgeMarks,
     ) -> None:
         self._pins = pins
+        self._purge_marks = purge_marks
         self._engine = engine
         self._block = block
         self._runtime = runtime
@@ -132,7 +138,8 @@ class Copies:
             InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
             EntryNotFound, RefNotFound, InvalidRef: There is nothing to copy.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
-            MissingBytes, CommitExpired: The object to copy is gone from the storage.
+            MissingBytes: The object to copy is gone from the storage, or (`Purged`) is to go.
+            CommitExpired: It is gone because the commit of the ref has expired.
             ChangedBytes: The storage has another object by now.
             PreconditionFailed: A condition does not hold.
             Stale: Copying took too long.
@@ -284,7 +291,7 @@ class Copies:
         try:
             self._block.copy(source, address, etag=etag)
         except ObjectNotFound as error:
-            raise missing(self._engine, found) from error
+            raise missing(self._engine, self._purge_marks, found) from error
         except OtherContent as error:
             raise replaced(found) from error
         except BlockError:
@@ -294,19 +301,27 @@ class Copies:
         metadata = {
             name: value for name, value in copy.metadata.items() if name not in OF_ONE_ADDRESS
         }
-        return self._stager.stage(
-            copy.repository,
-            copy.branch,
-            copy.path,
-            issued,
-            size=copy.entry.size,
-            # Of an imported object there may be none. Something must say which bytes these are, or
-            # all objects of one size would be the same.
-            checksum=copy.entry.checksum or etag or "",
-            content_type=copy.content_type,
-            metadata=metadata,
-            condition=copy.condition,
-        )
+        watch = self._purge_marks.watch([source], address)
+        try:
+            return self._stager.stage(
+                copy.repository,
+                copy.branch,
+                copy.path,
+                issued,
+                size=copy.entry.size,
+                # Of an imported object there may be none. Something must say which bytes these are,
+                # or all objects of one size would be the same.
+                checksum=copy.entry.checksum or etag or "",
+                content_type=copy.content_type,
+                metadata=metadata,
+                condition=copy.condition,
+                watch=watch,
+            )
+        except Stale as error:
+            if watch.mark is None:
+                raise
+            self._stager.discard(address)
+            raise self._purge_marks.why_missing(copy.entry.key, source) from error
 
 
 def _still(entry: Entry) -> Condition:

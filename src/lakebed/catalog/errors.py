@@ -8,6 +8,9 @@ LakebedError
     ├── UnreadableTable     an object is not the table that it claims   (also a ValueError)
     ├── NotComparable       rows of two versions cannot be compared so  (also a ValueError)
     ├── MissingBytes        the entry is there, and its object is gone
+    │   └── Purged              on purpose: somebody purged it
+    ├── NothingLeft         no deleted repository of that name left anything (also a KeyError)
+    ├── InvalidPurge        a purge that cannot be done so              (also a ValueError)
     ├── ChangedBytes        the entry is there, and its object is another one by now
     ├── InvalidLink         the address was not given out for this, or is used up
     │   └── LinkExpired     it was given out too long ago
@@ -68,6 +71,7 @@ __all__ = [
     "InvalidParts",
     "InvalidPath",
     "InvalidPull",
+    "InvalidPurge",
     "InvalidRef",
     "InvalidRun",
     "InvalidSettings",
@@ -77,6 +81,7 @@ __all__ = [
     "MissingBytes",
     "MultipartNotFound",
     "NotComparable",
+    "NothingLeft",
     "NothingToImport",
     "ParentNumberMissing",
     "PartMissing",
@@ -86,6 +91,7 @@ __all__ = [
     "PullBusy",
     "PullNotFound",
     "PullStatusRefused",
+    "Purged",
     "RangeNotSatisfiable",
     "RefNotFound",
     "RepositoryNotFound",
@@ -149,6 +155,31 @@ class MissingBytes(CatalogError):
     def __init__(self, path: bytes, address: object) -> None:
         super().__init__(f"the data of {quoted(path)} is gone: there is no object at {address}")
         self.path = path
+
+
+class Purged(MissingBytes):
+    """The entry is there, and its object was deleted from all history."""
+
+    kind = "purged"
+
+    def __init__(self, path: bytes, when: str, reason: str) -> None:
+        LakebedError.__init__(self, f"the data of {quoted(path)} was purged on {when}: {reason}")
+        self.path = path
+
+
+class NothingLeft(CatalogError, NotFoundMixin):
+    """No deleted repository of that name has left anything that is known."""
+
+    kind = "nothing_left"
+
+    def __init__(self, repository: str) -> None:
+        super().__init__(f"no deleted repository {repository} has left anything to be purged")
+
+
+class InvalidPurge(CatalogError, ValueError):
+    """A purge that cannot be done so; nothing was done."""
+
+    kind = "invalid_purge"
 
 
 class ChangedBytes(CatalogError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.catalog.catalog import Catalog
-from lakebed.kv import OutcomeUnknown, StoreUnavailable
+from lakebed.kv import CorruptRecord, OutcomeUnknown, StoreUnavailable
 from lakebed.runtime import Runtime
 
 PAUSE_SECONDS: Final = 0.05
@@ -37,7 +37,8 @@ class ExpiredCounts:
     pulls: int = 0
     """Merges of pull requests that were cut off, and are brought to an end now."""
     uncertain: int = 0
-    """Repositories for which the store gave no certain answer; the next pass looks again."""
+    """Rooms of repositories that were cut off: the store gave no certain answer, or a record is
+    damaged. The next pass looks again."""
 
 
 def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
@@ -45,22 +46,27 @@ def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
 
     Raises:
         StoreUnavailable: The store did not answer; the next pass goes on.
-        CorruptRecord: A record is not what its key says.
     """
     counts = ExpiredCounts()
-    for repository in catalog.repositories.list():
+    rooms = {
+        "links": catalog.links.clean,
+        "multiparts": catalog.multiparts.clean,
+        "tasks": catalog.tasks.clean,
+        "imports": catalog.imports.clean,
+        "pins": catalog.pins.clean,
+        "pulls": catalog.pulls.clean,
+    }
+    for repository in catalog.repositories.list_readable():
         counts.repositories += 1
-        try:
-            counts.links += catalog.links.clean(repository)
-            counts.multiparts += catalog.multiparts.clean(repository)
-            counts.tasks += catalog.tasks.clean(repository)
-            counts.imports += catalog.imports.clean(repository)
-            counts.pins += catalog.pins.clean(repository)
-            counts.pulls += catalog.pulls.clean(repository)
-        except StoreUnavailable:
-            raise
-        except OutcomeUnknown as error:
-            _LOGGER.warning("cleaning up in repository %s was cut off: %s", repository.id, error)
-            counts.uncertain += 1
+        for room, clean in rooms.items():
+            try:
+                setattr(counts, room, getattr(counts, room) + clean(repository))
+            except StoreUnavailable:
+                raise
+            except (OutcomeUnknown, CorruptRecord) as error:
+                _LOGGER.warning(
+                    "%s of repository %s are left alone: %s", room, repository.id, error
+                )
+                counts.uncertain += 1
         runtime.sleep(PAUSE_SECONDS)
     return counts

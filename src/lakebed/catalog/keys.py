@@ -12,6 +12,9 @@
 | pulls/<id>                            | pull requests, newest first                  |
 | pulls_merging/<id>                    | those whose merge may be under way           |
 
+Purged objects are in a partition of their own, ``purges``, as ``purges/<address>``: who reads an
+object knows its address, and a copy may be made in another repository.
+
 Imports that have not ended are also in a partition of their own, ``imports``, as ``waiting/<id>``:
 whoever runs them need not go through all repositories.
 """
@@ -38,6 +41,9 @@ GC: Final = Kind(b"gc/", pb.GCLease)
 PULLS: Final = Kind(b"pulls/", pb.PullRequest)
 PULLS_MERGING: Final = Kind(b"pulls_merging/", pb.PullMerging)
 
+PURGES_PARTITION: Final = b"purges"
+PURGES: Final = Kind(b"purges/", pb.Purge)
+
 WAITING_PARTITION: Final = b"imports"
 WAITING: Final = Kind(b"waiting/", pb.WaitingImport)
 
@@ -52,7 +58,7 @@ def copy_of(message: MessageT) -> MessageT:
 def remove_where(records: Records[MessageT], is_over: Callable[[MessageT], bool]) -> int:
     """Remove the records that are over, unless someone changes them just then; return how many."""
     removed = 0
-    for record in records.scan():
+    for record in records.scan_readable():
         if is_over(record.message):
             with suppress(PredicateFailed):
                 records.delete_if(record.name, record.predicate)

@@ -13,13 +13,20 @@ the record `links/<uid>` says what it was given out for. It can be linked once.
     1. read the record: this branch, this path, not expired
     2. look at the object: it is there, and has the size that the client says
     3. the record, `consumed`, with the entry, only over the very record read in 1
-    4. stage the entry
+    4. stage the entry; once it is staged, read the record again: if it is gone or `aborted`, take
+       the entry back
     5. the record, `staged`; then the answer
 
 *What holds.* An address stands for one entry, for ever: whoever stages it has read `consumed` and
 stages the entry in that record, whichever of several requests wrote it in step 3. The object is
-protected from garbage collection before the client knows its address: by the record while that is
-there, by the entry from step 4 on, and by its age in any case (see `freshness`).
+protected from garbage collection before the client knows its address: by the record until that is
+`staged`, by the entry from step 4 on, and by its age in any case (see `freshness`). A record that
+is `staged` protects nothing: what was staged and deleted since is garbage.
+
+*Aborting* (`end`) makes a record `aborted`, if it is not `staged`. A collection that looks later
+and ignores the age of objects is safe: either the entry was staged when step 4 read the record, and
+so before the abort and before the look; or step 4 reads `aborted`, and nobody is told that it
+worked.
 
 *A request that dies, or whose reply is lost,* after
 
@@ -37,8 +44,9 @@ keeps the ETag that it saw in the entry, and every read asks for that content an
 then the entry has the size and the checksum that the client claims, and is marked as unverified.
 What holds for it is in `pins`.
 
-A record is removed a while after its link has expired: what was consumed in time has been staged by
-then. An object that was uploaded and never linked is garbage from then on.
+A record is removed a while after its link has expired, and one that is `consumed` not before its
+object is too old to be staged: until then its client may repeat the request. An object that was
+uploaded and never linked is garbage from then on.
 """
 
 import logging
@@ -71,7 +79,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.codec import decode, encode
-from lakebed.engine.staging.writer import Condition
+from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.errors import quoted
 from lakebed.formats import Entry
 from lakebed.formats.object_paths import ObjectPath
@@ -86,6 +94,7 @@ _TRIES: Final = 10
 _OPEN: Final = pb.LINK_STATE_OPEN
 _CONSUMED: Final = pb.LINK_STATE_CONSUMED
 _STAGED: Final = pb.LINK_STATE_STAGED
+_ABORTED: Final = pb.LINK_STATE_ABORTED
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -214,7 +223,7 @@ class Links:
             LinkExpired: It was given out too long ago.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
-            Stale: Linking took too long.
+            Stale: Linking took too long, or somebody ended the link meanwhile.
             TooManyTries, OutcomeUnknown: The object may be visible; repeat the request to find out.
             BlockError: The storage refused or failed.
         """
@@ -223,11 +232,12 @@ class Links:
         check_header("checksum", checksum)
         check_header("content type", content_type)
         repository = self._engine.check_writable(repository_id, branch)
+        issued = _issued(repository, address)
         request = _Request(
             repository=repository,
             branch=branch,
             path=path,
-            issued=_issued(repository, address),
+            issued=issued,
             checksum=checksum,
             size=size,
             content_type=content_type,
@@ -240,15 +250,16 @@ class Links:
             raise
         entry = _entry_of(link)
         if link.message.state == _CONSUMED:
+            standing = _Standing(self._links(repository), link, self._freshness.test(issued))
             self._engine.put(
                 repository.id,
                 branch,
                 entry,
                 condition=condition,
-                is_fresh=self._freshness.test(request.issued),
+                is_fresh=standing,
                 unique_id=repository.unique_id,
             )
-            self._note_staged(request)
+            self._note_staged(request, standing.record)
         return stats_of(repository.namespace, entry)
 
     def clean(self, repository: Repository) -> int:
@@ -256,7 +267,14 @@ class Links:
         # A request that consumed its link in time has ended by then.
         margin = self._settings.longest_request_seconds + self._settings.skew_seconds
         overdue_us = to_us(self._runtime.now() - margin)
-        return remove_where(self._links(repository), lambda link: link.expires_us < overdue_us)
+        life = self._settings.link_life_seconds
+        longer_us = to_us(max(0, self._settings.longest_hold_seconds - life))
+
+        def is_over(link: pb.Link) -> bool:
+            kept_us = longer_us if link.state == _CONSUMED else 0
+            return link.expires_us + kept_us < overdue_us
+
+        return remove_where(self._links(repository), is_over)
 
     def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[_LinkRecord]:
         """Iterate over the links that were not staged yet, by name, from `start` on."""
@@ -264,16 +282,24 @@ class Links:
         return (record for record in found if is_unfinished(record.message))
 
     def end(self, repository: Repository, name: bytes) -> bool:
-        """Remove the record of a link that was not staged yet; return whether there was one."""
+        """Abort a link that was not staged yet; return whether there was one.
+
+        Raises:
+            OutcomeUnknown: It may be aborted by now.
+        """
         links = self._links(repository)
-        record = links.find(name)
-        if record is None or not is_unfinished(record.message):
-            return False
-        try:
-            links.delete_if(record.name, record.predicate)
-        except PredicateFailed:
-            return False  # somebody links it just now
-        return True
+        for _ in range(_TRIES):
+            record = links.find(name)
+            if record is None or not is_unfinished(record.message):
+                return False
+            aborted = copy_of(record.message)
+            aborted.state = _ABORTED
+            try:
+                links.set_if(record.name, aborted, record.predicate)
+            except PredicateFailed:
+                continue  # somebody links it just now
+            return True
+        raise TooManyTries(f"ending the link {name.decode()}", _TRIES)
 
     # Steps 1 to 3
 
@@ -287,6 +313,11 @@ class Links:
                     f"{request.issued} was not given out to be linked, or expired long ago"
                 )
             self._check(record.message, request)
+            if record.message.state == _ABORTED:
+                raise InvalidLink(
+                    f"{request.issued} was ended by an operator: ask for another address, and"
+                    " upload again"
+                )
             if record.message.state != _OPEN:
                 if not request.wants(_entry_of(record)):
                     raise InvalidLink(f"{request.issued} was linked already, to something else")
@@ -360,20 +391,23 @@ class Links:
 
     # Step 5
 
-    def _note_staged(self, request: _Request) -> None:
+    def _note_staged(self, request: _Request, read: _LinkRecord) -> None:
         links = self._links(request.repository)
-        for _ in range(_TRIES):
-            record = links.find(request.name)
-            if record is None or record.message.state == _STAGED:
-                return  # expired by now, or noted by a repeat of this request
-            staged = copy_of(record.message)
-            staged.state = _STAGED
-            with step_of_many(applied=True):  # the entry is staged
+        record: _LinkRecord | None = read
+        with step_of_many(applied=True):  # the entry is staged
+            for _ in range(_TRIES):
+                # Expired by now, or noted by a repeat of this request. If somebody has aborted it,
+                # that was after the entry was staged.
+                if record is None or record.message.state == _STAGED:
+                    return
+                staged = copy_of(record.message)
+                staged.state = _STAGED
                 try:
                     links.set_if(record.name, staged, record.predicate)
                 except StoreUnavailable:
                     raise
                 except (PredicateFailed, OutcomeUnknown):
+                    record = links.find(request.name)
                     continue
                 return
         raise TooManyTries(f"linking {request.issued}", _TRIES)
@@ -382,9 +416,34 @@ class Links:
         return Records(self._store, LINKS, repository.partition)
 
 
+class _Standing:
+    """Whether a link may be acknowledged: its object is fresh, and its record still stands.
+
+    The record was read just before the first call; each later one reads it again.
+    """
+
+    def __init__(self, links: Records[pb.Link], record: _LinkRecord, is_fresh: IsFresh) -> None:
+        self.record = record
+        self._links = links
+        self._is_fresh = is_fresh
+        self._is_first = True
+
+    def __call__(self) -> bool:
+        if not self._is_fresh():
+            return False
+        if self._is_first:
+            self._is_first = False
+            return True
+        found = self._links.find(self.record.name)
+        if found is None or found.message.state == _ABORTED:
+            return False
+        self.record = found
+        return True
+
+
 def is_unfinished(link: pb.Link) -> bool:
     """Whether an address that was given out may still be linked, or is being linked."""
-    return link.state != _STAGED
+    return link.state in {_OPEN, _CONSUMED}
 
 
 def _issued(repository: Repository, address: Address) -> ObjectPath:

@@ -12,11 +12,13 @@ from lakebed.block import (
     RangeNotSatisfiable,
 )
 from lakebed.block.ranges import resolve
+from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.gone import missing
 from lakebed.catalog.model import ObjectStats, PresignedURL, check_path
 from lakebed.catalog.object_pages import ObjectPage
 from lakebed.catalog.pins import Pins, changed, replaced, resized, with_pin
 from lakebed.catalog.presign import Presigning
+from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
@@ -44,7 +46,9 @@ class Objects:
         runtime: Runtime,
         presigning: Presigning,
         pins: Pins,
+        purge_marks: PurgeMarks,
     ) -> None:
+        self._purge_marks = purge_marks
         self._engine = engine
         self._block = block
         self._runtime = runtime
@@ -69,17 +73,18 @@ class Objects:
         There are as many bytes as `stats` says.
 
         Raises:
-            MissingBytes, CommitExpired: The storage has no such object any more.
+            MissingBytes: The storage has no such object any more; `Purged`: on purpose.
+            CommitExpired: It has none because the commit of the ref has expired.
             ChangedBytes: It has another object.
             RangeNotSatisfiable: The object holds none of the bytes asked for.
             BlockError: The storage refuses or fails.
         """
         resolve(byte_range, stats.size)
-        etag = self._pins.content_of(stats)
         try:
+            etag = self._pins.content_of(stats)
             stream = self._block.get(stats.address, byte_range=byte_range, etag=etag)
-        except ObjectNotFound as error:
-            raise missing(self._engine, stats) from error
+        except (ObjectNotFound, MissingBytes) as error:
+            raise missing(self._engine, self._purge_marks, stats) from error
         except PreconditionFailed as error:
             raise replaced(stats) from error
         except RangeNotSatisfiable as error:
@@ -96,17 +101,18 @@ class Objects:
         by which it is read past the server. For an unverified object this is a first read.
 
         Raises:
-            MissingBytes, CommitExpired: The storage has no such object any more.
+            MissingBytes: The storage has no such object any more; `Purged`: on purpose.
+            CommitExpired: It has none because the commit of the ref has expired.
             ChangedBytes: It has another object.
             BlockError: The storage refuses or fails.
         """
-        etag = self._pins.content_of(stats)
-        if etag is None:
-            return
         try:
+            etag = self._pins.content_of(stats)
+            if etag is None:
+                return
             found = self._block.head(stats.address)
-        except ObjectNotFound as error:
-            raise missing(self._engine, stats) from error
+        except (ObjectNotFound, MissingBytes) as error:
+            raise missing(self._engine, self._purge_marks, stats) from error
         if found.etag != etag:
             raise replaced(stats)
         if found.size != stats.size:

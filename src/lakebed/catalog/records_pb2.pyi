@@ -14,6 +14,7 @@ class LinkState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LINK_STATE_OPEN: _ClassVar[LinkState]
     LINK_STATE_CONSUMED: _ClassVar[LinkState]
     LINK_STATE_STAGED: _ClassVar[LinkState]
+    LINK_STATE_ABORTED: _ClassVar[LinkState]
 
 class TaskState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -42,6 +43,7 @@ LINK_STATE_UNSPECIFIED: LinkState
 LINK_STATE_OPEN: LinkState
 LINK_STATE_CONSUMED: LinkState
 LINK_STATE_STAGED: LinkState
+LINK_STATE_ABORTED: LinkState
 TASK_STATE_UNSPECIFIED: TaskState
 TASK_STATE_RUNNING: TaskState
 TASK_STATE_DONE: TaskState
@@ -87,7 +89,7 @@ class Pin(_message.Message):
     def __init__(self, address: _Optional[str] = ..., etag: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
 
 class MultipartUpload(_message.Message):
-    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged", "reopened", "checksum_algorithm", "checksum_type", "presigned")
+    __slots__ = ("branch", "path", "address", "created_us", "storage_upload_id", "content_type", "metadata", "entry", "staged", "reopened", "checksum_algorithm", "checksum_type", "presigned", "copied_from")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +110,7 @@ class MultipartUpload(_message.Message):
     CHECKSUM_ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_TYPE_FIELD_NUMBER: _ClassVar[int]
     PRESIGNED_FIELD_NUMBER: _ClassVar[int]
+    COPIED_FROM_FIELD_NUMBER: _ClassVar[int]
     branch: str
     path: bytes
     address: str
@@ -121,21 +124,24 @@ class MultipartUpload(_message.Message):
     checksum_algorithm: str
     checksum_type: str
     presigned: bool
-    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[_records_pb2.StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ..., reopened: _Optional[bool] = ..., checksum_algorithm: _Optional[str] = ..., checksum_type: _Optional[str] = ..., presigned: _Optional[bool] = ...) -> None: ...
+    copied_from: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[_records_pb2.StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ..., reopened: _Optional[bool] = ..., checksum_algorithm: _Optional[str] = ..., checksum_type: _Optional[str] = ..., presigned: _Optional[bool] = ..., copied_from: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class MultipartPart(_message.Message):
-    __slots__ = ("md5", "storage_etag", "size", "modified_us", "checksum")
+    __slots__ = ("md5", "storage_etag", "size", "modified_us", "checksum", "copied_from")
     MD5_FIELD_NUMBER: _ClassVar[int]
     STORAGE_ETAG_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     MODIFIED_US_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    COPIED_FROM_FIELD_NUMBER: _ClassVar[int]
     md5: str
     storage_etag: str
     size: int
     modified_us: int
     checksum: str
-    def __init__(self, md5: _Optional[str] = ..., storage_etag: _Optional[str] = ..., size: _Optional[int] = ..., modified_us: _Optional[int] = ..., checksum: _Optional[str] = ...) -> None: ...
+    copied_from: str
+    def __init__(self, md5: _Optional[str] = ..., storage_etag: _Optional[str] = ..., size: _Optional[int] = ..., modified_us: _Optional[int] = ..., checksum: _Optional[str] = ..., copied_from: _Optional[str] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("kind", "state", "started_us", "updated_us", "result", "error_kind", "error")
@@ -271,6 +277,20 @@ class PullRequest(_message.Message):
 class PullMerging(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Purge(_message.Message):
+    __slots__ = ("purge_id", "reason", "username", "requested_us", "purged_us")
+    PURGE_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    USERNAME_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_US_FIELD_NUMBER: _ClassVar[int]
+    PURGED_US_FIELD_NUMBER: _ClassVar[int]
+    purge_id: str
+    reason: str
+    username: str
+    requested_us: int
+    purged_us: int
+    def __init__(self, purge_id: _Optional[str] = ..., reason: _Optional[str] = ..., username: _Optional[str] = ..., requested_us: _Optional[int] = ..., purged_us: _Optional[int] = ...) -> None: ...
 
 class GCLease(_message.Message):
     __slots__ = ("holder", "mark", "good_us", "next_us", "ended_us")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from lakebed.block import BlockStore
+from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import PreconditionFailed, TooManyTries
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, RepositoryID, Tag, TagID
@@ -54,8 +56,10 @@ class MergeBase:
 class Refs:
     """The refs of all repositories."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, block: BlockStore, purge_marks: PurgeMarks) -> None:
         self._engine = engine
+        self._block = block
+        self._purge_marks = purge_marks
 
     # Branches
 
@@ -291,7 +295,12 @@ class Refs:
 
     @traced("catalog.restore_refs")
     def restore(self, repository_id: RepositoryID, dump_id: DumpID) -> None:
-        """Bring a dump back into a bare repository; raises as `Engine.restore_refs` does."""
+        """Bring a dump back into a bare repository; raises as `Engine.restore_refs` does.
+
+        What was purged is marked first, so that those who read it are told why it is not there.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        self._purge_marks.restore(repository, self._block)
         self._engine.restore_refs(repository_id, dump_id)
 
 

@@ -69,6 +69,10 @@ class Repositories:
         """Iterate over the repositories whose names begin with `prefix`, in order, past `after`."""
         return self._engine.repositories.list(prefix=prefix, after=after)
 
+    def list_readable(self) -> Iterator[Repository]:
+        """Iterate over the repositories whose records are not damaged, to clean up there."""
+        return self._engine.repositories.list_readable()
+
     @traced("catalog.delete_repository")
     def delete(self, repository_id: RepositoryID, *, force: bool = False) -> None:
         """Delete a repository; its objects stay in the storage.

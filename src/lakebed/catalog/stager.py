@@ -11,7 +11,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, EntryNotFound, Protected, ReadOnly, RepositoryNotFound
 from lakebed.engine.model import BranchID, Repository
 from lakebed.engine.opening import Opened
-from lakebed.engine.staging.writer import Condition, check_condition
+from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.runtime import Runtime
 
@@ -46,15 +46,17 @@ class Stager:
         metadata: Mapping[str, str],
         condition: Condition | None,
         opened: Opened | None = None,
+        watch: IsFresh | None = None,
     ) -> ObjectStats:
         """Stage the entry of an object at an address that nobody else has.
 
-        If it is certain that the entry was never visible, the object is removed.
+        If it is certain that the entry was never visible, the object is removed. With `watch`, it
+        is acknowledged only if that holds after it was staged.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
-            Stale: The object is too old to be staged.
+            Stale: The object is too old to be staged, or the watch does not hold.
             TooManyTries, OutcomeUnknown: The object may be visible.
         """
         entry = new_entry(
@@ -66,13 +68,15 @@ class Stager:
             content_type=content_type,
             metadata=metadata,
         )
+        is_young = self._freshness.test(issued)
+        is_fresh = is_young if watch is None else lambda: is_young() and watch()
         try:
             self._engine.put(
                 repository.id,
                 branch,
                 entry,
                 condition=condition,
-                is_fresh=self._freshness.test(issued),
+                is_fresh=is_fresh,
                 unique_id=repository.unique_id,
                 opened=opened,
             )

@@ -16,6 +16,7 @@ from typing import Final, NewType
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import TaskNotFound
 from lakebed.catalog.keys import TASKS, copy_of, remove_where
+from lakebed.catalog.refs import Refs
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository, RepositoryID
@@ -74,7 +75,9 @@ class Tasks:
         runtime: Runtime,
         settings: CatalogSettings,
         run_in_background: RunInBackground,
+        refs: Refs,
     ) -> None:
+        self._refs = refs
         self._engine = engine
         self._store = store
         self._runtime = runtime
@@ -105,7 +108,8 @@ class Tasks:
         self._engine.check_restorable(repository, dump_id)
 
         def restore() -> str:
-            return self._engine.restore_refs(repository_id, dump_id).dump_id
+            self._refs.restore(repository_id, dump_id)
+            return dump_id
 
         return self.start(repository, RESTORE_REFS, restore)
 

@@ -6,7 +6,8 @@ Clients of S3 see the first only as long as nobody began to complete them, and t
 of them expire by themselves, some after days. Here they are listed, and can be ended before.
 
 Whatever an upload has stored is garbage once the upload is ended. A request that is about to finish
-it at that very moment may still succeed: then its entry is there, and keeps the object.
+it at that very moment succeeds if its entry is there already, and keeps the object; or it is taken
+back (see `links`, and `multipart.complete`).
 """
 
 from collections.abc import Iterator

@@ -20,6 +20,10 @@ COMMANDS: Final = {
     "cleaner": ("lakebed.cli.commands.cleaner:app", "Remove what nothing names any more."),
     "kv": ("lakebed.cli.commands.kv:app", "Look into a database, or copy it into another one."),
     "gc": ("lakebed.cli.commands.gc:app", "Find and delete objects that nothing refers to."),
+    "purge": (
+        "lakebed.cli.commands.purge:app",
+        "Delete objects from all history, for good.",
+    ),
     "repo": ("lakebed.cli.commands.repo:app", "Create, list and delete repositories."),
     "branch": (
         "lakebed.cli.commands.branch:app",

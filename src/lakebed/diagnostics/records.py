@@ -42,6 +42,7 @@ _OF_THEIR_OWN: Final[Mapping[bytes, Sequence[Kind[Any]]]] = {
     engine_keys.DROPPED_PARTITION: (engine_keys.DROPPED,),
     METADATA_PARTITION: (engine_keys.LEASES,),
     catalog_keys.WAITING_PARTITION: (catalog_keys.WAITING,),
+    catalog_keys.PURGES_PARTITION: (catalog_keys.PURGES,),
     hooks_keys.WAITING_PARTITION: (hooks_keys.WAITING,),
 }
 """Partitions that no repository has, and what is in them."""

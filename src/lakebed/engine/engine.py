@@ -5,9 +5,10 @@ and gives the unique id that names its partition. To list repositories, branches
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
@@ -114,6 +115,8 @@ class Engine:
             settings=settings,
             build_large=build_large,
         )
+        self.scan_limit_seconds: Final = (settings or EngineSettings()).scan_limit_seconds
+        """How old what a commit under way has read may be when it is published."""
         self.branches = self._parts.branches
         self.tags = self._parts.tags
         self.commits = self._parts.commits
@@ -548,6 +551,12 @@ class Engine:
     def examine(self, repository: Repository, metarange_id: MetaRangeID) -> Iterator[pa.Table]:
         """Yield the entries of a metarange that was made outside; see `Committed.examine`."""
         return self._committed_in(repository.home).examine(metarange_id)
+
+    def scan_all(
+        self, repository: Repository, metarange_ids: Iterable[MetaRangeID]
+    ) -> Iterator[pa.Table]:
+        """Yield the entries of many metaranges, each range once; see `Committed.scan_all`."""
+        return self._committed_in(repository.home).scan_all(metarange_ids)
 
     def breaks(self, repository: Repository) -> Breaks:
         """Return where the ranges of a repository end."""

@@ -62,12 +62,16 @@ class Repository(_message.Message):
     def __init__(self, unique_id: _Optional[str] = ..., state: _Optional[_Union[RepositoryState, str]] = ..., storage_namespace: _Optional[str] = ..., default_branch: _Optional[str] = ..., created_us: _Optional[int] = ..., read_only: _Optional[bool] = ..., metadata: _Optional[_Mapping[str, str]] = ..., adopted_unique_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NamespaceClaim(_message.Message):
-    __slots__ = ("repository", "unique_id")
+    __slots__ = ("repository", "unique_id", "closed_us", "purge_requested_us")
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_US_FIELD_NUMBER: _ClassVar[int]
+    PURGE_REQUESTED_US_FIELD_NUMBER: _ClassVar[int]
     repository: str
     unique_id: str
-    def __init__(self, repository: _Optional[str] = ..., unique_id: _Optional[str] = ...) -> None: ...
+    closed_us: int
+    purge_requested_us: int
+    def __init__(self, repository: _Optional[str] = ..., unique_id: _Optional[str] = ..., closed_us: _Optional[int] = ..., purge_requested_us: _Optional[int] = ...) -> None: ...
 
 class DeletedRepository(_message.Message):
     __slots__ = ("storage_namespace", "deleted_us")

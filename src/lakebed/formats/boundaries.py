@@ -139,7 +139,7 @@ def ref_of(entries: pa.Table) -> RangeRef:
         keys[0].as_py(),
         keys[-1].as_py(),
         entries.num_rows,
-        int(row_bytes(entries).sum()),
+        _all_bytes(entries),
     )
 
 
@@ -179,6 +179,26 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
         elif not pa.types.is_primitive(field.type):
             sizes += pc.binary_length(one_array(table, field.name)).to_numpy()
     return sizes
+
+
+def _all_bytes(table: pa.Table) -> int:
+    """Return the sum of `row_bytes`, from where the values of each column begin and end alone."""
+    size: int = _FIXED_BYTES * table.num_rows
+    for field in ENTRY_SCHEMA:
+        array = one_array(table, field.name)
+        if pa.types.is_map(field.type):
+            first, last = (array.offsets[place].as_py() for place in (0, -1))
+            size += sum(_data_bytes(each[first:last]) for each in (array.keys, array.items))
+        elif not pa.types.is_primitive(field.type):
+            size += _data_bytes(array)
+    return size
+
+
+def _data_bytes(array: pa.Array) -> int:
+    if not len(array):
+        return 0
+    bounds = memoryview(array.buffers()[1]).cast("i")
+    return int(bounds[array.offset + len(array)] - bounds[array.offset])
 
 
 def _map_bytes(maps: pa.MapArray) -> npt.NDArray[np.int64] | int:

@@ -4,6 +4,7 @@
     _lakebed/gc/<repository uid>/runs/<run id>/objects-….parquet       `GC_RESULT_SCHEMAS[OBJECTS]`
     _lakebed/gc/<repository uid>/runs/<run id>/…                       and so on, each kind
     _lakebed/gc/<repository uid>/runs/<run id>/summary.json            the figures, for people
+    _lakebed/gc/<repository uid>/runs/<run id>/refused.json            why it ended early
 
 The state names the run that left it, and the files that the next run goes by: it is replaced in one
 step when a run is complete, so that a run which dies has done nothing but delete garbage. It
@@ -23,6 +24,7 @@ from lakebed.formats.gc_files import GCFile, GCRunID
 from lakebed.formats.parquet import FileType, required
 
 SUMMARY_NAME: Final = "summary.json"
+REFUSAL_NAME: Final = "refused.json"
 _TYPE: Final = "gc_state"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,11 +28,12 @@ take the mark along."""
 # the way may resolve, and control characters.
 _STRANGE: Final = r"(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f]"
 _SPACE, _DOT, _SLASH, _DELETE = 0x20, 0x2E, 0x2F, 0x7F
+_PIECE: Final = 1 << 16
 _LONGEST: Final = 1 << 20
 """Where a slice of an address ends that has no end."""
 
 _MD5_DIGITS: Final = 32
-_IS_DIGIT: Final = np.isin(np.arange(256), np.frombuffer(b"0123456789abcdef", np.uint8))
+_ZERO, _A = np.frombuffer(b"0a", np.uint8)
 _MD5: Final = "^[0-9a-f]{32}(-[0-9]{1,5})?$"
 
 LISTING_SCHEMA: Final = pa.schema(
@@ -94,38 +96,51 @@ def imported_keys(
 ) -> tuple[pa.Array, pa.Array | None]:
     """Return the keys of objects that were listed, and which cannot be imported; None: all can."""
     addresses = one_array(listed, "address").cast(pa.binary())
-    paths = pc.binary_slice(addresses, len(place.encode()), _LONGEST)
-    keys = pc.binary_join_element_wise(pa.scalar(destination, pa.binary()), paths, b"")
+    begin = len(place.encode())
+    # One step of Arrow for all rows: to join texts row by row takes several times as long.
+    keys = pc.binary_replace_slice(addresses, 0, begin, destination)
     too_long = pc.greater(pc.binary_length(keys), KEY_BYTES_MAX)
-    if not _may_be_strange(paths) and not too_long.true_count:
+    if not _may_be_strange(keys, len(destination)) and not too_long.true_count:
         return keys, None
+    paths = pc.binary_slice(addresses, begin, _LONGEST)
     strange = pc.or_(pc.match_substring_regex(paths.cast(pa.string()), _STRANGE), too_long)
     return keys, strange if strange.true_count else None
 
 
-def _may_be_strange(paths: pa.Array) -> bool:
-    """Whether `_STRANGE` may match one of the paths; if not, it need not be tried on each.
+def _may_be_strange(keys: pa.Array, begin: int) -> bool:
+    """Whether `_STRANGE` may match a path; if not, it need not be tried on each.
 
-    All bytes are looked at together, which takes a fraction of the time.
+    Args:
+        keys: Which end with the paths.
+        begin: Where the path begins in each of them.
     """
-    if not len(paths):
+    if not len(keys):
         return False
-    bounds = np.frombuffer(paths.buffers()[1], np.int32)[paths.offset :][: len(paths) + 1]
-    if not np.diff(bounds).all():
-        return True  # one is empty
-    data = np.frombuffer(paths.buffers()[2], np.uint8)
-    inside = data[bounds[0] : bounds[-1]]
-    is_slash = inside == _SLASH
-    # Of two bytes that stand together, the second may belong to the next path: no harm is done.
-    next_to_slash = inside[1:][is_slash[:-1]]
-    firsts, lasts = data[bounds[:-1]], data[bounds[1:] - 1]
+    bounds = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset :][: len(keys) + 1]
+    if np.diff(bounds).min() <= begin:
+        return True  # a path is empty
+    data = np.frombuffer(keys.buffers()[2], np.uint8)
+    firsts, lasts = data[bounds[:-1] + begin], data[bounds[1:] - 1]
     return bool(
-        inside.min() < _SPACE
-        or (inside == _DELETE).any()
-        or ((next_to_slash == _SLASH) | (next_to_slash == _DOT)).any()
-        or ((firsts == _SLASH) | (firsts == _DOT)).any()
+        ((firsts == _SLASH) | (firsts == _DOT)).any()
         or (lasts == _SLASH).any()
+        or _has_strange_bytes(data[bounds[0] : bounds[-1]])
     )
+
+
+def _has_strange_bytes(data: npt.NDArray[np.uint8]) -> bool:
+    """Whether a control character, or a slash with a slash or a dot behind it, is among bytes.
+
+    All bytes are looked at together, whichever key they belong to, in pieces that stay in the
+    cache of the processor: both take a fraction of the time.
+    """
+    for place in range(0, len(data), _PIECE):
+        piece = data[place : place + _PIECE + 1]
+        is_slash = piece == _SLASH
+        behind = is_slash[1:] | (piece[1:] == _DOT)
+        if piece.min() < _SPACE or (piece == _DELETE).any() or (is_slash[:-1] & behind).any():
+            return True
+    return False
 
 
 def encode_listing(listed: pa.Table) -> tuple[bytes, str]:
@@ -148,10 +163,10 @@ def _entries(keys: pa.Array, listed: pa.Table) -> pa.Table:
     count = listed.num_rows
     etags = one_array(listed, "etag")
     sizes = listed["size"]
-    marks = pc.binary_join_element_wise(ANY_PLACE, etags, ":")
+    marks = pc.binary_replace_slice(etags, 0, 0, f"{ANY_PLACE}:")
     metadata = pa.MapArray.from_arrays(
         pa.array(np.arange(count + 1, dtype=np.int32)),
-        pa.array([CONTENT], pa.string()).take(pa.array(np.zeros(count, np.int32))),
+        pa.repeat(CONTENT, count),
         marks,
         ENTRY_SCHEMA.field("metadata").type,
     )
@@ -165,7 +180,7 @@ def _entries(keys: pa.Array, listed: pa.Table) -> pa.Table:
         "size": sizes,
         "checksum": _checksums(etags),
         "mtime": listed["mtime"],
-        "content_type": pa.array([""]).take(pa.array(np.zeros(count, np.int32))),
+        "content_type": pa.repeat("", count),
         "metadata": metadata,
     }
     return pa.table(columns, schema=ENTRY_SCHEMA)
@@ -178,9 +193,18 @@ def _checksums(etags: pa.Array) -> pa.Array:
     bounds = np.frombuffer(etags.buffers()[1], np.int32)[etags.offset :][: len(etags) + 1]
     if (np.diff(bounds) == _MD5_DIGITS).all():
         data = np.frombuffer(etags.buffers()[2] or b"", np.uint8)[bounds[0] : bounds[-1]]
-        if _IS_DIGIT[data].all():
+        if _are_digits(data):
             return etags
     return pc.if_else(pc.match_substring_regex(etags, _MD5), etags, "")
+
+
+def _are_digits(data: npt.NDArray[np.uint8]) -> bool:
+    """Whether all bytes are hexadecimal digits; what is below a bound wraps around, and is high."""
+    for place in range(0, len(data), _PIECE):
+        piece = data[place : place + _PIECE]
+        if not ((piece - _ZERO < 10) | (piece - _A < 6)).all():  # noqa: PLR2004 - the digits
+            return False
+    return True
 
 
 def imported_object(listed: pa.Table, key: bytes) -> ImportedPage:

@@ -9,6 +9,7 @@
     _lakebed/gc/<repository uid>/expired/<file>         commits that had expired when a run began
     _lakebed/gc/<repository uid>/marks/<00 to ff>       proof that a server uses the same storage
     _lakebed/gc/<repository uid>/checks/<nonce>         a file that ``lakebed gc check`` writes
+    _lakebed/purges/<purge id>/<content id>.parquet     which objects were purged, by whom and why
     _lakebed/imports/<import id>/listing/<file>         what an import on Spark found
     _lakebed/symlinks/<branch>/<folder>/symlink.txt     lists of addresses, for Hive
 
@@ -24,6 +25,7 @@ from lakebed.formats.ranges import RangeID
 from lakebed.formats.refs import DumpID
 
 _ROOT: Final = "_lakebed"
+LAKEBED_FOLDER: Final = _ROOT
 
 OWNER_PATH: Final = f"{_ROOT}/owner"
 METARANGES_FOLDER: Final = f"{_ROOT}/metaranges"
@@ -92,6 +94,21 @@ def import_folder(import_id: str) -> str:
 def listing_path(import_id: str, name: str) -> str:
     """Where a file of objects that an import found lies."""
     return f"{import_folder(import_id)}/listing/{name}"
+
+
+def purges_folder() -> str:
+    """Where the records of what was purged lie."""
+    return f"{_ROOT}/purges"
+
+
+def purge_folder(purge_id: str) -> str:
+    """Where the record of one purge lies."""
+    return f"{purges_folder()}/{purge_id}"
+
+
+def purge_path(purge_id: str, content_id: str) -> str:
+    """Where it lies, with a certain content."""
+    return f"{purge_folder(purge_id)}/{content_id}.parquet"
 
 
 def symlinks_folder(branch: str) -> str:

@@ -2,7 +2,7 @@
 
 Its steps:
 
-1. Take the lease of the repository, unless it is a dry run: one run at a time.
+1. Take the lease of the repository: one run at a time.
 2. Read what the run before left, then let the server expire commits by its rules, and prepare.
 3. Judge every object (`lakebed.gc.judging`).
 4. Unless it is a dry run: delete what is due, with a result for each object.
@@ -34,7 +34,7 @@ from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
 from lakebed.gc.executors.write import DUE_LABEL
 from lakebed.gc.judging import Executor, Findings, Judging, of_kind, repository_uids
 from lakebed.gc.lease import Lease, Leases
-from lakebed.gc.report import Summary, prune, remove_files
+from lakebed.gc.report import Summary, noting_refusal, prune, remove_files
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
@@ -113,11 +113,11 @@ class Job:
             LakebedError: The storage failed, or a file is damaged.
         """
         _check(options)
-        if options.dry_run:
-            return self._run(options)
+        # A dry run too: a server removes the files of the run before when it has made another.
         with self._lease.held() as ending:
             summary = self._run(options)
-            ending.is_good, ending.next_us = summary.success, _of_use_from_us(summary)
+            if not options.dry_run:
+                ending.is_good, ending.next_us = summary.success, _of_use_from_us(summary)
             return summary
 
     def _run(self, options: Options) -> Summary:
@@ -125,6 +125,16 @@ class Job:
         commits = self._expire(options)
         self._note("The server writes down what is in use.")
         manifest = self._prepare()
+        with noting_refusal(self._storage, manifest.run.run_id):
+            return self._run_prepared(saved, manifest, options, commits)
+
+    def _run_prepared(
+        self,
+        saved: SavedState,
+        manifest: GCManifest,
+        options: Options,
+        commits: dict[str, Any],
+    ) -> Summary:
         look = _look(manifest, options)
         optimized = not options.clean and rules.may_optimize(
             saved.state,

@@ -3,22 +3,27 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from lakebed.block import Address, ObjectNotFound
+from lakebed.errors import LakebedError
 from lakebed.formats.documents import load_json, read_record
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import (
     GC_RESULT_SCHEMAS,
+    REFUSAL_NAME,
     SUMMARY_NAME,
     GCResultFile,
     GCResultKind,
     decode_result,
 )
 from lakebed.formats.layout import gc_run_folder, gc_runs_folder
+from lakebed.gc.errors import NotTheOwner
 from lakebed.gc.executors.write import add_up
 from lakebed.gc.storage import Storage
+from lakebed.times import to_datetime
 
 KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
 """How long the files of a run are kept, at least."""
@@ -81,6 +86,36 @@ class Summary:
     def encode(self) -> bytes:
         """Return the file of the summary."""
         return json.dumps(asdict(self), indent=1).encode()
+
+    def sentence(self) -> str:
+        """Say in words what happened."""
+        waiting = "nothing else is garbage"
+        if self.waiting:
+            begins = to_datetime(self.next_us).isoformat(" ", "seconds")
+            waiting = f"{self.waiting} more are garbage, for runs that begin after {begins}"
+        if self.dry_run:
+            would = f"{self.due} objects would be deleted"
+            return f"A dry run, nothing was changed: {would}; {waiting}."
+        if self.failed:
+            done = f"{self.deleted} of {self.due} objects were deleted"
+            return f"{done}, the storage refused the rest: the report says why."
+        if not self.due:
+            return f"There was nothing to delete yet; {waiting}."
+        return f"{self.deleted} objects ({self.deleted_bytes:,} bytes) were deleted; {waiting}."
+
+
+@contextmanager
+def noting_refusal(storage: Storage, run_id: GCRunID) -> Iterator[None]:
+    """Leave a note of why a run ends early, if it does; the error goes through."""
+    try:
+        yield
+    except NotTheOwner:
+        raise  # nothing of this run is wanted there
+    except LakebedError as error:
+        note = {"kind": error.kind, "message": str(error)}
+        with suppress(LakebedError):
+            storage.block.put(storage.file(run_id, REFUSAL_NAME), [json.dumps(note).encode()])
+        raise
 
 
 def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:

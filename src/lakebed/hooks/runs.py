@@ -389,7 +389,7 @@ class Runs:
         """Remove the runs that nobody wrote to for so long, with all that they left; count them."""
         overdue_us = to_us(self._runtime.now() - days * 24 * 3600)
         removed = 0
-        for record in self.records(repository).scan():
+        for record in self.records(repository).scan_readable():
             if record.message.updated_us < overdue_us:
                 self._remove(repository, record)
                 removed += 1

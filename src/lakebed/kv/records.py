@@ -9,17 +9,24 @@ For example, to move a branch to another commit:
     branches.set_if(b"main", record.message, record.predicate)
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from lakebed.errors import quoted
 from lakebed.kv.errors import CorruptRecord, KeyNotFound
 from lakebed.kv.store import Item, Predicate, Store, Version
+from lakebed.prometheus import Counter
 
 MessageT = TypeVar("MessageT", bound=Message)
+
+_LOGGER: Final = logging.getLogger(__name__)
+_UNREADABLE: Final = Counter(
+    "lakebed_kv_unreadable_records", "Damaged records that were met in cleaning up, and left alone"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +123,36 @@ class Records(Generic[MessageT]):
         Raises:
             CorruptRecord: What is there is not such a message.
         """
+        for item in self._items(prefix, start, limit):
+            yield self.decode(item)
+
+    def scan_readable(
+        self, on_broken: Callable[[bytes], object] = lambda _name: None
+    ) -> Iterator[Record[MessageT]]:
+        """Iterate over all records that can be read, for those who go through everything again.
+
+        One that cannot be read is left alone: it is logged and counted, and its name goes to
+        `on_broken`.
+        """
+        for item in self._items():
+            try:
+                record = self.decode(item)
+            except CorruptRecord as error:
+                _LOGGER.warning("a record is left alone: %s", error)
+                _UNREADABLE.inc()
+                on_broken(item.key[len(self._kind.prefix) :])
+            else:
+                yield record
+
+    def _items(
+        self, prefix: bytes = b"", start: bytes = b"", limit: int | None = None
+    ) -> Iterator[Item]:
         wanted = self._kind.prefix + prefix
         first = self._kind.prefix + max(prefix, start)
         for item in self._store.scan(self._partition, first, limit=limit):
             if not item.key.startswith(wanted):
                 return
-            yield self.decode(item)
+            yield item
 
     def place(self, name: bytes) -> tuple[bytes, bytes]:
         """Return partition and key of a record, for `Store.get_many`; see `decode`."""

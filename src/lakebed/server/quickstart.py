@@ -68,6 +68,16 @@ def log_file(folder: Path) -> Path:
     return folder / "lakebed.log"
 
 
+def about_garbage(settings: ServerSettings) -> str:
+    """Say when the bytes of deleted objects go."""
+    gc, reclaim = settings.gc, settings.reclaim
+    seconds = gc.min_age_seconds + gc.skew_seconds + gc.gap_seconds + reclaim.interval_seconds
+    return (
+        f"What nothing refers to any more is deleted within {seconds / 60:g} minutes, and not"
+        f" before it is {gc.min_age_seconds / 60:g} minutes old."
+    )
+
+
 def close_to_others(folder: Path) -> None:
     """Let nobody but this user of the machine read what a quickstart keeps.
 

@@ -41,6 +41,8 @@ class Action(StrEnum):
     PREPARE_GC_UNCOMMITTED = "retention:PrepareGarbageCollectionUncommitted"
     GET_GC_RULES = "retention:GetGarbageCollectionRules"
     SET_GC_RULES = "retention:SetGarbageCollectionRules"
+    PURGE_OBJECTS = "retention:PurgeObjects"
+    PURGE_REPOSITORY = "retention:PurgeRepository"
 
     READ_ACTION = "ci:ReadAction"
 

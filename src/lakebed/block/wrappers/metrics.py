@@ -55,7 +55,8 @@ _BYTES: Final = Counter(
     ["driver", "direction"],
 )
 _OPERATIONS: Final = (
-    "put", "put_new", "get", "read", "head", "delete", "delete_many", "copy", "list_objects",
+    "put", "put_new", "get", "read", "head", "delete", "delete_many",
+    "delete_versions", "copy", "list_objects",
     "list_folders", "create", "replace", "create_upload", "put_part", "complete_upload",
     "abort_upload", "list_parts", "list_uploads", "presign_get", "presign_put",
     "presign_part",
@@ -134,6 +135,10 @@ class MeteredBlockStore(BlockStore):
             if result.error is not None:
                 self._count_error("delete_many", result.error)
         return results
+
+    @traced("block.delete_versions")
+    def delete_versions(self, address: Address) -> int:
+        return self._timed("delete_versions", lambda: self._inner.delete_versions(address))
 
     @traced("block.copy")
     def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:

@@ -10,7 +10,8 @@ no writer has to wait.
    garbage. All other reading comes later, and whatever begins later is younger. The run names the
    commits that *have expired* (`lakebed.engine.retention`), as they were before it: what takes the
    content of such a commit, a copy or a new commit, was written while it had not, and is met below.
-2. **Links and multipart uploads**, all records that are there.
+2. **Links and multipart uploads**, all records that are there. Of a link that is staged, the entry
+   protects the object, and nothing else: staged entries are read later.
 3. **Staged entries** of every branch: of its staging token and of each sealed token, even those
    that a newer entry hides, since a commit under way may still publish them. And what an entry has
    replaced under its token, since it may be put back (see `lakebed.engine.staging.undo`).
@@ -243,11 +244,11 @@ class GCPreparation:
             texts = [str(address(each.address)) for each in page]
             is_open = [is_unfinished_multipart(each) for each in page]
             writer.add(texts, ["multipart"] * len(page), is_open)
-        links = Records(self._store, LINKS, repository.partition).scan()
-        while found := [record.message for record in islice(links, _RECORDS)]:
+        records = Records(self._store, LINKS, repository.partition).scan()
+        links = (record.message for record in records if is_unfinished_link(record.message))
+        while found := list(islice(links, _RECORDS)):
             texts = [str(address(each.address)) for each in found]
-            is_open = [is_unfinished_link(each) for each in found]
-            writer.add(texts, ["link"] * len(found), is_open)
+            writer.add(texts, ["link"] * len(found), [True] * len(found))
         writer.flush()
         return writer.written
 

@@ -9,8 +9,9 @@ takes the import up after a death goes on behind the last key in it.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -135,13 +136,17 @@ class ImportRun:
         ingest = self._engine.ingest(self._repository, MetaRangeID(saved) if saved else None)
         skipped = _Skipped(record)
         next_save = _next_save(ingest)
-        for page in self._pages(ingest.last_key):
+
+        def use(page: ImportedPage) -> None:
+            nonlocal next_save
             self._skip(skipped, page)
             ingest.add(page.entries)
             self._note_progress(ingest, skipped, page.last_folder)
             if ingest.closed_ranges >= next_save:
                 self._save(ingest, skipped)
                 next_save = _next_save(ingest)
+
+        use_ahead(self._runtime, self._pages(ingest.last_key), use)
         return ingest.finish(), ingest.count
 
     def _note_progress(self, ingest: Ingest, skipped: "_Skipped", folder: str) -> None:
@@ -248,6 +253,19 @@ class ImportRun:
             commit.id,
         )
         return commit.id
+
+
+def use_ahead(
+    runtime: Runtime, pages: Iterator[ImportedPage], use: Callable[[ImportedPage], None]
+) -> None:
+    """Use pages one after the other; while one is used, the next one is listed and made."""
+    page = next(pages, None)
+    while page is not None:
+        steps: list[Callable[[], ImportedPage | None]] = [
+            partial(use, page),
+            partial(next, pages, None),
+        ]
+        _, page = runtime.map_parallel(lambda step: step(), steps, limit=len(steps))
 
 
 class _Skipped:

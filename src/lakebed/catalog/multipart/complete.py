@@ -37,7 +37,6 @@ the parts in step 4, or comes too late.
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -83,9 +82,10 @@ from lakebed.catalog.multipart.records import (
     scheme_of,
     stored_part,
 )
+from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.stager import check_early
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import TooManyTries
+from lakebed.engine.errors import Stale, TooManyTries
 from lakebed.engine.model import Repository
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import Entry
@@ -129,7 +129,15 @@ class _Asked:
 class Completions:
     """Makes objects of multipart uploads."""
 
-    def __init__(self, engine: Engine, store: Store, block: BlockStore, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        purge_marks: PurgeMarks,
+    ) -> None:
+        self._purge_marks = purge_marks
         self._engine = engine
         self._store = store
         self._block = block
@@ -168,6 +176,7 @@ class Completions:
             ReadOnly, BranchNotFound, Protected: The branch cannot be written to.
             PreconditionFailed: The condition does not hold.
             Stale: Meanwhile the upload was dropped, for its age, or its parts were replaced.
+            Purged: A part was copied from an object that was purged since.
             TooManyTries, OutcomeUnknown: The object may be visible; repeat the request to find out.
             BlockError: The storage refused or failed; repeating it may help.
         """
@@ -195,20 +204,42 @@ class Completions:
         _compare(asked, checksum_of(entry.metadata))
         if not record.message.staged:
             self._join(repository, records, record, named)
-            self._engine.put(
-                repository.id,
-                target.branch,
-                entry,
-                condition=condition,
-                # The record protects the object until the entry does, and not one moment less.
-                is_fresh=partial(records.stands, record),
-                unique_id=repository.unique_id,
-            )
+            self._stage(repository, records, record, asked)
             if not records.note_staged(record):
                 raise PartMissing(
                     "a part was uploaded again meanwhile, and the object may be there"
                 )
         return stats_of(repository.namespace, entry)
+
+    def _stage(
+        self,
+        repository: Repository,
+        records: MultipartRecords,
+        record: UploadRecord,
+        asked: _Asked,
+    ) -> None:
+        """Step 5."""
+        address = repository.namespace.address(record.message.address)
+        sources = map(Address.parse, record.message.copied_from)
+        watch = self._purge_marks.watch(sources, address)
+        entry = entry_of(record.message)
+        assert entry is not None, "a decided upload has its entry"
+        try:
+            self._engine.put(
+                repository.id,
+                asked.target.branch,
+                entry,
+                condition=asked.condition,
+                # The record protects the object until the entry does, and not one moment less.
+                is_fresh=lambda: records.stands(record) and watch(),
+                unique_id=repository.unique_id,
+            )
+        except Stale as error:
+            if watch.mark is None:
+                raise
+            # Parts of it were copied from an object that is being purged.
+            self._block.delete(address)
+            raise self._purge_marks.why_missing(entry.key, address) from error
 
     # Steps 1 to 3
 
@@ -244,7 +275,8 @@ class Completions:
                     **for_checksum(whole),
                 },
             )
-            decided = records.decide(record, entry)
+            copied_from = {part.copied_from for part in parts if part.copied_from}
+            decided = records.decide(record, entry, copied_from)
             if decided is not None:
                 return decided
         raise TooManyTries(f"completing the upload {upload_id}", _TRIES)

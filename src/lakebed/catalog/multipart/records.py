@@ -5,7 +5,7 @@ storage keeps.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -68,6 +68,8 @@ class StoredPart:
     """By which the storage names it."""
     checksum: Checksum | None
     """None: it is not known."""
+    copied_from: str = ""
+    """The address of the object that its bytes are from; empty: they were sent."""
 
     def is_named_by(self, named: NamedPart) -> bool:
         """Whether it is what an uploader means; a checksum that is not known is not compared."""
@@ -87,6 +89,10 @@ class MultipartRecords:
     def scan(self, start: bytes = b"") -> Iterator[UploadRecord]:
         """Iterate over all uploads, completed ones too, by their ids, from `start` on."""
         return self._uploads.scan(start=start)
+
+    def scan_readable(self) -> Iterator[UploadRecord]:
+        """Iterate over all uploads whose records are not damaged."""
+        return self._uploads.scan_readable()
 
     def add(self, upload_id: MultipartID, upload: pb.MultipartUpload) -> None:
         """Write the record of a new upload."""
@@ -119,8 +125,12 @@ class MultipartRecords:
             raise MultipartNotFound(target.upload_id)
         return record
 
-    def decide(self, record: UploadRecord, entry: Entry) -> UploadRecord | None:
+    def decide(
+        self, record: UploadRecord, entry: Entry, copied_from: Iterable[str]
+    ) -> UploadRecord | None:
         """Note what an upload is completed to, if it is still as it was read.
+
+        `copied_from` are the addresses of objects that its parts were copied from.
 
         None: it is not, or nobody knows whether it was noted.
 
@@ -129,6 +139,7 @@ class MultipartRecords:
         """
         decided = copy_of(record.message)
         decided.entry.ParseFromString(encode(entry))
+        decided.copied_from[:] = sorted(copied_from)
         try:
             version = self._uploads.set_if(record.name, decided, record.predicate)
         except StoreUnavailable:
@@ -141,6 +152,7 @@ class MultipartRecords:
         """Open an upload again that could not be completed as decided."""
         open_again = copy_of(decided.message)
         open_again.ClearField("entry")
+        open_again.ClearField("copied_from")
         open_again.reopened = True
         with suppress(PredicateFailed):
             self._uploads.set_if(decided.name, open_again, decided.predicate)
@@ -286,4 +298,5 @@ def _stored(number: int, part: pb.MultipartPart) -> StoredPart:
         to_datetime(part.modified_us),
         ETag(part.storage_etag),
         Checksum.parse(part.checksum),
+        part.copied_from,
     )

@@ -157,12 +157,14 @@ class MultipartUploads:
         *,
         size: int,
         proof: Proof | None = None,
+        copied_from: Address | None = None,
     ) -> StoredPart:
         """Store one part, `size` bytes long; it replaces an earlier one of the same number.
 
         If the iterable raises, its exception goes through and the part, if there was one, is as
         before. Its checksum is kept: the one of its proof or, where the upload wants another, that
-        of the bytes as they came.
+        of the bytes as they came. `copied_from` is where the bytes are from, if they are an
+        object's.
 
         Raises:
             RepositoryNotFound, MultipartNotFound: There is no such upload.
@@ -183,6 +185,7 @@ class MultipartUploads:
             size=size,
             modified_us=now_us(self._runtime),
             checksum=_checksum_text(upload, digest, proof),
+            copied_from="" if copied_from is None else str(copied_from),
         )
         return records.set_part(target.upload_id, number, stored)
 
@@ -281,7 +284,7 @@ class MultipartUploads:
     def clean(self, repository: Repository) -> int:
         """Remove the uploads that are too old to be completed or asked for; return how many."""
         removed = 0
-        for record in self._records(repository).scan():
+        for record in self._records(repository).scan_readable():
             if self._is_overdue(record.message):
                 try:
                     self._drop(repository, record)

@@ -76,7 +76,7 @@ def _sum(before: "CleanerCounts", last: "CleanerCounts") -> "CleanerCounts":
     """Add up what was done; what waits is as the last pass found it."""
     for name in (
         "creations_ended", "deletions_ended", "claims_removed", "repositories_done",
-        "branches_deleted", "tokens_done", "keys_deleted", "uncertain",
+        "branches_deleted", "tokens_done", "keys_deleted", "uncertain", "unreadable",
     ):  # fmt: skip
         setattr(last, name, getattr(before, name) + getattr(last, name))
     return last

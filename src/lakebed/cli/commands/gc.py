@@ -1,6 +1,7 @@
 """`lakebed gc`: find and delete objects that nothing refers to."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from lakebed.cli.commands import gc_rules
 from lakebed.cli.errors import Incomplete, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import LocalRootOption, YesOption
-from lakebed.cli.output import size, warn
+from lakebed.cli.output import printable, size, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.client.errors import Refused
@@ -66,25 +67,54 @@ def run(
     from lakebed.gc.job import Options  # noqa: PLC0415 - likewise
 
     settings = session.settings
-    summary = gc.run(
-        repository.repository,
-        endpoint=settings.endpoint,
-        access_key_id=settings.access_key_id,
-        secret_access_key=settings.secret_access_key,
-        storage=_block_settings(local_root),
-        options=Options(
-            dry_run=dry_run,
-            clean=clean,
-            assume_quiet=assume_quiet,
-            min_age_seconds=min_age,
-            max_share=max_share,
-        ),
-        master=master,
-        say=warn,
+    options = Options(
+        dry_run=dry_run,
+        clean=clean,
+        assume_quiet=assume_quiet,
+        min_age_seconds=min_age,
+        max_share=max_share,
     )
+    with _watched(session) as say:
+        summary = gc.run(
+            repository.repository,
+            endpoint=settings.endpoint,
+            access_key_id=settings.access_key_id,
+            secret_access_key=settings.secret_access_key,
+            storage=_block_settings(local_root),
+            options=options,
+            master=master,
+            say=say,
+        )
+    if not session.output.as_json:
+        session.output.done(summary.sentence())
     session.output.record(_shown(asdict(summary), as_json=session.output.as_json))
     if not summary.success:
         raise Incomplete(f"{summary.failed} objects could not be deleted; the report says why")
+
+
+@contextmanager
+def _watched(session: Session) -> Iterator[Callable[[str], None]]:
+    """Yield what to call with each step; a terminal also shows how far the step has come."""
+    if session.output.as_json or not sys.stderr.isatty():
+        yield warn
+        return
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and for terminals only
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - likewise
+
+    from lakebed.gc.executors.tally import TALLY  # noqa: PLC0415 - likewise
+
+    step = TextColumn("{task.description} {task.fields[tally]}", markup=False)
+    bar = Progress(step, TimeElapsedColumn(), console=Console(stderr=True))
+    with bar:
+        # The field is put into words each time the line is drawn.
+        task = bar.add_task("", tally=TALLY)
+
+        def say(line: str) -> None:
+            TALLY.begin()
+            bar.print(printable(line), markup=False)
+            bar.update(task, description=printable(line))
+
+        yield say
 
 
 @client_command(app, "check")
@@ -110,26 +140,26 @@ def check(
 
 
 @client_command(app, "runs")
-def runs(
-    session: Session, repository: RepositoryArgument, *, local_root: LocalRootOption = None
-) -> None:
-    """List the runs of a repository, the oldest first."""
-    from lakebed.gc.report import read_summary, run_ids  # noqa: PLC0415 - slow to load
+def runs(session: Session, repository: RepositoryArgument) -> None:
+    """List the runs of a repository, the oldest first; it takes a permission to read only."""
 
-    with _opened(session, repository.repository, local_root) as (_, storage):
-        found = ((run_id, read_summary(storage, run_id)) for run_id in run_ids(storage))
-        session.output.table(
-            (summary or {"run_id": run_id, "mode": "not finished"} for run_id, summary in found),
-            [
-                ("Run", lambda item: item["run_id"]),
-                ("Began", lambda item: _moment(item.get("began_us"))),
-                ("Mode", lambda item: item["mode"] + (", dry" if item.get("dry_run") else "")),
-                ("Waiting", lambda item: item.get("waiting", "")),
-                ("Deleted", lambda item: item.get("deleted", "")),
-                ("Bytes", lambda item: size(item.get("deleted_bytes"))),
-                ("Failed", lambda item: item.get("failed", "")),
-            ],
-        )
+    def figure(name: str) -> Callable[[Mapping[str, Any]], Any]:
+        return lambda run: (run.get("summary") or {}).get(name, "")
+
+    session.output.table(
+        list_items(session.client, "repositories", repository.repository, "gc", "runs"),
+        [
+            ("Run", lambda run: run["run_id"]),
+            ("Began", lambda run: run["began"]),
+            ("State", lambda run: run["state"] + (", dry" if figure("dry_run")(run) else "")),
+            ("Mode", figure("mode")),
+            ("Waiting", figure("waiting")),
+            ("Deleted", figure("deleted")),
+            ("Bytes", lambda run: size((run.get("summary") or {}).get("deleted_bytes"))),
+            ("Failed", figure("failed")),
+            ("Why", lambda run: run.get("message", "")),
+        ],
+    )
 
 
 @client_command(app, "show")

@@ -121,10 +121,10 @@ def _open_existing(url: str, runtime: "Runtime") -> "Side":
 
 def _check_exists(url: str) -> None:
     """Refuse a file that is not there: it must not be made by looking for it."""
-    from lakebed.server.settings import SQLITE  # noqa: PLC0415 - it is slow to import
+    from lakebed.server.settings import embedded_path  # noqa: PLC0415 - it is slow to import
 
-    path = Path(url.removeprefix(SQLITE).partition("?")[0])
-    if url.startswith(SQLITE) and not path.exists():
+    path = embedded_path(url)
+    if path is not None and not path.exists():
         raise Misuse(f"there is no file {path}")
 
 

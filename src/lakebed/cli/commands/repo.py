@@ -109,13 +109,57 @@ def delete(
     *,
     yes: YesOption = False,
     force: Annotated[bool, typer.Option("--force", help="Even if it is read-only.")] = False,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Its data too, when a day has passed.")
+    ] = False,
 ) -> None:
-    """Delete a repository, with its branches, tags and commits."""
-    session.confirm(f"Delete {repository} with all its branches and commits?", yes=yes)
+    """Delete a repository, with its branches, tags and commits; its data stays in the storage."""
+    what = "all its branches, commits and data" if purge else "all its branches and commits"
+    session.confirm(f"Delete {repository} with {what}?", yes=yes)
     session.client.call(
         "DELETE", "repositories", repository.repository, query={"force": force or None}
     )
-    session.output.done(f"Deleted {repository}")
+    if not purge:
+        session.output.done(f"Deleted {repository}")
+        return
+    session.output.done(f"Deleted {repository}. {_purge(session, repository)}")
+
+
+@client_command(app, "purge")
+def purge_left(
+    session: Session,
+    repository: RepositoryArgument,
+    *,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Do it. Without this, show what there is.")
+    ] = False,
+) -> None:
+    """Delete the data that a deleted repository has left, once it was deleted a day ago.
+
+    lakebed repo purge lakefs://my-repo --confirm
+    """
+    if confirm:
+        session.output.done(_purge(session, repository))
+        return
+    found = session.client.get("deleted-repositories", repository.repository)["results"]
+    session.output.table(
+        found,
+        [
+            ("Namespace", lambda item: item["storage_namespace"]),
+            ("Unique id", lambda item: item["unique_id"]),
+            ("Requested", lambda item: item.get("requested", "")),
+            ("Not before", lambda item: item["due"]),
+        ],
+    )
+
+
+def _purge(session: Session, repository: RepositoryUri) -> str:
+    """Ask for the data of a deleted repository to be deleted; return a sentence about it."""
+    answer = session.client.call("DELETE", "deleted-repositories", repository.repository)
+    places = ", ".join(
+        f"{item['storage_namespace']} after {item['due']}" for item in answer["results"]
+    )
+    return f"The server deletes its data: {places}. Until then nothing is lost."
 
 
 @client_command(metadata, "get")

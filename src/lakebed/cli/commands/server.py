@@ -74,7 +74,8 @@ def quickstart(
     settings = load(environment=variables, flags=flags)
     check_place(settings)
     prepared = steps.prepare(settings, sample=sample)
-    serve(settings, on_ready=lambda endpoint: _welcome(endpoint, prepared.pair, data_dir))
+    garbage = steps.about_garbage(settings)
+    serve(settings, on_ready=lambda endpoint: _welcome(endpoint, prepared.pair, data_dir, garbage))
 
 
 @config_app.command()
@@ -102,7 +103,7 @@ def check(*, config: ServerConfigOption = None) -> None:
     typer.echo(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), nl=False)
 
 
-def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path) -> None:
+def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path, garbage: str) -> None:
     from rich.console import Console  # noqa: PLC0415 - see above
 
     from lakebed.server.quickstart import log_file  # noqa: PLC0415 - see above
@@ -112,6 +113,7 @@ def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path) -> None:
     folder = data_dir.absolute()
     console.print(f"[dim]Everything is kept in {folder}. Ctrl-C stops the server.[/]")
     console.print(f"[dim]The log is {log_file(folder)}; warnings are shown here too.[/]")
+    console.print(f"[dim]{garbage}[/]")
     if pair is None:
         console.print("The keys of this installation were printed when it was first started.\n")
         return

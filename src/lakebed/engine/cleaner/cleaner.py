@@ -12,6 +12,10 @@ ended. And an announcement is removed only when two passes in a row, after the g
 nothing to delete: all writers of the old record have ended too. (A request that is slower than all
 that leaves keys that nothing names and nobody sees.)
 
+**Damaged records** are left alone, logged and counted, and the pass goes on. What a damaged record
+may name is kept: the tokens of a branch whose record cannot be read, the claim of such a
+repository.
+
 **Clocks.** When something was first seen is kept in memory, by the monotonic clock. A process that
 restarts begins to wait again. The times in records are not used.
 
@@ -59,7 +63,14 @@ from lakebed.engine.repositories.removal import (
     claimant_of,
 )
 from lakebed.ids import UniqueID
-from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
+from lakebed.kv import (
+    CorruptRecord,
+    Item,
+    OutcomeUnknown,
+    PredicateFailed,
+    Store,
+    StoreUnavailable,
+)
 from lakebed.kv.records import MessageT, Record, Records
 from lakebed.runtime import Runtime
 
@@ -100,6 +111,12 @@ class CleanerCounts:
     keys_deleted: int = 0
     uncertain: int = 0
     """Steps that may or may not have worked; the next pass takes them again."""
+    unreadable: int = 0
+    """Damaged records, and steps that needed one; somebody has to look at them."""
+
+    def note_unreadable(self, _name: bytes) -> None:
+        """Count a damaged record that a scan has met."""
+        self.unreadable += 1
 
 
 class _LeaseLostError(Exception):
@@ -127,8 +144,6 @@ class Cleaner:
 
         Raises:
             StoreUnavailable: The store did not answer; the next pass goes on from there.
-            CorruptRecord: A record cannot be read. It is left alone, and so is all that would have
-                come after it.
         """
         counts = CleanerCounts()
         try:
@@ -156,9 +171,9 @@ class Cleaner:
 
     def _end_repositories(self, counts: CleanerCounts) -> None:
         # Claims are read before records: if the record of a claim is not found then, it is dead.
-        claims = list(self._claims.list())
+        claims = list(self._claims.list(counts.note_unreadable))
         there = set()
-        for record in self._repositories.scan():
+        for record in self._repositories.scan_readable(counts.note_unreadable):
             there.add(claimant_of(record))
             with _attempt(counts):
                 self._end_repository(record, counts)
@@ -186,7 +201,7 @@ class Cleaner:
     # Deleted repositories
 
     def _clean_deleted(self, counts: CleanerCounts) -> None:
-        for record in self._deleted.scan():
+        for record in self._deleted.scan_readable(counts.note_unreadable):
             with _attempt(counts):
                 self._clean_repository(record, counts)
 
@@ -217,9 +232,10 @@ class Cleaner:
             read_only=False,
             metadata={},
         )
+        broken: list[bytes] = []
         found = 0
         records = Records(self._store, BRANCHES, repository.partition)
-        for record in records.scan():
+        for record in records.scan_readable(broken.append):
             if record.message.pending:  # nothing can be staged on it
                 with suppress(PredicateFailed):
                     records.delete_if(record.name, record.predicate)
@@ -228,15 +244,17 @@ class Cleaner:
                     self._branches.delete(repository, BranchID(record.name.decode()))
             found += 1
         counts.branches_deleted += found
+        counts.unreadable += len(broken)
+        found += len(broken)  # nobody knows their tokens: the announcement has to stay
         # A branch that was made meanwhile has tokens to announce: it is left to the next pass.
         return found + self._delete_keys(repository.partition, counts, spare=BRANCHES.prefix)
 
     # Dropped tokens
 
     def _clean_dropped(self, counts: CleanerCounts) -> None:
-        records = self._dropped.scan()
+        records = self._dropped.scan_readable(counts.note_unreadable)
         while batch := list(islice(records, BATCH)):
-            named = self._named(batch)
+            named = self._named(batch, counts)
             for record in batch:
                 if record.name in named:
                     self._first_seen.forget(record.predicate)
@@ -246,20 +264,27 @@ class Cleaner:
                     self._clean_token(record, counts)
             self._pause()
 
-    def _named(self, records: list[Record[pb.DroppedToken]]) -> set[bytes]:
-        """Return the announced tokens that their branches still name.
+    def _named(self, records: list[Record[pb.DroppedToken]], counts: CleanerCounts) -> set[bytes]:
+        """Return the announced tokens that their branches still name, or may name.
 
         The branches are read after the announcements: an announced token that is not named then
         was dropped, and is never named again.
         """
-        branches = {
-            (message.repository, message.unique_id, message.branch)
-            for message in (record.message for record in records)
-        }
+        announced: dict[tuple[str, str, str], list[bytes]] = {}
+        for record in records:
+            message = record.message
+            branch_of = (message.repository, message.unique_id, message.branch)
+            announced.setdefault(branch_of, []).append(record.name)
         named: set[bytes] = set()
-        for repository, unique_id, branch in sorted(branches):
+        for (repository, unique_id, branch), tokens_of in sorted(announced.items()):
             partition = repository_partition(RepositoryID(repository), UniqueID(unique_id))
-            found = Records(self._store, BRANCHES, partition).find(branch.encode())
+            try:
+                found = Records(self._store, BRANCHES, partition).find(branch.encode())
+            except CorruptRecord as error:
+                _LOGGER.warning("the tokens of a branch are left alone: %s", error)
+                counts.unreadable += 1
+                named.update(tokens_of)
+                continue
             if found is not None:
                 tokens = (found.message.staging_token, *found.message.sealed_tokens)
                 named.update(token.encode() for token in tokens)
@@ -318,13 +343,19 @@ class Cleaner:
 
 @contextmanager
 def _attempt(counts: CleanerCounts) -> Iterator[None]:
-    """Go on with the next step if one has no certain outcome; but not if the store is down."""
+    """Go on with the next step if one has no certain outcome, or needs a record that is damaged.
+
+    But not if the store is down.
+    """
     try:
         yield
     except StoreUnavailable:
         raise
     except (OutcomeUnknown, TooManyTries):
         counts.uncertain += 1
+    except CorruptRecord as error:
+        _LOGGER.warning("a step of the cleaner is left out: %s", error)
+        counts.unreadable += 1
 
 
 def _report(counts: CleanerCounts) -> None:
@@ -343,5 +374,7 @@ def _report(counts: CleanerCounts) -> None:
     if any(removed.values()):
         done = ", ".join(f"{count} {what}" for what, count in removed.items() if count)
         _LOGGER.info("the cleaner removed %s", done)
+    if counts.unreadable:
+        _LOGGER.warning("the cleaner left %d damaged records alone", counts.unreadable)
     if counts.uncertain:
         _LOGGER.warning("the cleaner could not finish %d steps: trying later", counts.uncertain)

@@ -30,7 +30,7 @@ from lakebed.engine.committed.listing import (
 from lakebed.engine.committed.merge import Strategy, count_conflicts, merge
 from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.replace import replace as replace_intervals
-from lakebed.engine.committed.walk import map_ahead, window
+from lakebed.engine.committed.walk import map_ahead, unseen, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRange, MetaRangeID
@@ -233,6 +233,20 @@ class Committed:
             rows = found.between(start, end)
             if rows.num_rows:
                 yield rows
+
+    def scan_all(self, metarange_ids: Iterable[MetaRangeID]) -> Iterator[pa.Table]:
+        """Yield the entries of many metaranges, past all caches; what they share comes once.
+
+        Raises:
+            MissingFile, DamagedFile, ForeignFile: A file is not there, or does not hold what it
+                should: nobody knows what else there is.
+        """
+        ranges = unseen(
+            ref.range_id
+            for metarange_id in unseen(metarange_ids)
+            for ref in self._files.load_metarange(metarange_id).refs
+        )
+        return map_ahead(self._runtime, self._files.load_range, ranges)
 
     def known_keys(
         self, metarange_id: MetaRangeID, start: bytes, end: bytes | None

@@ -57,6 +57,15 @@ def align(sides: Sequence[Sequence[RangeRef]]) -> Iterator[Group]:
         yield group
 
 
+def unseen(items: Iterable[ItemT]) -> Iterator[ItemT]:
+    """Yield each item when it comes for the first time."""
+    seen: set[ItemT] = set()
+    for item in items:
+        if item not in seen:
+            seen.add(item)
+            yield item
+
+
 def window(metarange: MetaRange, start: bytes, end: bytes | None) -> Sequence[RangeRef]:
     """Return the ranges that can have keys from `start` up to, not including, `end`."""
     first = metarange.position(start)

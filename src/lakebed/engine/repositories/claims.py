@@ -87,9 +87,9 @@ class Claims:
             return False  # someone took it over or freed it
         return True
 
-    def list(self) -> Iterator[tuple[Namespace, Claimant]]:
-        """Iterate over all claims, dead or alive."""
-        for record in self._records.scan():
+    def list(self, on_broken: Callable[[bytes], object]) -> Iterator[tuple[Namespace, Claimant]]:
+        """Iterate over all claims, dead or alive; as `Records.scan_readable`."""
+        for record in self._records.scan_readable(on_broken):
             yield Namespace.parse(record.name.decode()), _claimant(record)
 
     def around(self, address: Address) -> tuple[Sequence[Claimant], Claimant | None]:
@@ -120,7 +120,7 @@ class Claims:
         """Return a deleted repository that left objects near a namespace; see `close`."""
         return next(_near(self._closed, namespace), None)
 
-    def close(self, namespace: Namespace, claimant: Claimant) -> None:
+    def close(self, namespace: Namespace, claimant: Claimant, closed_us: int) -> None:
         """Note that the objects of a repository stay when it is deleted.
 
         It is remembered for good: a deletion takes away the rules of who may read the objects, and
@@ -129,7 +129,9 @@ class Claims:
         Raises:
             OutcomeUnknown: It may have been noted, which does no harm.
         """
-        message = pb.NamespaceClaim(repository=claimant.repository, unique_id=claimant.unique_id)
+        message = pb.NamespaceClaim(
+            repository=claimant.repository, unique_id=claimant.unique_id, closed_us=closed_us
+        )
         self._closed.set(_name(namespace), message)
 
     def _claim(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:

@@ -128,7 +128,7 @@ class Removal:
     def _close(self, record: RepositoryRecord) -> None:
         """Before step 1, since later nobody can tell a repository from an unfinished creation."""
         namespace = Namespace.parse(record.message.storage_namespace)
-        self._claims.close(namespace, claimant_of(record))
+        self._claims.close(namespace, claimant_of(record), now_us(self._runtime))
 
     def _note(self, record: RepositoryRecord) -> None:
         """Step 2."""

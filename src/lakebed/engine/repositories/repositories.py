@@ -179,6 +179,12 @@ class Repositories:
             if record.message.state == ACTIVE:
                 yield _repository(record)
 
+    def list_readable(self) -> Iterator[Repository]:
+        """Iterate over the active repositories whose records are not damaged, to clean up there."""
+        for record in self._records.scan_readable():
+            if record.message.state == ACTIVE:
+                yield _repository(record)
+
     def around(self, address: Address) -> tuple[RepositoryID | None, RepositoryID | None]:
         """Return the repository whose namespace holds an address, and one that left it, if any.
 

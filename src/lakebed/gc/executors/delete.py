@@ -1,16 +1,17 @@
-"""Deleting in executors: a few objects at a time, with retries, and with a result for each."""
+"""Deleting in executors: many objects at a time, with retries, and with a result for each."""
 
 import logging
-from functools import partial
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.block import BlockError, BlockStore, Namespace, StorageUnavailable
+from lakebed.block import BlockStore, Namespace, StorageUnavailable
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import GCResultKind
 from lakebed.gc.executors.read import Batches, Transform
+from lakebed.gc.executors.tally import TALLY
 from lakebed.gc.executors.write import PartWriter
 from lakebed.gc.storage import Storage
 from lakebed.runtime import Runtime, ThreadRuntime
@@ -20,7 +21,6 @@ _LOGGER: Final = logging.getLogger(__name__)
 BATCH: Final = 1000
 """The owner of the namespace is checked before every so many deletes."""
 
-_AT_ONCE: Final = 16
 _TRIES: Final = 4
 _PAUSE_SECONDS: Final = 0.5
 
@@ -40,11 +40,9 @@ def delete_due(storage: Storage, run_id: GCRunID) -> Transform:
             for start in range(0, batch.num_rows, BATCH):
                 storage.check_owner()
                 some = pa.Table.from_batches([batch.slice(start, BATCH)])
-                errors = runtime.map_parallel(
-                    partial(delete_object, storage.block, storage.namespace, runtime),
-                    some.column("path").to_pylist(),
-                    limit=_AT_ONCE,
-                )
+                paths = some.column("path").to_pylist()
+                errors = delete_objects(storage.block, storage.namespace, runtime, paths)
+                TALLY.add(len(errors))
                 _log_failures(errors)
                 swept = some.append_column("error", pa.array(errors, pa.string()))
                 yield from results.add(swept)
@@ -66,17 +64,26 @@ def _log_failures(errors: list[str]) -> None:
         )
 
 
-def delete_object(block: BlockStore, namespace: Namespace, runtime: Runtime, path: str) -> str:
-    """Delete one object; return why that failed, or an empty text. A missing object is deleted."""
+def delete_objects(
+    block: BlockStore, namespace: Namespace, runtime: Runtime, paths: Sequence[str]
+) -> list[str]:
+    """Delete objects; return for each why that failed, or an empty text. A missing one is deleted.
+
+    What the storage could not do just now is tried again.
+    """
+    errors = dict.fromkeys(paths, "")
+    left = list(paths)
     for attempt in range(_TRIES):
-        try:
-            block.delete(namespace.address(path))
-        except StorageUnavailable as error:
-            message = str(error)
-            if attempt + 1 < _TRIES:
-                runtime.sleep(_PAUSE_SECONDS * 2**attempt * (0.5 + runtime.random()))
-        except BlockError as error:
-            return str(error)
-        else:
-            return ""
-    return message
+        if attempt:
+            runtime.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1) * (0.5 + runtime.random()))
+        results = block.delete_many([namespace.address(path) for path in left])
+        for path, result in zip(left, results, strict=True):
+            errors[path] = "" if result.error is None else str(result.error)
+        left = [
+            path
+            for path, result in zip(left, results, strict=True)
+            if isinstance(result.error, StorageUnavailable)
+        ]
+        if not left:
+            break
+    return list(errors.values())

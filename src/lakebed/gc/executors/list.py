@@ -5,7 +5,7 @@ Partitions sort newest first: an optimized run reads those of a branch up to the
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,9 @@ from lakebed.formats.object_paths import (
     partition_made_us,
 )
 from lakebed.gc.executors.read import Batches, Transform, rows, texts
+from lakebed.gc.executors.tally import TALLY
 from lakebed.gc.storage import Storage
+from lakebed.runtime import ThreadRuntime
 
 STORED_SCHEMA: Final = pa.schema(
     [
@@ -35,6 +37,8 @@ STORED_SCHEMA: Final = pa.schema(
 )
 
 _FOLDERS: Final = 1000
+_BRANCHES: Final = 256
+_AT_ONCE: Final = 16
 _ALL_ONES: Final = np.uint64((1 << 64) - 1)
 _LETTER_A: Final = 97
 
@@ -55,11 +59,17 @@ def list_branches(storage: Storage) -> Transform:
 def list_partitions(storage: Storage, closed_before_us: int) -> Transform:
     """From folders of branches to those of their partitions that are not closed."""
 
+    def open_in(folder: str) -> list[str]:
+        names = storage.block.list_folders(storage.namespace.folder(folder))
+        return [f"{folder}{name}/" for name in _open(names, closed_before_us)]
+
     def read(batches: Batches) -> Batches:
-        for row in rows(batches):
-            folder = row["folder"]
-            names = storage.block.list_folders(storage.namespace.folder(folder))
-            yield from _as_batches(f"{folder}{name}/" for name in _open(names, closed_before_us))
+        runtime = ThreadRuntime()
+        folders = (row["folder"] for row in rows(batches))
+        while some := list(islice(folders, _BRANCHES)):
+            # Each is a request to the storage, and most of its time is the way there and back.
+            found = runtime.map_parallel(open_in, some, limit=_AT_ONCE)
+            yield from _as_batches(chain.from_iterable(found))
 
     return read
 
@@ -88,6 +98,7 @@ def list_objects(storage: Storage) -> Transform:
         for row in rows(batches):
             folder = storage.namespace.folder(row["folder"])
             for listed in storage.block.list_objects(folder):
+                TALLY.add(listed.num_rows)
                 yield stored_objects(listed, storage.namespace)
 
     return read

@@ -105,6 +105,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     # objects
     (catalog.TaskNotFound, 404),
     (catalog.UploadNotUnfinished, 404),
+    (catalog.NothingLeft, 404),
     (catalog.ImportOver, 409),
     (catalog.PullNotFound, 404),
     (catalog.PullBusy, 409),

@@ -69,13 +69,14 @@ def jobs_of(services: Services) -> list[Job]:
         Job("logouts", services.auth.clean_logouts),
         Job("expired", lambda: clean_expired(services.catalog, runtime)),
         Job("runs", lambda: clean_runs(services)),
+        Job("purges", services.catalog.repository_purges.run_due),
         Job("gc_age", lambda: reclaim.measure_age(services)),
     ]
 
 
 def clean_runs(services: Services) -> int:
     """Remove the runs of hooks that were kept for long enough; return how many."""
-    repositories = services.catalog.repositories.list()
+    repositories = services.catalog.repositories.list_readable()
     return sum(services.actions.clean(repository) for repository in repositories)
 
 

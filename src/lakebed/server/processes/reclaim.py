@@ -92,6 +92,8 @@ class Reclaim:
         self._runtime = services.runtime
         self._block_settings = services.settings.blockstore.block
         self._interval_us = to_us(services.settings.reclaim.interval_seconds)
+        gc = services.settings.gc
+        self._longest_us = to_us(gc.min_age_seconds + gc.skew_seconds + gc.gap_seconds)
         self._jobs: dict[UniqueID, Job] = {}
         self._not_before_us: dict[UniqueID, int] = {}
 
@@ -158,7 +160,9 @@ class Reclaim:
         if now < self._not_before_us.get(repository.unique_id, 0):
             return False
         last = self._catalog.gc_leases.last_run(repository.id)
-        not_before = max(last.next_us, last.ended_us + self._interval_us)
+        # No run says more than that, unless somebody lies.
+        next_us = min(last.next_us, last.ended_us + self._longest_us)
+        not_before = max(next_us, last.ended_us + self._interval_us)
         self._not_before_us[repository.unique_id] = not_before
         return now >= not_before
 

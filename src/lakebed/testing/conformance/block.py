@@ -325,6 +325,15 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
         assert addresses_of(store.list_objects(namespace)) == [str(kept)]
         assert store.delete_many([]) == []
 
+    def test_deleting_all_versions(self, store: BlockStore, namespace: Namespace) -> None:
+        address, beside = namespace.address("object"), namespace.address("object-2")
+        for body in (b"1", b"2"):
+            store.put(address, [body])
+        store.put(beside, [b"kept"])
+        assert store.delete_versions(address) >= 1
+        assert store.delete_versions(address) == 0
+        assert addresses_of(store.list_objects(namespace)) == [str(beside)]
+
     def test_copies(self, store: BlockStore, namespace: Namespace) -> None:
         source, target = namespace.address("source é/ü"), namespace.address("a/b/target")
         data = os.urandom(2 * MIB + 1)

@@ -25,6 +25,7 @@ from azure.identity import DefaultAzureCredential
 from azure.storage.blob import (
     BlobBlock,
     BlobClient,
+    BlobPrefix,
     BlobProperties,
     BlobSasPermissions,
     BlobServiceClient,
@@ -44,6 +45,7 @@ from lakebed.block.drivers.cloud.store import (
     check_endpoint,
     check_expiry,
     client_options,
+    folders_in_order,
 )
 from lakebed.block.drivers.cloud.streams import Source, held_back, in_sizes
 from lakebed.block.errors import (
@@ -205,6 +207,17 @@ class AzureBlockStore(CloudBlockStore):
                 rows = [_listed(namespace, blob) for blob in page if blob.name > after]
                 if rows:
                     yield list_batch(rows)
+
+    def list_folders(self, namespace: Namespace) -> Iterator[str]:
+        self._check(namespace)
+        return folders_in_order(self._folders(namespace), namespace)
+
+    def _folders(self, namespace: Namespace) -> Iterator[str]:
+        container = self._sdk.get_container_client(namespace.parts.bucket)
+        with explained(namespace):
+            for found in container.walk_blobs(namespace.prefix or None, delimiter="/"):
+                if isinstance(found, BlobPrefix):
+                    yield found.name
 
     # Multipart uploads
 

@@ -173,7 +173,7 @@ class CloudBlockStore(BlockStore):
             pass
 
     def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
-        # Not by the clouds' bulk calls: obstore does not say what became of each address.
+        # Not by obstore's bulk calls, which do not say what became of each address.
         self._check_open()
         return self._runtime.map_parallel(self._delete_result, addresses, limit=_DELETES_AT_A_TIME)
 
@@ -364,3 +364,17 @@ def _in_order(pages: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 raise NotSupported(f"the storage does not list in order: {after} after {before}")
         last = addresses[-1]
         yield page
+
+
+def folders_in_order(prefixes: Iterator[str], namespace: Namespace) -> Iterator[str]:
+    """Yield the names of folders from what they begin with, each with a slash at its end.
+
+    Raises:
+        NotSupported: The storage lists in another order than that of the paths.
+    """
+    last = ""
+    for prefix in prefixes:
+        if prefix <= last:
+            raise NotSupported(f"the storage does not list in order: {prefix} after {last}")
+        last = prefix
+        yield prefix[len(namespace.prefix) :].removesuffix("/")

@@ -1,8 +1,9 @@
-"""The driver for S3: objects by obstore; copies, listings and multipart uploads by boto3."""
+"""The driver for S3: objects by obstore; copies, listings, uploads and bulk deletes by boto3."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,17 +16,21 @@ from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.store import S3Store
 
 from lakebed.block.address import Address, Namespace, StoreName
+from lakebed.block.drivers.cloud.errors import Answer, refusal
 from lakebed.block.drivers.cloud.store import (
     CloudBlockStore,
     check_endpoint,
     check_expiry,
     client_options,
+    folders_in_order,
 )
 from lakebed.block.drivers.cloud.streams import Source, held_back
 from lakebed.block.drivers.s3.errors import explained
 from lakebed.block.drivers.s3.wire import Wire
 from lakebed.block.errors import (
+    BlockError,
     Forbidden,
+    InvalidAddress,
     InvalidArgument,
     ObjectNotFound,
     PreconditionFailed,
@@ -36,6 +41,7 @@ from lakebed.block.multipart import check_order, check_part_number
 from lakebed.block.settings import S3Settings
 from lakebed.block.store import (
     PART_BYTES_MAX,
+    DeleteResult,
     ETag,
     ObjectInfo,
     Part,
@@ -50,10 +56,19 @@ from lakebed.runtime import Runtime
 if TYPE_CHECKING:
     from obstore.store import RetryConfig, S3Config
     from types_boto3_s3 import S3Client
-    from types_boto3_s3.type_defs import CompletedPartTypeDef, CopySourceTypeDef, PartTypeDef
+    from types_boto3_s3.type_defs import (
+        CompletedPartTypeDef,
+        CopySourceTypeDef,
+        ObjectIdentifierTypeDef,
+        PartTypeDef,
+    )
 
 _ATTEMPTS: Final = 5
 _COPY_BYTES_MAX: Final = 5 << 30
+_DELETES_A_REQUEST: Final = 1000
+_REQUESTS_AT_ONCE: Final = 4
+_VERSION_ROUNDS: Final = 5
+_FORBIDDEN_CODES: Final = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId"})
 _COPY_IN_PARTS: Final = TransferConfig(multipart_chunksize=512 << 20)
 
 
@@ -114,11 +129,103 @@ class S3BlockStore(CloudBlockStore):
     def _pages(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
         token = None
         while True:
-            rows, token = self._wire.list_page(namespace, after, token)
+            rows, token, _ = self._wire.list_page(namespace, after, token)
             if rows.num_rows:
                 yield rows
             if token is None:
                 return
+
+    def list_folders(self, namespace: Namespace) -> Iterator[str]:
+        self._check(namespace)
+        return folders_in_order(self._folders(namespace), namespace)
+
+    def _folders(self, namespace: Namespace) -> Iterator[str]:
+        token = None
+        while True:
+            page = self._wire.list_page(namespace, "", token, by_folder=True)
+            yield from page.folders
+            token = page.next_token
+            if token is None:
+                return
+
+    # Deleting many, and all versions
+
+    def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        self._check_open()
+        errors: dict[Address, BlockError | None] = {}
+        by_bucket: dict[StoreName, list[Address]] = {}
+        for address in dict.fromkeys(addresses):
+            try:
+                self._check(address)
+            except InvalidAddress as error:
+                errors[address] = error
+            else:
+                by_bucket.setdefault(address.parts, []).append(address)
+        chunks = [
+            some[start : start + _DELETES_A_REQUEST]
+            for some in by_bucket.values()
+            for start in range(0, len(some), _DELETES_A_REQUEST)
+        ]
+        for found in self._runtime.map_parallel(self._delete_some, chunks, limit=_REQUESTS_AT_ONCE):
+            errors |= found
+        return [DeleteResult(address, errors[address]) for address in addresses]
+
+    def _delete_some(self, addresses: list[Address]) -> dict[Address, BlockError | None]:
+        """Delete objects of one bucket by one request; return what became of each."""
+        try:
+            told = self._delete_keys([{"Key": address.path} for address in addresses], addresses[0])
+        except InvalidArgument:
+            told = {}  # not every storage that speaks S3 knows the call
+        except BlockError as error:
+            return dict.fromkeys(addresses, error)
+        # What the answer does not name is asked for once more, one by one.
+        return {
+            address: (
+                _error_of(told[address.path], address)
+                if address.path in told
+                else self._delete_result(address).error
+            )
+            for address in addresses
+        }
+
+    def _delete_keys(
+        self, objects: "list[ObjectIdentifierTypeDef]", place: Address
+    ) -> dict[str, str]:
+        """Delete by one request; return the code of the error for each key, empty: deleted."""
+        with explained(Namespace(place.store, "")):
+            answer = self._sdk.delete_objects(
+                Bucket=place.parts.bucket, Delete={"Objects": objects}
+            )
+        told = {deleted["Key"]: "" for deleted in answer.get("Deleted", [])}
+        return told | {error["Key"]: error["Code"] for error in answer.get("Errors", [])}
+
+    def delete_versions(self, address: Address) -> int:
+        self._check(address)
+        deleted = 0
+        for _ in range(_VERSION_ROUNDS):
+            found = self._versions(address)
+            if not found:
+                return deleted
+            for start in range(0, len(found), _DELETES_A_REQUEST):
+                told = self._delete_keys(found[start : start + _DELETES_A_REQUEST], address)
+                error = _error_of(told.get(address.path, "InternalError"), address)
+                if error is not None:
+                    raise error
+            deleted += len(found)
+        raise StorageUnavailable(f"{address} was written again and again while it was deleted")
+
+    def _versions(self, address: Address) -> "list[ObjectIdentifierTypeDef]":
+        """Return all versions of an object, and the marks that it was deleted."""
+        with explained(address):
+            pages = self._sdk.get_paginator("list_object_versions").paginate(
+                Bucket=address.parts.bucket, Prefix=address.path
+            )
+            return [
+                {"Key": each["Key"], "VersionId": each["VersionId"]}
+                for page in pages
+                for each in (*page.get("Versions", []), *page.get("DeleteMarkers", []))
+                if each["Key"] == address.path
+            ]
 
     # Multipart uploads
 
@@ -305,6 +412,15 @@ def _session(settings: S3Settings) -> boto3.Session:
         raise InvalidArgument(
             f"the settings of S3 in the environment are wrong: {error}"
         ) from error
+
+
+def _error_of(code: str, address: Address) -> BlockError | None:
+    """Return what the code means that a bucket gave for one of many objects; None: it is gone."""
+    if code in {"", "NoSuchKey", "NoSuchVersion"}:
+        return None
+    forbidden = code in _FORBIDDEN_CODES
+    status = HTTPStatus.FORBIDDEN if forbidden else HTTPStatus.INTERNAL_SERVER_ERROR
+    return refusal(Answer(status, code), address)
 
 
 @contextmanager

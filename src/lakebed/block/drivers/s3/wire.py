@@ -42,6 +42,8 @@ class ListingPage(NamedTuple):
     rows: pa.RecordBatch
     next_token: str | None
     """Where the next page begins; None if this is the last."""
+    folders: list[str]
+    """What folders in the namespace begin with, if they were asked for: each ends with a slash."""
 
 
 class Wire:
@@ -91,8 +93,12 @@ class Wire:
         }
         return self._sign("upload_part", params, address, expires_seconds)
 
-    def list_page(self, namespace: Namespace, after: str, token: str | None) -> ListingPage:
+    def list_page(
+        self, namespace: Namespace, after: str, token: str | None, *, by_folder: bool = False
+    ) -> ListingPage:
         """Return one page of a listing: the one at the token, or else the first after a path.
+
+        With `by_folder`, what is in folders is left out, and the folders are named.
 
         Raises:
             BlockError: As the answer says.
@@ -102,6 +108,8 @@ class Wire:
             "Prefix": namespace.prefix,
             "EncodingType": "url",
         }
+        if by_folder:
+            params["Delimiter"] = "/"
         if token is not None:
             params["ContinuationToken"] = token
         elif after:
@@ -169,7 +177,11 @@ def _page(root: ET.Element, namespace: Namespace) -> ListingPage:
     encoded = root.findtext(f"{schema}EncodingType") == "url"
     entries = root.findall(f"{schema}Contents")
     keys = [_text(entry, f"{schema}Key") for entry in entries]
-    paths = [unquote_plus(key, errors="strict") for key in keys] if encoded else keys
+    prefixes = [_text(each, f"{schema}Prefix") for each in root.findall(f"{schema}CommonPrefixes")]
+    paths, folders = keys, prefixes
+    if encoded:
+        paths = [unquote_plus(key, errors="strict") for key in keys]
+        folders = [unquote_plus(prefix, errors="strict") for prefix in prefixes]
     sizes = [int(_text(entry, f"{schema}Size")) for entry in entries]
     times = [_text(entry, f"{schema}LastModified") for entry in entries]
     # Nobody deletes by them, so a storage may leave them out.
@@ -183,9 +195,9 @@ def _page(root: ET.Element, namespace: Namespace) -> ListingPage:
     rows = pa.record_batch(columns, schema=LIST_SCHEMA)
     match _text(root, f"{schema}IsTruncated"):
         case "true":
-            return ListingPage(rows, _text(root, f"{schema}NextContinuationToken"))
+            return ListingPage(rows, _text(root, f"{schema}NextContinuationToken"), folders)
         case "false":
-            return ListingPage(rows, None)
+            return ListingPage(rows, None, folders)
         case _:
             raise ValueError("it does not say whether there is more")
 

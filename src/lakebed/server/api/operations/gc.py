@@ -6,11 +6,12 @@ name the repository it means by its `unique_id`: another of the same name is not
 
 import json
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
 from lakebed.catalog.gc.prepare import Prepared
+from lakebed.catalog.gc.runs import RunInfo
 from lakebed.catalog.nouns import BranchRule, GCRunID, RepositoryID, RetentionRules
 from lakebed.catalog.tasks import TaskID
 from lakebed.catalog.unfinished import UnfinishedUpload as Unfinished
@@ -28,6 +29,7 @@ _ARN: Final = "arn:lakefs:fs:::repository/{repository}"
 _COMMITS: Final = Need("retention:PrepareGarbageCollectionCommits", _ARN)
 _UNCOMMITTED: Final = Need("retention:PrepareGarbageCollectionUncommitted", _ARN)
 _DELETE: Final = fs("DeleteObject", "repository/{repository}/object/*")
+_READ: Final = fs("ReadRepository", "repository/{repository}")
 _GET_RULES: Final = Need("retention:GetGarbageCollectionRules", _ARN)
 _SET_RULES: Final = Need("retention:SetGarbageCollectionRules", _ARN)
 _TASK: Final = "prepare_gc_commits"
@@ -52,10 +54,13 @@ class GarbageCollectionMark(Wire):
     local_root: str | None = None
 
 
+Holder = Annotated[str, Meta(pattern="^[0-9a-f]{1,64}$", description="drawn by the run")]
+
+
 class GarbageCollectionLeaseRequest(Wire):
-    holder: str
-    over: str = ""
-    renew: bool = False
+    holder: Holder
+    over: Annotated[str, Meta(description="the mark of a lease whose holder has died")] = ""
+    renew: Annotated[bool, Meta(description="only if this holder has it")] = False
 
 
 class GarbageCollectionLease(Wire):
@@ -65,9 +70,12 @@ class GarbageCollectionLease(Wire):
 
 
 class LeaseQuery(Wire):
-    holder: str
-    good: bool = False
-    next_us: int = 0
+    holder: Holder
+    good: Annotated[bool, Meta(description="whether the run did all that it should")] = False
+    next_us: Annotated[
+        int,
+        Meta(ge=0, le=(1 << 62), description="no run before this time would delete anything"),
+    ] = 0
 
 
 class PrepareGCUncommittedRequest(Wire):
@@ -101,6 +109,14 @@ class UnfinishedUpload(Wire):
     path: str
     physical_address: str
     begun: datetime
+
+
+class GarbageCollectionRun(Wire):
+    run_id: str
+    began: datetime
+    state: str
+    message: str = ""
+    summary: dict[str, Any] | None = None
 
 
 _FIRST_PAGE: Final = PrepareGCUncommittedRequest()
@@ -231,6 +247,16 @@ def prepare_commits_status(
     )
 
 
+@routes.add("listGarbageCollectionRuns", "GET", f"{_GC}/runs", _READ)
+def list_runs(
+    request: ApiRequest, repository: RepositoryID, query: PageQuery
+) -> Page[GarbageCollectionRun]:
+    """List the runs whose reports are kept, the oldest first, and what became of each."""
+    runs = request.catalog.gc_runs.list(repository, after=query.after)
+    found = (run for run in runs if run.id.startswith(query.prefix))
+    return first_page(found, query, wire=_wire_run, name=lambda run: run.id)
+
+
 @routes.add("listUnfinishedUploads", "GET", f"{_GC}/uploads", _UNCOMMITTED)
 def list_unfinished(
     request: ApiRequest, repository: RepositoryID, query: PageQuery
@@ -251,6 +277,12 @@ def list_unfinished(
 def end_unfinished(request: ApiRequest, repository: RepositoryID, upload: str) -> None:
     """End an unfinished upload: it cannot be finished any more, and its bytes are garbage."""
     request.catalog.unfinished.end(repository, upload)
+
+
+def _wire_run(run: RunInfo) -> GarbageCollectionRun:
+    return GarbageCollectionRun(
+        run_id=run.id, began=run.began, state=run.state, message=run.message, summary=run.summary
+    )
 
 
 def _wire_upload(found: Unfinished) -> UnfinishedUpload:

@@ -23,7 +23,9 @@ def handle(request: S3Request) -> S3Reply:
     wanted = _range(request, stats.size)
     _, size = resolve_range(wanted, stats.size)
     with objects.read(stats, byte_range=wanted) as stream:
-        part = request.services.catalog.multiparts.put_part(target, number, stream, size=size)
+        part = request.services.catalog.multiparts.put_part(
+            target, number, stream, size=size, copied_from=stats.address
+        )
     return xml(
         document(
             "CopyPartResult",

@@ -1,0 +1,1 @@
+"""Purges: objects that have to be gone from all history. See `purges`."""

@@ -1,0 +1,215 @@
+"""Deleting what a deleted repository has left in the storage, when somebody asks for it.
+
+A deletion leaves the objects, and a note that the namespace is closed (`Claims.close`). A request
+to purge goes into that note. The background process carries it out:
+
+    1. when the namespace was closed at least `min_age_seconds` ago: until then nothing is lost, and
+       requests from before the deletion have ended
+    2. a repository of its own, ``purging-<unique id>``, is made in the namespace. Nobody else can
+       have the namespace from now on, nor restore into it, nor did anybody have it before
+    3. objects with paths that Lakebed issued are deleted, and its own files; all else in the
+       namespace was never its own, and stays. So do the records of purges
+    4. when this process has found nothing left for as long as any request lasts, that repository
+       is deleted, and the owner object with it
+
+Whoever dies on the way leaves the repository of step 2; the next pass goes on from there. Several
+processes may do this at once. One that is slow asks before each thousand objects whether the
+repository of step 2 is still there: step 4 of another comes only when that request has long ended.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from lakebed.block import Address, BlockStore, Namespace
+from lakebed.catalog.errors import NothingLeft
+from lakebed.catalog.keys import copy_of
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine import records_pb2 as engine_pb
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import NotUnique, RepositoryNotFound
+from lakebed.engine.keys import CLOSED, GRAVELER
+from lakebed.engine.model import Repository, RepositoryID
+from lakebed.errors import LakebedError
+from lakebed.formats import OWNER_PATH
+from lakebed.formats.layout import LAKEBED_FOLDER, purges_folder
+from lakebed.formats.object_paths import REPOSITORIES, ObjectPath
+from lakebed.kv import PredicateFailed, Store, StoreUnavailable
+from lakebed.kv.records import Record, Records
+from lakebed.runtime import Runtime
+from lakebed.times import now_us, to_datetime, to_us
+from lakebed.tracing import traced
+
+OBJECTS_A_PASS: Final = 100_000
+"""How many objects one pass deletes; the next goes on, so that other work is not held up."""
+_BATCH: Final = 1000
+
+_LOGGER: Final = logging.getLogger(__name__)
+_Note = Record[engine_pb.NamespaceClaim]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftNamespace:
+    """What a deleted repository has left."""
+
+    repository: str
+    unique_id: str
+    storage_namespace: str
+    requested: datetime | None
+    """When somebody asked to purge it; None: nobody has."""
+    due: datetime
+    """It is not deleted before this time."""
+
+
+class RepositoryPurges:
+    """Purges of what deleted repositories have left."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings,
+    ) -> None:
+        self._engine = engine
+        self._block = block
+        self._runtime = runtime
+        self._quiet_seconds = settings.longest_request_seconds + settings.skew_seconds
+        self._empty_since: dict[bytes, float] = {}
+        """Since when this process has found nothing in a namespace."""
+        self._wait_us = to_us(settings.min_age_seconds + settings.skew_seconds)
+        self._notes = Records(store, CLOSED, GRAVELER)
+
+    def left_by(self, repository_id: RepositoryID) -> list[LeftNamespace]:
+        """Return what deleted repositories of a name have left."""
+        return [self._as_left(note) for note in self._of(repository_id)]
+
+    @traced("catalog.purge_repository")
+    def request(self, repository_id: RepositoryID) -> list[LeftNamespace]:
+        """Ask that what deleted repositories of a name have left is deleted, when its time comes.
+
+        Raises:
+            NothingLeft: There is nothing of that name.
+            OutcomeUnknown: It may be noted: repeat it.
+        """
+        for note in self._of(repository_id):
+            if not note.message.purge_requested_us:
+                wanted = copy_of(note.message)
+                wanted.purge_requested_us = now_us(self._runtime)
+                # A note from before this was noted: the time begins now.
+                wanted.closed_us = wanted.closed_us or wanted.purge_requested_us
+                with suppress(PredicateFailed):  # its namespace has another repository by now
+                    self._notes.set_if(note.name, wanted, note.predicate)
+        found = self.left_by(repository_id)
+        if not found:
+            raise NothingLeft(repository_id)
+        _LOGGER.warning("what repository %s has left is to be purged", repository_id)
+        return found
+
+    def run_due(self) -> int:
+        """Delete what was asked for and is due; return how many objects went.
+
+        Raises:
+            StoreUnavailable: The store did not answer; the next pass goes on.
+        """
+        deleted = 0
+        for note in self._notes.scan_readable():
+            if deleted < OBJECTS_A_PASS and self._is_due(note):
+                try:
+                    deleted += self._purge(note)
+                except StoreUnavailable:
+                    raise
+                except LakebedError as error:
+                    place = note.name.decode()
+                    _LOGGER.warning(
+                        "%s was not purged: %s; the next pass tries again", place, error
+                    )
+        return deleted
+
+    def _of(self, repository_id: RepositoryID) -> Iterator[_Note]:
+        for note in self._notes.scan():
+            if note.message.repository == repository_id and not self._lives(note):
+                yield note
+
+    def _lives(self, note: _Note) -> bool:
+        """Whether the repository of a note was not deleted after all."""
+        try:
+            found = self._engine.repositories.get(RepositoryID(note.message.repository))
+        except RepositoryNotFound:
+            return False
+        return found.unique_id == note.message.unique_id
+
+    def _is_due(self, note: _Note) -> bool:
+        message = note.message
+        waited = message.closed_us and now_us(self._runtime) >= message.closed_us + self._wait_us
+        return bool(message.purge_requested_us and waited) and not self._lives(note)
+
+    def _purge(self, note: _Note) -> int:
+        """Steps 2 to 4."""
+        namespace = Namespace.parse(note.name.decode())
+        keeper = self._take(RepositoryID(f"purging-{note.message.unique_id}"), namespace)
+        deleted, found = 0, False
+        addresses = self._left(namespace)
+        while some := list(islice(addresses, _BATCH)):
+            found = True
+            if self._engine.repositories.get(keeper.id).unique_id != keeper.unique_id:
+                return deleted  # another process has ended it
+            errors = [each.error for each in self._block.delete_many(some) if each.error]
+            deleted += len(some) - len(errors)
+            if errors:
+                _LOGGER.warning("%d objects were not deleted, as %s", len(errors), errors[0])
+            if deleted >= OBJECTS_A_PASS:
+                break
+        if found:
+            self._empty_since.pop(note.name, None)
+        else:
+            self._end(note, keeper)
+        return deleted
+
+    def _take(self, name: RepositoryID, namespace: Namespace) -> Repository:
+        """Make sure that nobody else has a namespace, for as long as this takes."""
+        try:
+            return self._engine.repositories.create_bare(name, namespace, read_only=True)
+        except NotUnique:
+            keeper = self._engine.repositories.get(name)
+            if keeper.namespace != namespace:
+                raise
+            return keeper
+
+    def _end(self, note: _Note, keeper: Repository) -> None:
+        """Step 4, if its time has come."""
+        now = self._runtime.monotonic()
+        if now - self._empty_since.setdefault(note.name, now) < self._quiet_seconds:
+            return
+        self._engine.repositories.delete(keeper.id, force=True)
+        self._block.delete(keeper.namespace.address(OWNER_PATH))
+        del self._empty_since[note.name]
+        _LOGGER.warning("%s is purged", keeper.namespace)
+
+    def _left(self, namespace: Namespace) -> Iterator[Address]:
+        """Iterate over the objects and files of Lakebed in a namespace that have to go."""
+        kept = (OWNER_PATH, f"{purges_folder()}/")
+        for folder in (REPOSITORIES.rstrip("/"), LAKEBED_FOLDER):
+            for batch in self._block.list_objects(namespace.folder(folder)):
+                for address in map(Address.parse, batch.column("address").to_pylist()):
+                    path = namespace.relative(address)
+                    ours = folder == LAKEBED_FOLDER or ObjectPath.parse(path) is not None
+                    if ours and not path.startswith(kept):
+                        yield address
+
+    def _as_left(self, note: _Note) -> LeftNamespace:
+        message = note.message
+        requested_us = message.purge_requested_us
+        closed_us = message.closed_us or now_us(self._runtime)
+        return LeftNamespace(
+            repository=message.repository,
+            unique_id=message.unique_id,
+            storage_namespace=note.name.decode(),
+            requested=to_datetime(requested_us) if requested_us else None,
+            due=to_datetime(closed_us + self._wait_us),
+        )

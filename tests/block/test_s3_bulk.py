@@ -1,0 +1,185 @@
+"""What S3 is asked for many objects at once: by how few requests, and what it says of each."""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import boto3
+import pytest
+
+from lakebed.block import Forbidden, Namespace, S3Settings, StorageUnavailable
+from lakebed.block.drivers.s3 import open_driver
+from lakebed.block.drivers.s3.store import S3BlockStore
+from lakebed.block.drivers.s3.wire import ListingPage, Wire
+from lakebed.runtime import ThreadRuntime
+from tests.kit.object_stores import BUCKET
+
+pytestmark = pytest.mark.slow
+
+
+def opened(settings: S3Settings) -> S3BlockStore:
+    return open_driver(settings, ThreadRuntime())
+
+
+@contextmanager
+def counted_deletes(store: S3BlockStore) -> Iterator[list[str]]:
+    """The operations by which the vendor's library deletes."""
+    sent: list[str] = []
+
+    def note(**event: Any) -> None:
+        sent.append(event["event_name"])
+
+    events = store._sdk.meta.events
+    events.register("before-send.s3.DeleteObjects", note)
+    yield sent
+    events.unregister("before-send.s3.DeleteObjects", note)
+
+
+@pytest.mark.parametrize("server", ["seaweedfs_settings", "moto_settings"])
+def test_a_thousand_objects_go_by_one_request(server: str, request: pytest.FixtureRequest) -> None:
+    store = opened(request.getfixturevalue(server))
+    namespace = Namespace.parse(f"s3://{BUCKET}/bulk-{uuid.uuid4().hex}")
+    there = [namespace.address(f"a/{number}") for number in range(20)]
+    for address in there:
+        store.put(address, [b"x"])
+    missing = [namespace.address(f"b/{number} ü&<") for number in range(1180)]
+    with counted_deletes(store) as sent:
+        results = store.delete_many([*there, *missing])
+    assert [result.address for result in results] == [*there, *missing]
+    assert [result.error for result in results] == [None] * 1200
+    assert len(sent) == 2
+    assert list(store.list_objects(namespace)) == []
+
+
+@pytest.mark.parametrize("server", ["seaweedfs_settings", "moto_settings"])
+def test_fifty_folders_are_one_listing(
+    server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(request.getfixturevalue(server))
+    namespace = Namespace.parse(f"s3://{BUCKET}/folders-{uuid.uuid4().hex}")
+    names = [f"{number:02}" for number in range(50)]
+    for name in names:
+        store.put(namespace.address(f"{name}/x/1"), [b""])
+    list_page, pages = Wire.list_page, 0
+
+    def count(self: Wire, *args: Any, **kwargs: Any) -> ListingPage:
+        nonlocal pages
+        pages += 1
+        return list_page(self, *args, **kwargs)
+
+    monkeypatch.setattr(Wire, "list_page", count)
+    assert list(store.list_folders(namespace)) == names
+    assert pages == 1
+
+
+def test_all_versions_go(moto_settings: S3Settings) -> None:
+    bucket = f"versioned-{uuid.uuid4().hex}"
+    client = boto3.client(
+        "s3",
+        endpoint_url=moto_settings.endpoint,
+        region_name=moto_settings.region,
+        aws_access_key_id=moto_settings.access_key_id,
+        aws_secret_access_key=moto_settings.secret_access_key,
+    )
+    client.create_bucket(Bucket=bucket)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    store = opened(moto_settings)
+    namespace = Namespace.parse(f"s3://{bucket}/lake")
+    address, beside = namespace.address("a"), namespace.address("a2")
+    for body in (b"1", b"2", b"3"):
+        store.put(address, [body])
+        store.put(beside, [body])
+    store.delete(address)
+    assert len(client.list_object_versions(Bucket=bucket)["Versions"]) == 6
+    assert store.delete_versions(address) == 4  # with the mark that it was deleted
+    left = client.list_object_versions(Bucket=bucket)
+    assert {each["Key"] for each in left["Versions"]} == {"lake/a2"}
+    assert "DeleteMarkers" not in left
+
+
+@contextmanager
+def answering(answer: Callable[[str, str], tuple[int, bytes]]) -> Iterator[S3Settings]:
+    """A storage that answers as it is told: by the method and the path of a request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle_any(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            status, body = answer(self.command, self.path)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_DELETE = handle_any  # noqa: N815 - the names that http.server calls
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield S3Settings(
+            endpoint=f"http://127.0.0.1:{server.server_address[1]}",
+            access_key_id="id",
+            secret_access_key="secret",
+            path_style=True,
+        )
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+ANSWER = b"""<?xml version="1.0" encoding="UTF-8"?>
+<DeleteResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">
+<Deleted><Key>lake/gone</Key></Deleted>
+<Error><Key>lake/held</Key><Code>AccessDenied</Code><Message>Access Denied</Message></Error>
+<Error><Key>lake/slow</Key><Code>SlowDown</Code><Message>Later</Message></Error>
+<Error><Key>lake/never</Key><Code>NoSuchKey</Code><Message>None</Message></Error>
+</DeleteResult>"""
+
+
+def test_what_the_bucket_says_of_each_object_is_reported() -> None:
+    single: list[str] = []
+
+    def answer(method: str, path: str) -> tuple[int, bytes]:
+        if method == "POST":
+            return 200, ANSWER
+        single.append(path)
+        return 204, b""
+
+    namespace = Namespace.parse("s3://bucket/lake")
+    names = ["gone", "held", "slow", "never", "forgotten"]
+    with answering(answer) as settings:
+        results = opened(settings).delete_many([namespace.address(name) for name in names])
+    kinds = [None if result.error is None else type(result.error) for result in results]
+    assert kinds == [None, Forbidden, StorageUnavailable, None, None]
+    assert "s3://bucket/lake/held" in str(results[1].error)
+    assert "SlowDown" in str(results[2].error)
+    # The answer does not name it, so it is asked for alone.
+    assert single == ["/bucket/lake/forgotten"]
+
+
+def test_a_storage_without_the_call_is_asked_one_by_one() -> None:
+    def answer(method: str, _path: str) -> tuple[int, bytes]:
+        refused = b"<Error><Code>MethodNotAllowed</Code></Error>"
+        return (405, refused) if method == "POST" else (204, b"")
+
+    namespace = Namespace.parse("s3://bucket/lake")
+    with answering(answer) as settings:
+        results = opened(settings).delete_many([namespace.address("a"), namespace.address("b")])
+    assert [result.error for result in results] == [None, None]
+
+
+def test_a_bucket_that_refuses_the_whole_request() -> None:
+    def answer(_method: str, _path: str) -> tuple[int, bytes]:
+        return 403, b"<Error><Code>AccessDenied</Code></Error>"
+
+    namespace = Namespace.parse("s3://bucket/lake")
+    with answering(answer) as settings:
+        results = opened(settings).delete_many([namespace.address("a"), namespace.address("b")])
+    assert all(isinstance(result.error, Forbidden) for result in results)

@@ -1,0 +1,111 @@
+"""The Cleaner beside records that cannot be read: it leaves them alone, and does the rest."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from lakebed.block import Namespace
+from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.engine.cleaner.cleaner import Cleaner
+from lakebed.engine.engine import Engine
+from lakebed.engine.keys import (
+    BRANCHES,
+    CLAIMS,
+    DELETED,
+    DELETED_PARTITION,
+    DROPPED,
+    DROPPED_PARTITION,
+    GRAVELER,
+    REPOSITORIES,
+)
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.kv import Store, open_store
+from lakebed.kv.records import Kind
+from lakebed.runtime import ThreadRuntime
+from tests.simulation.world import entry
+
+LAKE = RepositoryID("lake")
+MAIN = BranchID("main")
+DAMAGED = b"\xff\xff\xff"
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store("memory://") as opened:
+        yield opened
+
+
+@pytest.fixture
+def engine(store: Store) -> Engine:
+    block = MemoryBlockStore(ThreadRuntime())
+    engine = Engine(store, block, runtime=ThreadRuntime())
+    for name in ("lake", "other"):
+        place = Namespace.parse(f"mem://bucket/{name}")
+        engine.repositories.create(RepositoryID(name), place, committer="ann")
+    return engine
+
+
+def new_cleaner(store: Store) -> Cleaner:
+    return Cleaner(store, ThreadRuntime(), grace_seconds=0)
+
+
+PLACES: list[tuple[bytes, Kind]] = [  # type: ignore[type-arg]
+    (GRAVELER, REPOSITORIES),
+    (GRAVELER, CLAIMS),
+    (DELETED_PARTITION, DELETED),
+    (DROPPED_PARTITION, DROPPED),
+]
+
+
+@pytest.mark.parametrize(("partition", "kind"), PLACES, ids=lambda each: str(each)[:20])
+def test_a_damaged_record_does_not_stop_the_rest(
+    store: Store,
+    engine: Engine,
+    partition: bytes,
+    kind: Kind,  # type: ignore[type-arg]
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # It comes before all others of its kind.
+    store.set(partition, kind.prefix + b"!", DAMAGED)
+    engine.put(LAKE, MAIN, entry(b"a", "a"))
+    engine.reset(LAKE, MAIN)
+    engine.repositories.delete(RepositoryID("other"))
+    cleaner = new_cleaner(store)
+    counts = [cleaner.run_once() for _ in range(4)]
+    assert sum(each.tokens_done for each in counts) >= 1
+    assert sum(each.repositories_done for each in counts) == 1
+    assert all(each.unreadable for each in counts)
+    assert "does not hold a" in caplog.text
+    assert store.get(partition, kind.prefix + b"!").value == DAMAGED
+
+
+def test_the_tokens_of_a_branch_that_cannot_be_read_are_kept(store: Store, engine: Engine) -> None:
+    """Nobody knows whether it names them."""
+    engine.put(LAKE, MAIN, entry(b"kept", "k"))
+    engine.reset(LAKE, MAIN)
+    repository = engine.repositories.get(LAKE)
+    store.set(repository.partition, BRANCHES.prefix + b"main", DAMAGED)
+    (dropped,) = [item.key for item in store.scan(DROPPED_PARTITION, DROPPED.prefix)]
+    cleaner = new_cleaner(store)
+    for _ in range(4):
+        counts = cleaner.run_once()
+    assert (counts.tokens_named, counts.tokens_done) == (1, 0)
+    assert list(store.scan(dropped.removeprefix(DROPPED.prefix)))
+
+
+def test_a_deleted_repository_with_a_damaged_branch_stays_announced(
+    store: Store, engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    repository = engine.repositories.get(LAKE)
+    engine.create_branch(LAKE, BranchID("second"), MAIN)
+    store.set(repository.partition, BRANCHES.prefix + b"main", DAMAGED)
+    engine.repositories.delete(LAKE)
+    cleaner = new_cleaner(store)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            counts = cleaner.run_once()
+    assert counts.repositories_waiting == 1
+    left = [item.key for item in store.scan(repository.partition)]
+    assert left == [BRANCHES.prefix + b"main"]
+    assert "damaged" in caplog.text

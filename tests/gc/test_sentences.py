@@ -1,0 +1,66 @@
+"""What a run says of itself: in words, while it goes on, and when it ends early."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakebed.block import LocalSettings
+from lakebed.gc.errors import NotQuiet
+from lakebed.gc.executors.tally import TALLY
+from lakebed.gc.job import Job, Options
+from lakebed.gc.on_arrow import ArrowExecutor
+from lakebed.gc.report import Summary
+from lakebed.gc.storage import open_storage
+from lakebed.runtime import ThreadRuntime
+from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
+from tests.spark.lakes import LocalServer
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with open_lake("disk", tmp_path) as opened:
+        yield opened
+
+
+def collect(lake: Lake, folder: Path, options: Options | None = None) -> Summary:
+    server = LocalServer(lake)
+    storage = open_storage(server, LocalSettings(folder / "objects"))
+    executor = ArrowExecutor(storage, ThreadRuntime())
+    return Job(executor, server, storage).run(options or Options())
+
+
+def test_a_run_says_in_words_what_happened(lake: Lake, tmp_path: Path) -> None:
+    lake.upload(b"a", "1")
+    lake.upload(b"a", "2")
+    lake.engine.delete(REPOSITORY, MAIN, b"a")
+    said = [collect(lake, tmp_path, Options(dry_run=True)).sentence()]
+    for hours in (24 * 9, 2, 2):
+        lake.clock.ahead_seconds += hours * 3600
+        said.append(collect(lake, tmp_path).sentence())
+    assert said[0] == (
+        "A dry run, nothing was changed: 0 objects would be deleted; nothing else is garbage."
+    )
+    assert said[1].startswith("There was nothing to delete yet; 2 more are garbage, for runs that")
+    assert said[2] == "2 objects (2 bytes) were deleted; nothing else is garbage."
+    assert said[3] == "There was nothing to delete yet; nothing else is garbage."
+
+
+def test_a_run_counts_what_it_lists(lake: Lake, tmp_path: Path) -> None:
+    for number in range(3):
+        lake.upload(f"{number}".encode(), "1")
+    TALLY.begin()
+    assert str(TALLY) == ""
+    collect(lake, tmp_path)
+    assert str(TALLY).startswith("3 objects, ")
+
+
+def test_a_run_that_is_refused_says_why_in_the_list(lake: Lake, tmp_path: Path) -> None:
+    lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"never")
+    with pytest.raises(NotQuiet) as refused:
+        collect(lake, tmp_path, Options(assume_quiet=True))
+    collect(lake, tmp_path)
+    runs = list(lake.catalog.gc_runs.list(REPOSITORY))
+    assert [(run.state, run.message) for run in runs] == [
+        ("refused", str(refused.value)), ("done", ""),
+    ]  # fmt: skip

@@ -1,0 +1,117 @@
+"""A purge beside those who copy what it deletes.
+
+Processes copy an object from branch to branch, on and on, and commit, while another purges it by
+its checksum. Every call may fail, hang or kill its process. When the purge has ended well, no entry
+anywhere names an object that has the purged bytes, and whatever has lost its bytes has a mark that
+says why.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from hashlib import md5
+from typing import Final
+
+from lakebed.block import Address
+from lakebed.catalog.model import physical_address
+from lakebed.catalog.purge.marks import PurgeMarks
+from lakebed.catalog.purge.search import PurgeQuery
+from lakebed.engine.keys import COMMITS, STAGED_PREFIX
+from lakebed.engine.staging.codec import decode
+from lakebed.errors import LakebedError
+from lakebed.formats import Entry, MetaRangeID, entries_of
+from lakebed.kv.records import Records
+from lakebed.testing.simulation.simulator import Faults, Simulation
+from tests.simulation.objects import DEV, MAIN, PATHS, REPOSITORY, REQUEST, CatalogWorld, Process
+
+SECRET: Final = b"secret"
+QUERY: Final = PurgeQuery("checksum", md5(SECRET, usedforsecurity=False).hexdigest().encode())
+FAULTS: Final = Faults(
+    fail_before=0.002, fail_after=0.004, kill=0.001, stall=0.06, stall_seconds=60, until_step=4000
+)
+
+
+@dataclass
+class Purger:
+    process: Process
+    deleted: int = 0
+    done: bool = False
+
+    def run(self) -> None:
+        runtime, random = self.process.actor.runtime, self.process.world.random
+        runtime.sleep(random.random() * 0.5)
+        for _ in range(4):
+            with suppress(LakebedError):
+                report = self.process.catalog.purges.purge(
+                    REPOSITORY, QUERY, reason="r", username="u"
+                )
+                self.deleted += report.deleted
+                self.done = not report.failed.count
+                return
+
+
+def copy(process: Process) -> None:
+    random, copies = process.world.random, process.catalog.copies
+    for _ in range(5):
+        ref, branch = random.choice([(MAIN, DEV), (DEV, MAIN)])
+        source, path = random.choice(PATHS), random.choice(PATHS)
+        with suppress(LakebedError):
+            copies.copy(REPOSITORY, branch, path, source_ref=ref, source_path=source)
+        process.actor.runtime.sleep(random.random() * 0.2)
+
+
+def commit(process: Process) -> None:
+    random = process.world.random
+    for _ in range(3):
+        process.actor.runtime.sleep(random.random() * 0.5)
+        with suppress(LakebedError):
+            process.catalog.commits.commit(REPOSITORY, random.choice([MAIN, DEV]), REQUEST)
+
+
+def all_entries(world: CatalogWorld) -> Iterator[Entry]:
+    """All that any token of a branch or any commit record names."""
+    for branch in world.onlooker.branches.list(world.repository):
+        for token in branch.tokens:
+            for item in world.store.inner.scan(token.encode(), STAGED_PREFIX):
+                entry = decode(item.key[len(STAGED_PREFIX) :], item.value)
+                if entry is not None:
+                    yield entry
+    commits = Records(world.store.inner, COMMITS, world.repository.partition).scan()
+    metaranges = [MetaRangeID(record.message.metarange_id) for record in commits]
+    for table in world.onlooker.scan_all(world.repository, metaranges):
+        yield from entries_of(table)
+
+
+def check(world: CatalogWorld, purger: Purger) -> None:
+    marks = PurgeMarks(world.store.inner)
+    for entry in all_entries(world):
+        address: Address = physical_address(world.repository.namespace, entry)
+        there = world.block.inner.exists(address)
+        if not there:
+            assert marks.find(address) is not None, f"{address} is gone, and nobody knows why"
+        elif purger.done:
+            assert world.block.inner.read(address) != SECRET, f"{address} was not purged"
+
+
+def purged_hold(seed: int) -> Purger:
+    world = CatalogWorld(Simulation(seed, FAULTS, steps_max=400_000))
+    for path in PATHS[:2]:
+        world.catalog.uploads.upload(REPOSITORY, MAIN, path, [SECRET])
+    for number in range(3):
+        process = world.process(f"copier{number}")
+        process.actor.start(partial(copy, process))
+    process = world.process("committer")
+    process.actor.start(partial(commit, process))
+    purger = Purger(world.process("purger"))
+    purger.process.actor.start(purger.run)
+    world.simulation.run()
+    check(world, purger)
+    return purger
+
+
+def purged(seed: int) -> None:
+    purged_hold(seed)
+
+
+SCENARIOS: Final = {"purged": purged}

@@ -1,0 +1,69 @@
+"""Purges under the simulator: every seed holds, and broken rules show."""
+
+import pytest
+
+from lakebed.catalog.purge.marks import CopyWatch
+from lakebed.catalog.purge.purges import Purges, _Looked
+from lakebed.testing.simulation.explore import first_failure
+from tests.kit.rounds import rounds
+from tests.simulation import purges
+
+
+def fails(seeds: int = 400) -> bool:
+    return first_failure("tests.simulation.purges:purged", range(seeds)) is not None
+
+
+def test_every_seed_holds() -> None:
+    assert not fails(rounds(60, long=4_000, fast=4))
+
+
+@pytest.mark.slow
+def test_the_scenario_reaches_what_it_is_about() -> None:
+    purgers = [purges.purged_hold(seed) for seed in range(20)]
+    assert sum(purger.done for purger in purgers) > 10
+    assert sum(purger.deleted for purger in purgers) > 40
+
+
+def test_a_copy_that_looks_at_the_mark_before_it_is_staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = CopyWatch.__call__
+
+    def look_once(self: CopyWatch) -> bool:
+        if not hasattr(self._marks, "looked"):
+            self._marks.looked = set()  # type: ignore[attr-defined]
+        looked: set[str] = self._marks.looked  # type: ignore[attr-defined]
+        if str(self._copy) in looked:
+            return True
+        looked.add(str(self._copy))
+        return look(self)
+
+    monkeypatch.setattr(CopyWatch, "__call__", look_once)
+    assert fails()
+
+
+def test_a_purge_that_searches_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = Purges._look
+
+    def look_once(
+        self: Purges, repository: object, query: object, known: object, **until: int
+    ) -> _Looked:
+        if known:
+            return _Looked()
+        return look(self, repository, query, known, **until)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Purges, "_look", look_once)
+    assert fails()
+
+
+def test_a_purge_that_does_not_wait_for_commits_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the two passes, the second is left out."""
+    make = Purges._pass
+
+    def once(self: Purges, *arguments: object) -> _Looked:
+        if arguments[-1]:
+            return _Looked()
+        return make(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Purges, "_pass", once)
+    assert fails()

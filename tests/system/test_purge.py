@@ -1,0 +1,104 @@
+"""Purges and lists of runs on a real server, by the command line."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import httpx
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+from tests.system.cli_kit import CommandLine
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakebedServer]:
+    """A server on which no commit takes longer than a second."""
+    settings = {"engine": {"scan_limit_seconds": 1.0}, "cleaner": {"interval_seconds": 0.5}}
+    with lakebed_server(tmp_path_factory.mktemp("purge"), settings=settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def run(
+    server: LakebedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> CommandLine:
+    return CommandLine(server, monkeypatch, capsys)
+
+
+def test_an_object_is_purged_from_all_history(
+    run: CommandLine, server: LakebedServer, tmp_path: Path
+) -> None:
+    repo = "lakefs://people"
+    run("repo", "create", repo, f"{server.namespace}/people")
+    file = tmp_path / "ada"
+    for text in ("first", "second"):
+        file.write_text(text)
+        run("fs", "upload", "-s", str(file), f"{repo}/main/ada.json")
+        run("commit", f"{repo}/main", "-m", text)
+    named = ("purge", "object", repo, "--path", "ada.json")
+    planned = run.json(*named)
+    assert (planned["dry_run"], planned["objects"], planned["deleted"]) == (True, 2, 0)
+    assert run("fs", "cat", f"{repo}/main/ada.json") == "second"
+    assert "say with --reason why" in run.result(*named, "--confirm")[2]
+
+    code, printed, said = run.result(*named, "--confirm", "--reason", "article 17")
+    assert code == 0
+    assert printed.startswith("2 of 2 objects (11 B) of lakefs://people were deleted from all")
+    assert "Not reached:\n  backups, replicas" in said
+    for ref in ("main", "main~1"):
+        answer = httpx.get(
+            f"{server.endpoint}/api/v1/repositories/people/refs/{ref}/objects",
+            params={"path": "ada.json"},
+            auth=(server.access_key_id, server.secret_access_key),
+        )
+        assert answer.status_code == 410
+        assert answer.json()["message"].endswith(": article 17")
+    s3 = boto3.client(
+        "s3",
+        endpoint_url=server.endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=server.access_key_id,
+        aws_secret_access_key=server.secret_access_key,
+        config=Config(s3={"addressing_style": "path"}),
+    )
+    with pytest.raises(ClientError, match="NoSuchVersion"):
+        s3.get_object(Bucket="people", Key="main/ada.json")
+    assert [each["message"] for each in run.json("log", f"{repo}/main")][:2] == ["second", "first"]
+
+
+def test_runs_are_listed_for_those_who_may_read_only(
+    run: CommandLine, server: LakebedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = "lakefs://read-only"
+    run("repo", "create", repo, f"{server.namespace}/read-only")
+    prepare = f"{server.endpoint}/api/v1/repositories/read-only/gc/prepare_uncommited"
+    keys = (server.access_key_id, server.secret_access_key)
+    httpx.post(prepare, auth=keys).raise_for_status()
+    run("auth", "users", "create", "--id", "reader")
+    run("auth", "groups", "members", "add", "--id", "Viewers", "--user", "reader")
+    made = run.json("auth", "users", "credentials", "create", "--id", "reader")
+    monkeypatch.setenv("LAKEBED_ACCESS_KEY_ID", made["access_key_id"])
+    monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", made["secret_access_key"])
+    (shown,) = run.json("gc", "runs", repo)
+    assert shown["state"] == "running"
+    denied = httpx.post(prepare, auth=(made["access_key_id"], made["secret_access_key"]))
+    assert denied.status_code == 401
+
+
+def test_what_a_deleted_repository_has_left_is_asked_for(
+    run: CommandLine, server: LakebedServer
+) -> None:
+    repo = "lakefs://over"
+    run("repo", "create", repo, f"{server.namespace}/over")
+    printed = run("repo", "delete", repo, "--purge", "--yes")
+    assert printed.startswith(
+        f"Deleted {repo}. The server deletes its data: {server.namespace}/over"
+    )
+    (left,) = run.json("repo", "purge", repo)
+    assert left["requested"]
+    assert "has left anything" in run.error("repo", "purge", "lakefs://never", "--confirm")
