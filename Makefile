@@ -129,7 +129,7 @@ simulate: install ## run SEEDS simulated histories in all, each from a seed of i
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
 		tests.simulation.scenarios tests.simulation.fenced tests.simulation.copying tests.simulation.objects tests.simulation.purges \
 		tests.simulation.multiparts tests.simulation.pulls tests.simulation.hooks tests.simulation.imports \
-		tests.auth.scenarios tests.simulation.gc_histories
+		tests.auth.scenarios tests.simulation.gc_histories tests.simulation.retention
 
 fuzz: install ## feed every parser that strangers reach, and a running server, with new inputs for SECONDS in all
 	$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS)

@@ -137,7 +137,10 @@ def _set_branches(
             engine.branches.delete(repository, current.id, known=current)
             report.branches_deleted += 1
         elif branch.commit_id != current.commit_id:
-            engine.branches.change(repository, current, commit_id=CommitID(branch.commit_id))
+            commit_id = CommitID(branch.commit_id)
+            named = engine.branches.change(repository, current, next_commit_id=commit_id)
+            engine.marks.check_named(repository, commit_id)
+            engine.branches.change(repository, named, commit_id=commit_id)
             report.branches_set += 1
     for name, branch in wanted.items():
         engine.branches.create(repository, name, CommitID(branch.commit_id), hidden=branch.hidden)

@@ -132,6 +132,8 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (engine.DefaultBranch, 403),
     (engine.Deleting, 410),
     (engine.MissingFile, 410),
+    (engine.CommitExpired, 410),
+    (engine.TooManyExpire, 409),
     (engine.Stale, 408),
     (engine.TooManyTries, 429),
     (engine.GivenUp, 503),

@@ -17,10 +17,6 @@ _OPERATIONS: Final = (
     ("externalPrincipalLogin", "POST", "/auth/external/principal/login"),
     ("stsLogin", "POST", "/sts/login"),
     ("oauthCallback", "GET", "/oidc/callback"),
-    ("setGCRules", "PUT", f"{_REPOSITORY}/settings/gc_rules"),
-    ("deleteGCRules", "DELETE", f"{_REPOSITORY}/settings/gc_rules"),
-    ("internalSetGarbageCollectionRules", "POST", f"{_REPOSITORY}/gc/rules"),
-    ("internalDeleteGarbageCollectionRules", "DELETE", f"{_REPOSITORY}/gc/rules"),
     # An id covers more of a commit than this request can say: restoring a dump does it.
     ("CreateCommitRecord", "POST", f"{_REPOSITORY}/commits"),
 )
