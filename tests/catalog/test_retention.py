@@ -249,10 +249,10 @@ def test_history_goes_on_working(lake: Lake) -> None:
     old = expired_commit(lake)
     log = lake.catalog.refs.log(REPOSITORY, "main", amount=10).commits
     assert old in [commit.id for commit in log]
-    changed = lake.engine.diff(REPOSITORY, old, "main", Query()).items
-    assert [change.entry.key for change in changed] == [b"a", b"c", b"d"]
-    listed = lake.catalog.objects.list_objects(REPOSITORY, old, Query()).items
-    assert [item.path for item in listed] == [b"a", b"b"]
+    changed = lake.engine.diff(REPOSITORY, old, "main", Query())
+    assert changed.rows["key"].to_pylist() == [b"a", b"c", b"d"]
+    listed = lake.engine.list_entries(REPOSITORY, old, Query())
+    assert listed.rows["key"].to_pylist() == [b"a", b"b"]
     base = lake.catalog.refs.find_merge_base(REPOSITORY, old, "main").base
     assert base.id == old
 

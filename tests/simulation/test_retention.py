@@ -16,13 +16,15 @@ from lakebed.engine.model import Branch, BranchID, CommitID, Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.creation import Look, _Creation
-from lakebed.engine.retention import expirer
+from lakebed.engine.keys import BRANCHES, TAGS
+from lakebed.engine.retention import expirer, keep
 from lakebed.engine.retention.expirer import Expirer
 from lakebed.engine.retention.keep import FLOOR_US, Scan
 from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats.gc_files import GCFile
 from lakebed.kv import ABSENT, Version
+from lakebed.kv.records import Records
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.times import now_us
 from tests.kit.rounds import rounds
@@ -157,7 +159,7 @@ def adopt_late(monkeypatch: pytest.MonkeyPatch) -> None:
         scan = self._scan(repository)
         records = self._marks.records(repository).scan()
         marks = {CommitID(mark.name.decode()): mark for mark in records}
-        kept = expirer.staying(rules, scan)
+        kept = keep.staying(rules, scan)
         return expirer._Plan.make(marks, scan, kept, old_us=1 << 62)
 
     monkeypatch.setattr(Expirer, "_plan", plan_late)
@@ -168,11 +170,11 @@ def ignore_pending_refs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def read_refs(self: Expirer, repository: Repository, _began_us: int) -> Any:
         heads, named = [], set()
-        for branch in expirer.Records(self._store, expirer.BRANCHES, repository.partition).scan():
+        for branch in Records(self._store, BRANCHES, repository.partition).scan():
             if not branch.message.pending:
                 name = BranchID(branch.name.decode())
                 heads.append((name, CommitID(branch.message.commit_id)))
-        for tag in expirer.Records(self._store, expirer.TAGS, repository.partition).scan():
+        for tag in Records(self._store, TAGS, repository.partition).scan():
             if not tag.message.pending:
                 named.add(tag.message.commit_id)
         return heads, named
@@ -182,7 +184,7 @@ def ignore_pending_refs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget_what_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that was stored long ago and not published yet does not stay."""
-    staying = expirer.staying
+    staying = keep.staying
 
     def staying_without(rules: RetentionRules | None, scan: Scan) -> set[CommitID]:
         nowhere = BranchID("nowhere")
