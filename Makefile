@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-long simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare proto lock clean
+.PHONY: help install install-fast quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-long test-kv-all simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -108,6 +108,11 @@ test-fast: install-fast ## what a developer runs all day: a minute, without Node
 test-long: install .airflow/.installed ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep), and real Airflow
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600
 
+# Begins with the programs that are missing, and fails if there are any. Nothing is skipped.
+test-kv-all: install ## the tests of databases that come by Maven and Go: MariaDB, MongoDB, Bigtable
+	$(BIN)/python -m lakebed.testing.servers.fetch_databases
+	pytest -q -m kv_all --durations 10 --timeout 600 tests
+
 test-ui: install ## the web UI in a real browser
 	pytest -q tests/ui tests/server/test_page.py tests/catalog/test_preview.py
 
@@ -122,9 +127,9 @@ ui-vendor: install ## take Preact and htm over from npm, into the web UI
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
-		tests.simulation.scenarios tests.simulation.fenced tests.simulation.objects tests.simulation.purges \
+		tests.simulation.scenarios tests.simulation.fenced tests.simulation.copying tests.simulation.objects tests.simulation.purges \
 		tests.simulation.multiparts tests.simulation.pulls tests.simulation.hooks tests.simulation.imports \
-		tests.auth.scenarios tests.simulation.gc_histories
+		tests.auth.scenarios tests.simulation.gc_histories tests.simulation.retention
 
 fuzz: install ## feed every parser that strangers reach, and a running server, with new inputs for SECONDS in all
 	$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS)
@@ -177,7 +182,7 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
-		--constraint requirements/dev.txt --extra azure --extra dynamodb --extra gcs --extra otel \
+		--constraint requirements/dev.txt --extra azure --extra dynamodb --extra gcs --extra mysql --extra otel \
 		--extra postgres --extra rocksdb --extra s3 --extra testing --extra valkey --group fast --output-file requirements/fast.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
@@ -187,4 +192,4 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--output-file requirements/airflow.txt requirements/airflow.in
 
 clean: ## remove what the targets made
-	rm -rf .check.log $(SHOTS) $(VENV) .airflow .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

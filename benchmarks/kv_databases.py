@@ -1,10 +1,11 @@
-"""DynamoDB, etcd, Valkey, Azure Blob Storage, RocksDB: the store against the bare client.
+"""DynamoDB, etcd, Valkey, Azure Blob Storage, RocksDB, MariaDB: the store against the bare client.
 
 Both sides send the same requests to the same server, which is local and has one node. DynamoDB and
 etcd do not wait for the disk here: what is measured is what the driver adds. Floor and store take
 turns in short rounds, and medians are compared. (Amazon's local DynamoDB is made for tests: its
 rates say nothing about the service, and Azurite's neither.) RocksDB is part of this process, and
-both sides wait for the disk.
+both sides wait for the disk. MariaDB is measured where `make test-kv-all` has fetched it; else a
+line says that it was not.
 """
 
 import os
@@ -16,6 +17,7 @@ from unittest.mock import patch
 
 import boto3
 import httpx
+import pymysql
 import valkey
 from azure.core import MatchConditions
 from azure.storage.blob import BlobServiceClient
@@ -38,10 +40,13 @@ from benchmarks.report import Row
 from lakebed.kv import Store, Version, open_store
 from lakebed.kv.drivers.azure_blob import _encode, _stored
 from lakebed.kv.drivers.etcd.driver import EtcdStore
+from lakebed.kv.drivers.mysql import statements
+from lakebed.kv.drivers.mysql.link import parse_url
 from lakebed.kv.drivers.valkey import scripts
 from lakebed.kv.drivers.valkey.driver import _names
 from lakebed.kv.wrappers.fenced import Cell
 from lakebed.runtime import ThreadRuntime
+from lakebed.testing.servers import ServerMissingError
 from lakebed.testing.servers.databases import (
     azurite_server,
     azurite_url,
@@ -52,6 +57,8 @@ from lakebed.testing.servers.databases import (
     valkey_server,
     valkey_url,
 )
+from lakebed.testing.servers.fetch_databases import fetched
+from lakebed.testing.servers.more_databases import mariadb_server, mariadb_url
 from lakebed.testing.servers.object_stores import AZURE_ACCOUNT, AZURE_ACCOUNT_KEY
 
 BAR = 0.6
@@ -63,13 +70,19 @@ Floor = tuple[Call, Call]
 def measure(*, scale: float) -> list[Row]:
     """Measure `get` and `set_if` of each; `scale` shrinks the number of calls."""
     rows: list[Row] = []
-    for name, opened, calls_of_a_round in (
+    databases = [
         ("dynamodb", _dynamodb, 8),
         ("etcd", _etcd, 20),
         ("valkey", _valkey, 100),
         ("azblob", _azure_blob, 4),
         ("rocksdb", _rocksdb, 20),
-    ):
+    ]
+    try:
+        fetched("mariadb")
+        databases.append(("mysql", _mysql, 50))
+    except ServerMissingError as error:
+        print(f"mysql is not measured: {error}")
+    for name, opened, calls_of_a_round in databases:
         calls = max(2, int(calls_of_a_round * scale))
         rounds = ROUNDS if scale >= 1 else 1
         with opened() as (store, versions, (bare_get, bare_set_if)):
@@ -175,6 +188,35 @@ def _valkey() -> Opened:
 
         yield store, versions, (get, set_if)
         client.close()
+
+
+@contextmanager
+def _mysql() -> Opened:
+    with mariadb_server() as server, open_store(mariadb_url(server.port)) as store:
+        versions = _fill(store)
+        settings = parse_url(mariadb_url(server.port)).settings
+        idle = [pymysql.connect(autocommit=True, **settings) for _ in range(THREADS)]
+
+        def ask(statement: str, *parameters: object) -> int:
+            connection = idle.pop()
+            with connection.cursor() as cursor:
+                matched = cursor.execute(statement, parameters)
+                cursor.fetchall()
+            idle.append(connection)
+            return int(matched)
+
+        def get(thread: int, number: int) -> None:
+            assert ask(statements.GET, PARTITION, _key(thread, number)) == 1
+
+        def set_if(thread: int, number: int) -> None:
+            key, new = _key(thread, number), Version(os.urandom(16))
+            there = (VALUE, new, PARTITION, key, versions[key])
+            assert ask(statements.SET_IF_VERSION, *there) == 1
+            versions[key] = new
+
+        yield store, versions, (get, set_if)
+        for connection in idle:
+            connection.close()
 
 
 @contextmanager

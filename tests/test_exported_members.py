@@ -30,6 +30,7 @@ def test_the_public_names_of_the_store() -> None:
         "Version",
         "check_url",
         "open_store",
+        "serves_one_process",
     ]
     for name in lakebed.kv.__all__:
         assert hasattr(lakebed.kv, name)

@@ -15,10 +15,12 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
-from typing import Protocol, TypeVar
+from contextvars import ContextVar, Token
+from typing import Generic, Protocol, TypeVar
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+ValueT = TypeVar("ValueT")
 
 Lock = AbstractContextManager[object]
 """Mutual exclusion by ``with``; not re-entrant."""
@@ -41,6 +43,25 @@ def about_to_wait() -> None:
 def call_before_waiting(action: Callable[[], None]) -> None:
     """Have something called each time that this thread is `about_to_wait`."""
     _of_thread.before_waiting = action
+
+
+class Bound(Generic[ValueT]):
+    """Lets a variable of this thread have a value while a ``with`` block runs.
+
+    Each request enters two of these: as generators, they would take three times as long.
+    """
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[ValueT], value: ValueT) -> None:
+        self._variable = variable
+        self._value = value
+
+    def __enter__(self) -> None:
+        self._token: Token[ValueT] = self._variable.set(self._value)
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._variable.reset(self._token)
 
 
 class Event(Protocol):
@@ -105,11 +126,15 @@ class Runtime(ABC):
 class ThreadRuntime(Runtime):
     """The real thing: system clocks, the system's randomness, threads."""
 
+    def __init__(self) -> None:
+        # Linux stops its monotonic clock while the machine sleeps.
+        self._clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
     def now(self) -> float:
         return time.time()
 
     def monotonic(self) -> float:
-        return _seconds_since_boot()
+        return time.clock_gettime(self._clock)
 
     def sleep(self, seconds: float) -> None:
         about_to_wait()
@@ -164,10 +189,3 @@ class ThreadRuntime(Runtime):
         if errors:
             raise errors[min(errors)]
         return [results[index] for index in range(len(work))]
-
-
-def _seconds_since_boot() -> float:
-    # Linux stops its monotonic clock while the machine sleeps.
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()

@@ -28,7 +28,7 @@ REQUEST = CommitRequest(committer="ann", message="m")
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
     with open_lake(request.param, tmp_path) as opened:
         # No commit is under way in these tests.
-        object.__setattr__(opened.engine, "scan_limit_seconds", 0.01)
+        opened.catalog.purges._settle_seconds = 0.01
         yield opened
 
 

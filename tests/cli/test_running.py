@@ -175,3 +175,28 @@ def test_to_end_all_uploads_goes_on_behind_one_that_is_over(inside: Inside) -> N
         assert json.loads(said) == {"ended": ["1", "3"]}
         code, _, said = inside(*command, endpoint, "2")
         assert (code, "it is over (404)" in said) == (1, True)
+
+
+def test_rules_of_garbage_collection(inside: Inside) -> None:
+    sent: list[Request] = []
+    rules = {
+        "default_retention_days": 30,
+        "branches": [{"branch_id": "exp-*", "retention_days": 7}],
+    }
+
+    def script(request: Request) -> Answer:
+        sent.append(request)
+        return answer_json(rules) if request.method == "GET" else Answer(204)
+
+    with scripted_server(script) as endpoint:
+        where = ["lakefs://lake", "--endpoint", endpoint]
+        command = ["gc", "rules", "set", *where, "--days", "30", "--yes", "--branch"]
+        assert inside(*command, "exp-*=7")[0] == 0
+        assert (sent[-1].method, json.loads(sent[-1].body)) == ("PUT", rules)
+        assert sent[-1].target.endswith("/repositories/lake/settings/gc_rules")
+        code, said, _ = inside("gc", "rules", "get", *where)
+        assert (code, "exp-*" in said, "30" in said) == (0, True, True)
+        assert inside("gc", "rules", "delete", *where)[0] == 0
+        assert sent[-1].method == "DELETE"
+        code, _, said = inside(*command, "main")
+        assert (code, "'main' is not a rule" in said) == (2, True)

@@ -246,6 +246,14 @@ def _restorable(sample: Sample) -> Good:
     return Good(path={"repository": other.repository}, body=dump)
 
 
+def _deleted(sample: Sample) -> Good:
+    """A repository that was deleted, and has left its data."""
+    other = Sample(sample.server, sample.api)
+    other.create()
+    sample.api.delete(f"/repositories/{other.repository}").raise_for_status()
+    return Good(path={"repository": other.repository})
+
+
 def _restored(sample: Sample) -> Good:
     there = _restorable(sample)
     at = f"/repositories/{there.path['repository']}/restore"
@@ -329,6 +337,8 @@ _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
     "getPurgeStatus": lambda sample: Good(
         path={"purge": sample.post("purges", {"path": "never"})["id"]}
     ),
+    "getDeletedRepository": _deleted,
+    "purgeDeletedRepository": _deleted,
     "restoreRefs": _restorable,
     "restoreSubmit": _restorable,
     "restoreStatus": _restored,

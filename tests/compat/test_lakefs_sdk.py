@@ -546,7 +546,6 @@ def test_wrong_keys(lakebed: LakebedServer) -> None:
 
 def test_what_is_not_there_yet_says_so(lake: Repository) -> None:
     calls: list[Callable[[], object]] = [
-        lambda: lake.client.repositories_api.delete_gc_rules(lake.name),
         lambda: lake.client.external_api.get_external_principal("none"),
     ]
     for call in calls:
@@ -554,6 +553,28 @@ def test_what_is_not_there_yet_says_so(lake: Repository) -> None:
             call()
         assert status_of(missing) == 501
         assert "not there yet" in missing.value.body
+
+
+def test_rules_of_garbage_collection(lake: Repository) -> None:
+    api = lake.client.repositories_api
+    with pytest.raises(NotFoundException):
+        api.get_gc_rules(lake.name)
+    rule = sdk.GarbageCollectionRule(branch_id="main", retention_days=28)
+    rules = sdk.GarbageCollectionRules(default_retention_days=21, branches=[rule])
+    api.set_gc_rules(lake.name, rules)
+    assert api.get_gc_rules(lake.name) == rules
+    assert lake.client.internal_api.internal_get_garbage_collection_rules(lake.name) == rules
+    none = sdk.GarbageCollectionRules(default_retention_days=21, branches=[])
+    lake.client.internal_api.internal_set_garbage_collection_rules(lake.name, none)
+    assert api.get_gc_rules(lake.name) == none
+    for days in (0, -1):
+        wrong = sdk.GarbageCollectionRules(default_retention_days=days, branches=[])
+        with pytest.raises(ApiException, match="it must be from 1 to") as refused:
+            api.set_gc_rules(lake.name, wrong)
+        assert status_of(refused) == 400
+    api.delete_gc_rules(lake.name)
+    with pytest.raises(NotFoundException):
+        api.get_gc_rules(lake.name)
 
 
 def test_an_object_in_presigned_parts(lake: Repository) -> None:

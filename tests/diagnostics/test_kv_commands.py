@@ -58,5 +58,5 @@ def test_a_store_that_was_released_can_be_used(
     assert running.run(cli.app, ["kv", "release", url, "--yes"]) == 0
     assert "can be used again" in capsys.readouterr().out
     assert running.run(cli.app, ["kv", "release", url, "--yes"]) == 1
-    assert "has no mark" in capsys.readouterr().err
+    assert "is not halted" in capsys.readouterr().err
     open_store(url).close()

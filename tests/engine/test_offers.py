@@ -2,17 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits import offers
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.commits.offers import Draft, OfferDesk, Offers
+from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.errors import NoChanges, Refused
 from lakebed.engine.hooks import Hooks, Offer, Preparation
-from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, StagingToken
 from lakebed.engine.parts import EngineParts
+from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.testing.faults import FaultyStore, ResultT, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, head, put
 from tests.engine.histories import REPOSITORY
@@ -136,7 +140,7 @@ def test_nobody_is_told_an_id_before_its_sources_were_checked(
     """The check comes when the record is stored, and before any hook."""
     hooks = Listening(lake.engine)
 
-    def refuse(repository: Repository, made: Commit) -> None:
+    def refuse(_marks: Marks, repository: Repository, made: Commit) -> bool:
         assert lake.engine().commits.get(repository, made.id) == made
         raise Expired
 
@@ -144,6 +148,60 @@ def test_nobody_is_told_an_id_before_its_sources_were_checked(
     with pytest.raises(Expired):
         do(lake, hooks)
     assert not hooks.heard
+
+
+def mark_expired(engine: EngineParts, commit_id: CommitID) -> None:
+    message = pb.Expiry(state=EXPIRED, expired_us=1)
+    engine.marks.records(REPOSITORY).set(commit_id.encode(), message)
+
+
+@pytest.mark.parametrize("do", DOINGS)
+def test_a_record_that_has_expired_meanwhile_is_not_tried_again(
+    lake: CommitKit, do: Callable[[CommitKit, Hooks], Commit]
+) -> None:
+    other = lake.engine()
+
+    def seal_and_expire() -> None:
+        other.publisher.seal(REPOSITORY, other.branches.get(REPOSITORY, MAIN))
+        mark_expired(other, hooks.offers("before")[0].commit.id)
+
+    hooks = Listening(lake.engine, seal_and_expire)
+    made = do(lake, hooks)
+    first, second = hooks.offers("before")
+    assert first.commit.id != second.commit.id == made.id == head(lake.engine()).id
+
+
+@pytest.mark.parametrize("do", DOINGS)
+def test_nobody_is_told_of_a_commit_over_a_head_that_has_expired(
+    lake: CommitKit,
+    do: Callable[[CommitKit, Hooks], Commit],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The branch has moved on since, so the commit could not be published."""
+    other, hooks = lake.engine(), Listening(lake.engine)
+    before = head(other)
+    store = Publisher.store_commit
+
+    def store_and_move(self: Publisher, *args: Any) -> Commit:
+        made = store(self, *args)
+        monkeypatch.setattr(Publisher, "store_commit", store)
+        now = other.branches.get(REPOSITORY, MAIN)
+        moved = other.commits.add(
+            REPOSITORY,
+            committer="",
+            message="",
+            metarange_id=before.metarange_id,
+            parents=[before],
+            metadata={},
+        )
+        other.branches.change(REPOSITORY, now, commit_id=moved.id)
+        mark_expired(other, before.id)
+        return made
+
+    monkeypatch.setattr(Publisher, "store_commit", store_and_move)
+    made = do(lake, hooks)
+    assert [offer.commit.id for offer in hooks.offers("before")] == [made.id]
+    assert made.parents[0] != before.id
 
 
 def test_a_merge_is_judged_by_its_source_and_names_it(lake: CommitKit) -> None:
@@ -259,7 +317,7 @@ def skip_hooks_on_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
             self._was_asked = True
 
     def begin_once(self: OfferDesk, repository: Repository, wish: offers.Wish) -> Offers:
-        desk = OfferDesk(self.branches, self.commits, self.publisher, Once(self.hooks))
+        desk = OfferDesk(self.branches, self.commits, self.publisher, Once(self.hooks), self.marks)
         return begin(desk, repository, wish)
 
     monkeypatch.setattr(OfferDesk, "begin", begin_once)

@@ -29,6 +29,10 @@ class Database:
     """Makes a store of it that does not keep its writes from being applied late."""
     crash: Callable[[DatabaseServer], None] = DatabaseServer.kill
     """Ends the server; in order only if it is an emulator that promises nothing else."""
+    durable: bool = True
+    """Whether it holds what it held before it was stopped; emulators in memory do not."""
+    takes_back: bool = False
+    """Whether its client tells the server that it gave a request up, on the same connection."""
 
     def __str__(self) -> str:
         return self.name
@@ -54,7 +58,9 @@ class Bench:
 
     def __enter__(self) -> Self:
         self.direct = self.database.open_patient(self.server)
-        self.proxy = Proxy(("127.0.0.1", self.server.port), lingering=True)
+        self.proxy = Proxy(
+            ("127.0.0.1", self.server.port), lingering=True, forgetful=self.database.takes_back
+        )
         self.store = self.database.open_hasty(self.proxy.port)
         return self
 

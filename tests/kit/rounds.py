@@ -1,6 +1,7 @@
 """How often tests repeat what chance decides: seldom in a fast run, often in a long one."""
 
 import os
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 _LONG: Final = bool(os.environ.get("LAKEBED_TEST_LONG"))
@@ -22,3 +23,13 @@ def stores(first: T, *others: T) -> list[T]:
     A fast run still has the stores' own tests, each on its own.
     """
     return [first] if _FAST else [first, *others]
+
+
+def fails_within(scenario: Callable[[int], None], *, seeds: int) -> bool:
+    """Whether a scenario that is wrong on purpose fails for one of so many seeds."""
+    for seed in range(seeds):
+        try:
+            scenario(seed)
+        except AssertionError:
+            return True
+    return False

@@ -12,28 +12,12 @@ from lakebed.kv.halt import CHECK_SECONDS, HALT_KEY, Halt, Role
 from lakebed.kv.registry import compose
 from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.kv.wrappers.halting import HaltingStore, Permit
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.kit.hand_clock import HandClock
 
 ResultT = TypeVar("ResultT")
 
 MARK = Halt(role=Role.SOURCE, copy_id="c", other="postgresql://new", since=0.0).encode()
-
-
-class HandClock(ThreadRuntime):
-    """Clocks that move when they are told to."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def now(self) -> float:
-        return self.seconds
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
 
 
 def halting(permit: Permit | None = None) -> tuple[Store, MemoryStore, HandClock]:

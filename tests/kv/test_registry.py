@@ -11,7 +11,7 @@ from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
-        ("mysql://localhost", "cannot open mysql: use memory://, sqlite://, postgresql://"),
+        ("oracle://localhost", "cannot open oracle: use memory://, sqlite://, postgresql://"),
         ("lakebed.db", "without a scheme"),
         ("memory://name", "no name"),
     ],
@@ -22,7 +22,7 @@ def test_a_url_that_nobody_serves_is_refused(url: str, complaint: str) -> None:
 
 
 @pytest.mark.parametrize("secret", ["s3cr\u2100et", "s3cr[et", "s3cr et%"])
-@pytest.mark.parametrize("scheme", ["postgresql", "etcd", "valkey", "redis", "dynamodb"])
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "etcd", "valkey", "redis", "dynamodb"])
 def test_a_url_that_cannot_be_read_does_not_show_its_password(scheme: str, secret: str) -> None:
     with pytest.raises(LakebedError) as caught:
         open_store(f"{scheme}://user:{secret}@127.0.0.1:1/0")
@@ -76,6 +76,11 @@ def test_installations_in_one_database_do_not_see_each_other(tmp_path: Path) -> 
     [
         ("dynamodb://a", "does not name a table"),
         ("dynamodb://lakebed?regio=x", "has no option regio"),
+        ("mysql://user:secret-word@host", "with a user, a host and a database"),
+        ("mysql://host/lakebed", "with a user, a host and a database"),
+        ("mysql://user:secret-word@host/a?pool_size=0", "pool_size must be a number from 1 to"),
+        ("mariadb://user:secret-word@host/a?ssl=1", "has no option ssl"),
+        ("mysql://user:secret-word@host/a?tls=true&ca=/nowhere", "certificates in /nowhere"),
         ("valkey://:secret-word@/0", "malformed"),
         ("valkey://:secret-word@host/zero", "malformed"),
         ("valkey://host/0?tls=perhaps", "tls must be true or false"),

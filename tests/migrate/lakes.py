@@ -4,8 +4,10 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from lakebed.formats import Entry
 from lakebed.migrate import lakefs_pb2 as pb
-from lakebed.migrate.sources import SourceBranch, SourceCommit, SourceTag
+from lakebed.migrate.sources import SourceBranch, SourceChange, SourceCommit, SourceTag
+from lakebed.migrate.values import read_entry
 from tests.kit.lakefs_tables import table, value
 
 NAMESPACE = "s3://old/lake"
@@ -22,6 +24,8 @@ class FakeLakeFS:
     history: dict[str, SourceCommit] = field(default_factory=dict)
     heads: dict[str, str] = field(default_factory=dict)
     tagged: dict[str, str] = field(default_factory=dict)
+    staged: dict[str, dict[bytes, int | None]] = field(default_factory=dict)
+    """What is uncommitted, by branch; None: removed."""
     lists: dict[str, Contents] = field(default_factory=dict)
     """What each commit lists."""
     read: list[str] = field(default_factory=list)
@@ -82,6 +86,13 @@ class FakeLakeFS:
 
     def tags(self) -> Iterator[SourceTag]:
         return (SourceTag(name, commit_id) for name, commit_id in self.tagged.items())
+
+    def changes(self, branch: SourceBranch) -> Iterator[SourceChange]:
+        for key, number in sorted(self.staged.get(branch.name, {}).items()):
+            yield SourceChange(key, None if number is None else self.entry(key, number))
+
+    def entry(self, key: bytes, number: int) -> Entry:
+        return read_entry(key, *entry_of(key, number), self.namespace)
 
     def metarange(self, metarange_id: str) -> bytes:
         self.read.append(metarange_id)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
+from urllib.parse import parse_qs
 
 from lakebed.migrate import lakefs_pb2 as pb
 from tests.kit.lakefs_tables import table, value
@@ -42,6 +43,40 @@ def dump(lake: FakeLakeFS) -> dict[str, str]:
     }
 
 
+def page(results: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"results": results, "pagination": {"has_more": False, "next_offset": ""}}
+
+
+def diff(lake: FakeLakeFS, branch: str) -> list[dict[str, Any]]:
+    return [
+        {"path": key.decode(), "type": "removed" if number is None else "changed"}
+        for key, number in lake.staged.get(branch, {}).items()
+    ]
+
+
+def stat(lake: FakeLakeFS, rest: str) -> dict[str, Any]:
+    path = parse_qs(rest.partition("?")[2])["path"][0]
+    number = lake.staged[rest.split("/")[2]][path.encode()]
+    assert number is not None
+    entry = lake.entry(path.encode(), number)
+    return {
+        "path": path,
+        "physical_address": entry.address,
+        "size_bytes": entry.size,
+        "checksum": entry.checksum,
+        "mtime": int(entry.mtime.timestamp()),
+        "metadata": dict(entry.metadata),
+        "content_type": entry.content_type,
+    }
+
+
+def uncommitted(lake: FakeLakeFS, rest: str) -> dict[str, Any] | None:
+    """What is asked of uncommitted changes, if it is that."""
+    if "/diff?" in rest:
+        return page(diff(lake, rest.split("/")[2]))
+    return stat(lake, rest) if "/objects/stat?" in rest else None
+
+
 @contextmanager
 def served(lake: FakeLakeFS, *, gc_rules: bool = False) -> Iterator[str]:
     """Serve a repository called `lake`; yield the endpoint."""
@@ -68,8 +103,8 @@ def served(lake: FakeLakeFS, *, gc_rules: bool = False) -> Iterator[str]:
                 self._answer(200, lake.files[name])
             elif rest.startswith("/dump"):
                 self._answer(200, {"id": "task", "done": True, "refs": dump(lake)})
-            elif rest in settings:
-                self._answer(200, settings[rest])
+            elif (found := settings.get(rest, uncommitted(lake, rest))) is not None:
+                self._answer(200, found)
             else:
                 self._answer(404, {"message": "not found"})
 

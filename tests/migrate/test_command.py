@@ -9,8 +9,15 @@ import psycopg
 import pytest
 
 from lakebed import cli
+from lakebed.block import LocalSettings, open_block
 from lakebed.cli import running
-from tests.migrate.lakes import FakeLakeFS
+from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import EntryNotFound
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.kv import open_store
+from lakebed.runtime import ThreadRuntime
+from tests.migrate.lakes import FakeLakeFS, entry_of
 from tests.migrate.served import served
 
 SCHEMA = """
@@ -25,6 +32,9 @@ CREATE TABLE graveler_staging_kv (staging_token text, key bytea, identity bytea,
 """
 
 
+LAST = ("--last", "--uncommitted")
+
+
 @pytest.fixture
 def lake() -> FakeLakeFS:
     made = FakeLakeFS(namespace="local://old/lake")
@@ -34,6 +44,7 @@ def lake() -> FakeLakeFS:
     merged = made.commit({b"a/7": 7, b"b": 1}, second, third, swapped=True)
     made.heads = {"main": merged, "side": third}
     made.tagged = {"v1": first}
+    made.staged = {"side": {b"b": None, b"n/ew": 7}, "main": {}}
     return made
 
 
@@ -67,6 +78,22 @@ class Commands:
         to = "local://new/lake"
         return self.run("migrate", "lakefs", "lakefs://lake", "--from", endpoint, "--to", to, *more)
 
+    def staged(self) -> dict[bytes, str | None]:
+        """What is uncommitted on the branch `side`."""
+        runtime = ThreadRuntime()
+        url = f"sqlite:///{self.config.parent}/lakebed.db"
+        with open_store(url, runtime=runtime) as store:
+            engine = Engine(store, open_block(LocalSettings(self.blocks)), runtime=runtime)
+            lake, side = RepositoryID("lake"), BranchID("side")
+            page = engine.list_changes(lake, side, Query())
+            found: dict[bytes, str | None] = {}
+            for key in page.rows["key"].to_pylist():
+                try:
+                    found[key] = engine.get(lake, side, key).address
+                except EntryNotFound:
+                    found[key] = None
+            return found
+
     def damages(self) -> int:
         report = json.loads(self.run("fsck", "lakefs://lake", "--json").stdout)
         assert report["commits"] >= 4
@@ -91,10 +118,14 @@ def test_a_repository_moves_in_by_rounds(lake: FakeLakeFS, commands: Commands) -
         assert "Moved 4 commits (0 were here already), 2 branches and 1 tags" in done.stdout
         assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
         lake.heads["main"] = lake.commit({b"c": 3}, lake.heads["main"])
-        last = commands.move(endpoint, "--last", "--verify", "-1")
+        early = commands.move(endpoint, "--uncommitted")
+        assert "--uncommitted goes with --last" in early.stderr
+        last = commands.move(endpoint, "--last", "--verify", "-1", "--uncommitted")
+        assert "Staged 2 uncommitted changes." in last.stdout
         assert "Moved 1 commits (4 were here already), 1 branches and 0 tags" in last.stdout
         assert "can be written to now" in last.stdout
         assert commands.damages() == 0
+        assert commands.staged() == {b"b": None, b"n/ew": "local://old/lake/data/6e2f6577-7"}
         again = commands.move(endpoint)
         assert again.exit_code == 1
         assert "its last round is over" in again.stderr
@@ -136,11 +167,16 @@ def test_a_repository_moves_in_from_postgresql(
     with psycopg.connect(postgresql_url) as connection:
         connection.execute(SCHEMA)
         fill(connection, lake)
+        damaged = "INSERT INTO graveler_staging_kv VALUES ('token-side', 'odd', 'x', '\\xff')"
+        connection.execute(damaged)
         damaged = "INSERT INTO graveler_commits (repository_id, id) VALUES ('lake', 'broken')"
         connection.execute(damaged)
     monkeypatch.setenv("LAKEBED_MIGRATE_DSN", postgresql_url)
     to = "local://new/lake"
-    done = commands.run("migrate", "sql", "lakefs://lake", "--to", to, "--verify", "-1")
+    done = commands.run("migrate", "sql", "lakefs://lake", "--to", to, "--verify", "-1", *LAST)
+    assert "Staged 2 uncommitted changes." in done.stdout
+    assert "not read: graveler_staging_kv 'odd'" in done.stdout
+    assert commands.staged() == {b"b": None, b"n/ew": "local://old/lake/data/6e2f6577-7"}
     assert "Moved 4 commits" in done.stdout
     assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
     assert "not read: graveler_commits broken" in done.stdout
@@ -158,6 +194,13 @@ def fill(connection: psycopg.Connection, lake: FakeLakeFS) -> None:
         connection.execute("INSERT INTO graveler_branches VALUES (%s, %s, %s, %s)", row)
     for name, head in lake.tagged.items():
         connection.execute("INSERT INTO graveler_tags VALUES ('lake', %s, %s)", (name, head))
+    for branch, changes in lake.staged.items():
+        for key, number in changes.items():
+            identity, data = (None, None) if number is None else entry_of(key, number)
+            connection.execute(
+                "INSERT INTO graveler_staging_kv VALUES (%s, %s, %s, %s)",
+                (f"token-{branch}", key, identity, data),
+            )
     for commit in lake.history.values():
         created = datetime.fromtimestamp(commit.created_us / 1_000_000, UTC)
         parents = list(commit.parents[::-1] if commit.swapped else commit.parents)

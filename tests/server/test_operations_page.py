@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from lakebed.kv.drivers.postgresql.pool import POOL_SIZE
+from lakebed.kv.pool import POOL_SIZE
 from lakebed.server.settings import ServerSettings
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "operations.md"

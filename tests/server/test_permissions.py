@@ -80,12 +80,11 @@ def allow(world: Server, statements: list[Statement]) -> None:
 
 
 def everything(store: Store) -> list[tuple[bytes, bytes, bytes]]:
-    """All that a store in memory holds."""
-    partitions = store._inner._inner._partitions  # type: ignore[attr-defined]
+    """All that a store holds."""
     return [
-        (name, key, entry.value)
-        for name in sorted(partitions)
-        for key, entry in partitions[name].items()
+        (name, item.key, item.value)
+        for name in sorted(store.partitions())
+        for item in store.scan(name)
     ]
 
 

@@ -12,7 +12,9 @@ from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.formats.layout import gc_runs_folder
+from lakebed.server import quickstart
 from lakebed.server.app import open_services
+from lakebed.server.config_files import load
 from lakebed.server.processes import reclaim
 from lakebed.server.processes.reclaim import Reclaim, RunsFailed
 from lakebed.server.services import Services
@@ -22,6 +24,7 @@ from lakebed.server.settings import (
     DatabaseSettings,
     ReclaimSettings,
     ServerSettings,
+    SettingsError,
 )
 from tests.kit.lake import TurnableClock
 
@@ -124,6 +127,17 @@ def test_a_repository_without_garbage_is_left_alone_until_there_could_be_some(
     server.later(age)
     server.later(2)
     assert server.objects() == 0
+
+
+def test_quickstart_collects_as_soon_as_is_safe(tmp_path: Path) -> None:
+    quickstart.make_key(tmp_path)
+    flags = quickstart.flags_of(tmp_path, "127.0.0.1", 8000)
+    settings = load(environment={}, flags=flags)
+    assert settings.reclaim.enabled
+    assert "within 90 minutes, and not before it is 60" in quickstart.about_garbage(settings)
+    for shorter in ({"gc.min_age_seconds": 3599.0}, {"gc.gap_seconds": 1199.0}):
+        with pytest.raises(SettingsError, match="must be at least"):
+            load(environment={}, flags=flags | shorter)
 
 
 def test_nobody_can_put_it_off_for_ever(server: Server) -> None:

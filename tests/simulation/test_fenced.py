@@ -1,6 +1,5 @@
 """The fence holds for every seed, and each of its rules is needed."""
 
-from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -10,7 +9,7 @@ import pytest
 from lakebed.kv import Version
 from lakebed.kv.wrappers.fenced import Cell, FencedStore, Seen, _Fate, _lives
 from lakebed.testing.simulation.explore import first_failure
-from tests.kit.rounds import rounds
+from tests.kit.rounds import fails_within, rounds
 from tests.simulation.fenced import SCENARIOS, outcomes_hold, scans_see_steady_keys
 
 SEEDS = rounds(300, long=100_000, fast=60)
@@ -107,12 +106,3 @@ def test_tombstones_must_not_go_early() -> None:
 
 def test_a_short_page_loses_keys() -> None:
     assert fails_within(partial(scans_see_steady_keys, fence=ShortPages), seeds=20)
-
-
-def fails_within(scenario: Callable[[int], None], *, seeds: int) -> bool:
-    for seed in range(seeds):
-        try:
-            scenario(seed)
-        except AssertionError:
-            return True
-    return False

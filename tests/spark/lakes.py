@@ -6,9 +6,9 @@ a real server.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
 from lakebed.engine.commits.commit import CommitRequest
@@ -54,6 +54,12 @@ class LocalServer(Server):
             )
         self.write_commits(unique_id, prepared.run_id)
         return prepared.run_id
+
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+        done = self._lake.catalog.retention.expire(
+            self._lake.name, unique_id=UniqueID(unique_id), max_share=max_share, dry_run=dry_run
+        )
+        return asdict(done)
 
     def take_lease(self, holder: str, over: str) -> GCLease:
         return self._lake.catalog.gc_leases.take(self._lake.name, holder, over=over)

@@ -303,11 +303,3 @@ def test_a_server_that_is_not_there(
     monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", "b")
     assert run(cli.app, ["gc", "run", "lakefs://lake"]) == 1
     assert "cannot reach" in one_line(capsys)
-
-
-def test_spark_that_is_not_installed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("lakebed.cli.commands.gc.find_spec", lambda _name: None)
-    assert run(cli.app, ["gc", "run", "lakefs://lake"]) == 1
-    assert "pip install 'lakebed[spark]'" in one_line(capsys)

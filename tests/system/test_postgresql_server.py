@@ -28,7 +28,7 @@ from lakebed.kv import (
 )
 from lakebed.kv.drivers.postgresql import PostgreSQLStore, open_driver
 from lakebed.kv.drivers.postgresql.link import Backend, Link, Patience
-from lakebed.kv.drivers.postgresql.pool import POOL_SIZE
+from lakebed.kv.pool import POOL_SIZE
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer

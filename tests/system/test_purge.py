@@ -17,8 +17,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakebedServer]:
-    """A server on which no commit takes longer than a second."""
-    settings = {"engine": {"scan_limit_seconds": 1.0}, "cleaner": {"interval_seconds": 0.5}}
+    """A server on which no commit and no other request takes longer than ten seconds."""
+    settings = {
+        "engine": {"scan_limit_seconds": 1.0},
+        "gc": {"longest_request_seconds": 10.0, "skew_seconds": 0.5},
+        "limits": {"request_seconds": 10.0},
+        "cleaner": {"interval_seconds": 0.5},
+    }
     with lakebed_server(tmp_path_factory.mktemp("purge"), settings=settings) as opened:
         yield opened
 

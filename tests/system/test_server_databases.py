@@ -25,6 +25,7 @@ from lakebed.testing.servers.databases import (
     valkey_url,
 )
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+from lakebed.testing.servers.more_databases import mariadb_server, mariadb_url
 from tests.engine.test_engine_machine import EngineMachine
 from tests.kit.rounds import rounds
 from tests.kit.served import eventually
@@ -37,7 +38,10 @@ SERVERS: dict[str, tuple[Run, Callable[[int], str]]] = {
     "dynamodb": (partial(dynamodb_server, durable=False), dynamodb_url),
     "etcd": (partial(etcd_server, durable=False), etcd_url),
     "valkey": (valkey_server, valkey_url),
+    "mysql": (mariadb_server, mariadb_url),
 }
+FETCHED = {"mysql"}
+"""Those of `make test-kv-all`."""
 CLEANED = 'lakebed_background_runs_total{outcome="success",task="cleaner"}'
 CLIENTS = 3
 UPLOADS = 8
@@ -53,7 +57,13 @@ def database_url(name: str, folder: Path) -> Iterator[str]:
         yield url(database.port)
 
 
-@pytest.fixture(scope="module", params=[*SERVERS, "rocksdb"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.kv_all if name in FETCHED else ())
+        for name in (*SERVERS, "rocksdb")
+    ],
+)
 def url(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,

@@ -14,6 +14,7 @@ from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gc.leases import GCLeases
 from lakebed.catalog.gc.marks import GCMarks
 from lakebed.catalog.gc.prepare import GCPreparation
+from lakebed.catalog.gc.retention import Retention
 from lakebed.catalog.gc.runs import GCRuns
 from lakebed.catalog.imports.imports import Imports
 from lakebed.catalog.imports.outside import OutsideImports
@@ -90,7 +91,7 @@ class Catalog:
             block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
         )
         self.pins = Pins(store, block, runtime, settings)
-        self.purges = Purges(engine, store, block, runtime, purge_marks)
+        self.purges = Purges(engine, store, block, runtime, settings, purge_marks)
         self.repository_purges = RepositoryPurges(engine, store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
         self.previews = Previews(self.objects, runtime)
@@ -127,6 +128,7 @@ class Catalog:
         self.gc_runs = GCRuns(engine, block, runtime)
         self.gc_marks = GCMarks(engine, block, runtime)
         self.gc_leases = GCLeases(engine, store, runtime, seconds=settings.task_heartbeat_seconds)
+        self.retention = Retention(engine)
         self.usage = Usage(store, runtime)
 
     def _run_imports(self) -> None:

@@ -3,10 +3,12 @@
 A copy gets an address of its own, and the storage copies the bytes there. Two kinds of objects
 share their address with the copy instead, which costs nothing.
 
-*An object that a commit of the repository names* is never collected: every commit record is kept,
-and garbage collection takes nothing that one of them names. Should commits ever expire, a copy has
-to make sure, after it is staged, that the commit it went by has not. (While somebody may hold a URL
-to write it, an object that was linked is copied, so that the copy does not change with it.)
+*An object that a commit of the repository names* is not collected, unless the commit has expired.
+So a copy makes sure, after it is staged, that the commit it went by has not: garbage collection
+reads first which commits have expired, and then what is staged, so it meets the copy. If the commit
+has expired, the entry is taken back, and the bytes are copied, if they are still there. (While
+somebody may hold a URL to write it, an object that was linked is copied, so that the copy does not
+change with it.)
 
 *A young object* shares its address on its branch. It must be young because garbage collection
 leaves young objects alone: a look that finds neither the old entry (deleted meanwhile) nor the new
@@ -32,6 +34,7 @@ from lakebed.block import PreconditionFailed as OtherContent
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.entry_metadata import OF_ONE_ADDRESS, of_bytes, split
 from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.gone import missing
 from lakebed.catalog.model import (
     ObjectStats,
     check_metadata,
@@ -50,7 +53,7 @@ from lakebed.engine.errors import (
     Stale,
     TooManyTries,
 )
-from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.errors import quoted
 from lakebed.formats import AddressType, Entry
@@ -136,6 +139,7 @@ class Copies:
             EntryNotFound, RefNotFound, InvalidRef: There is nothing to copy.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             MissingBytes: The object to copy is gone from the storage, or (`Purged`) is to go.
+            CommitExpired: It is gone because the commit of the ref has expired.
             ChangedBytes: The storage has another object by now.
             PreconditionFailed: A condition does not hold.
             Stale: Copying took too long.
@@ -212,9 +216,30 @@ class Copies:
                 return self._share(copy, self._freshness.test(issued))
             except Stale:
                 _LOGGER.debug("%s grew too old to be shared by its age", issued)
-        if self._is_settled(copy, issued) and self._is_committed(copy):
-            return self._share(copy, None)
+        holder = self._find_holder(copy) if self._is_settled(copy, issued) else None
+        if holder is not None:
+            try:
+                return self._share(copy, self._has_not_expired(copy.source, holder))
+            except Stale:
+                _LOGGER.debug("%s belongs to a commit that has expired", issued)
         return self._copy_bytes(copy)
+
+    def _has_not_expired(self, repository: Repository, commit_id: CommitID) -> IsFresh:
+        """Return a test of whether a copy may use the address of an object that a commit names.
+
+        It is made before the copy is staged, when there is nothing to look for, and then each time
+        after it was.
+        """
+        is_staged = False
+
+        def test() -> bool:
+            nonlocal is_staged
+            if is_staged:
+                return not self._engine.marks.is_expired(repository, commit_id)
+            is_staged = True
+            return True
+
+        return test
 
     def _is_settled(self, copy: _Copy, issued: ObjectPath | None) -> bool:
         """Whether nobody holds a URL any more by which the object could be replaced."""
@@ -222,19 +247,20 @@ class Copies:
             return True
         return issued is not None and self._freshness.is_settled(issued)
 
-    def _is_committed(self, copy: _Copy) -> bool:
-        """Whether a commit of the repository that is written to names the object itself."""
+    def _find_holder(self, copy: _Copy) -> CommitID | None:
+        """Return the commit of the repository that is written to which names the object itself."""
         entry = copy.entry
         if copy.source.unique_id != copy.repository.unique_id:
-            return False
+            return None
         if entry.address_type is not AddressType.RELATIVE:
-            return False
+            return None
         try:
             commit = self._engine.resolver.commit(copy.source, copy.ref)
             found = self._engine.get_entry(copy.source, commit.id, entry.key)
         except (EntryNotFound, InvalidRef):
-            return False
-        return (found.address, found.address_type) == (entry.address, entry.address_type)
+            return None
+        is_same = (found.address, found.address_type) == (entry.address, entry.address_type)
+        return commit.id if is_same else None
 
     def _share(self, copy: _Copy, is_fresh: IsFresh | None) -> ObjectStats:
         entry = new_entry(
@@ -258,14 +284,14 @@ class Copies:
         return stats_of(copy.repository.namespace, entry)
 
     def _copy_bytes(self, copy: _Copy) -> ObjectStats:
-        found = with_pin(copy.source, copy.entry)
+        found = with_pin(copy.source, copy.entry, copy.ref)
         source, etag = found.address, self._pins.content_of(found)
         issued = self._addresses.issue(copy.repository, copy.branch)
         address = copy.repository.namespace.address(str(issued))
         try:
             self._block.copy(source, address, etag=etag)
         except ObjectNotFound as error:
-            raise self._purge_marks.why_missing(copy.entry.key, source) from error
+            raise missing(self._engine, self._purge_marks, found) from error
         except OtherContent as error:
             raise replaced(found) from error
         except BlockError:

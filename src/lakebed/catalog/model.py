@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from lakebed.block import Address, Namespace
 from lakebed.catalog.entry_metadata import OUTSIDE_IDENTITY, split
 from lakebed.catalog.errors import InvalidMetadata, InvalidPath
+from lakebed.engine.model import Repository
 from lakebed.formats import AddressType, Entry
 from lakebed.formats.entries import KEY_BYTES_MAX
 from lakebed.formats.imported import CONTENT
@@ -33,6 +34,14 @@ class PinKey(NamedTuple):
     address: ObjectPath
 
 
+@dataclass(frozen=True, slots=True)
+class SeenAt:
+    """Where an object was found."""
+
+    repository: Repository
+    ref: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectStats:
     """An object as a ref shows it."""
@@ -52,6 +61,8 @@ class ObjectStats:
     """What the catalog keeps with it; see `entry_metadata`."""
     pin: PinKey | None = field(default=None, compare=False)
     """If it was linked before anybody had seen it, and `pins.with_pin` described it."""
+    seen_at: SeenAt | None = field(default=None, compare=False)
+    """Where `Objects.stat` found it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,7 @@ class PresignedURL:
     expires: datetime
 
 
-def stats_of(namespace: Namespace, entry: Entry) -> ObjectStats:
+def stats_of(namespace: Namespace, entry: Entry, seen_at: SeenAt | None = None) -> ObjectStats:
     """Return what is known of an entry in a repository's namespace."""
     user, reserved = split(entry.metadata)
     return ObjectStats(
@@ -74,6 +85,7 @@ def stats_of(namespace: Namespace, entry: Entry) -> ObjectStats:
         content_type=entry.content_type,
         metadata=user,
         reserved=reserved,
+        seen_at=seen_at,
     )
 
 

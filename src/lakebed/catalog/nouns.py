@@ -22,6 +22,7 @@ from lakebed.engine.model import (
 )
 from lakebed.engine.names import is_commit_id
 from lakebed.engine.read_only import read_only_lifted
+from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import DumpID, Entry
 from lakebed.formats.gc_files import GCRunID
@@ -31,6 +32,7 @@ __all__ = [
     "Between",
     "Branch",
     "BranchID",
+    "BranchRule",
     "ByteRange",
     "ByteStream",
     "ChangeType",
@@ -48,6 +50,7 @@ __all__ = [
     "Query",
     "Repository",
     "RepositoryID",
+    "RetentionRules",
     "Strategy",
     "Suffix",
     "Tag",

@@ -13,6 +13,7 @@ from lakebed.block import (
 )
 from lakebed.block.ranges import resolve
 from lakebed.catalog.errors import MissingBytes
+from lakebed.catalog.gone import missing
 from lakebed.catalog.model import ObjectStats, PresignedURL, check_path
 from lakebed.catalog.object_pages import ObjectPage
 from lakebed.catalog.pins import Pins, changed, replaced, resized, with_pin
@@ -63,7 +64,7 @@ class Objects:
             EntryNotFound: There is no such object.
         """
         repository, entry = self._engine.find(repository_id, ref, path)
-        return with_pin(repository, entry)
+        return with_pin(repository, entry, ref)
 
     @traced("catalog.read")
     def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:
@@ -73,6 +74,7 @@ class Objects:
 
         Raises:
             MissingBytes: The storage has no such object any more; `Purged`: on purpose.
+            CommitExpired: It has none because the commit of the ref has expired.
             ChangedBytes: It has another object.
             RangeNotSatisfiable: The object holds none of the bytes asked for.
             BlockError: The storage refuses or fails.
@@ -82,7 +84,7 @@ class Objects:
             etag = self._pins.content_of(stats)
             stream = self._block.get(stats.address, byte_range=byte_range, etag=etag)
         except (ObjectNotFound, MissingBytes) as error:
-            raise self._purge_marks.why_missing(stats.path, stats.address) from error
+            raise missing(self._engine, self._purge_marks, stats) from error
         except PreconditionFailed as error:
             raise replaced(stats) from error
         except RangeNotSatisfiable as error:
@@ -100,6 +102,7 @@ class Objects:
 
         Raises:
             MissingBytes: The storage has no such object any more; `Purged`: on purpose.
+            CommitExpired: It has none because the commit of the ref has expired.
             ChangedBytes: It has another object.
             BlockError: The storage refuses or fails.
         """
@@ -109,7 +112,7 @@ class Objects:
                 return
             found = self._block.head(stats.address)
         except (ObjectNotFound, MissingBytes) as error:
-            raise self._purge_marks.why_missing(stats.path, stats.address) from error
+            raise missing(self._engine, self._purge_marks, stats) from error
         if found.etag != etag:
             raise replaced(stats)
         if found.size != stats.size:

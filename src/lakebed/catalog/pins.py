@@ -34,7 +34,7 @@ from lakebed.catalog import entry_metadata
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import ChangedBytes, MissingBytes
 from lakebed.catalog.keys import PINS
-from lakebed.catalog.model import ObjectStats, PinKey, stats_of
+from lakebed.catalog.model import ObjectStats, PinKey, SeenAt, stats_of
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import Repository
@@ -137,9 +137,10 @@ class Pins:
         )
 
 
-def with_pin(repository: Repository, entry: Entry) -> ObjectStats:
-    """Return what is known of an entry, and if it is unverified, which pin it holds to."""
-    stats = stats_of(repository.namespace, entry)
+def with_pin(repository: Repository, entry: Entry, ref: str | None = None) -> ObjectStats:
+    """Return what is known of an entry, of a ref, and if it is unverified, its pin."""
+    seen_at = None if ref is None else SeenAt(repository, ref)
+    stats = stats_of(repository.namespace, entry, seen_at)
     if not entry_metadata.is_unverified(stats.reserved, stats.address):
         return stats
     # Users can write metadata, and so the mark; only addresses that were given out have a pin.

@@ -40,7 +40,7 @@ def database_facts(store: Store, runtime: Runtime) -> dict[str, Any]:
     return {
         "driver": store.name,
         "schema_version": None if schema is None else schema.value.decode(errors="replace"),
-        "halted": None if mark is None else mark.value.decode(errors="replace"),
+        "mark_of_a_copy": None if mark is None else mark.value.decode(errors="replace"),
         "latency_ms": _spread(latencies),
     }
 

@@ -4,22 +4,17 @@ It concerns the whole request, and nothing but hooks, so it is kept beside the r
 handed through every function between.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
+
+from lakebed.runtime import Bound
 
 _USER: Final = ContextVar("lakebed_acting_user", default="")
 
 
-@contextmanager
-def acting_as(username: str) -> Iterator[None]:
+def acting_as(username: str) -> Bound[str]:
     """Let hooks of what runs inside run as a user, in this thread."""
-    token = _USER.set(username)
-    try:
-        yield
-    finally:
-        _USER.reset(token)
+    return Bound(_USER, username)
 
 
 def acting_user() -> str:

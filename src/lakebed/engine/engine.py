@@ -59,6 +59,8 @@ from lakebed.engine.refs.protection import BranchProtection
 from lakebed.engine.refs.resolve import Resolver, View
 from lakebed.engine.refs.restore import is_restored, restore_refs
 from lakebed.engine.repositories.repositories import Repositories
+from lakebed.engine.retention.expirer import Expirer
+from lakebed.engine.retention.rules import RuleBook
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.fast_read import FastReader
@@ -120,6 +122,11 @@ class Engine:
         self.commits = self._parts.commits
         self._history = History(self.commits, self._runtime)
         self.protection = BranchProtection(store, self._runtime)
+        self.marks = self._parts.marks
+        self.retention = RuleBook(store, self._runtime)
+        self.expirer = Expirer(
+            store, self._runtime, self.marks, self.retention, settings or EngineSettings()
+        )
         self.resolver = Resolver(self.branches, self.tags, self.commits)
         self.repositories = Repositories(
             store,
@@ -631,6 +638,7 @@ class Engine:
             InvalidName: A branch cannot have this name.
             RepositoryNotFound, ReadOnly, RefNotFound, InvalidRef: There is nothing to branch from.
             NotUnique: There is already a branch of this name.
+            CommitExpired: The data of the commit is not kept any more.
             Refused: A hook refused it.
         """
         branch = check_branch_name(name)
@@ -668,6 +676,8 @@ class Engine:
     ) -> Branch | None:
         """Make a branch in three calls to the store, in the repository as it was last seen.
 
+        (In five, if the source is not where it was last seen.)
+
         None: nothing was made. It has changed since, the name is taken, or it takes more reads to
         find the source; then the ordinary way says what is wrong, or succeeds.
         """
@@ -685,6 +695,7 @@ class Engine:
             commit_id = self.resolver.commit_in(named)
             if record is None or record.predicate != version or commit_id is None:
                 raise RefNotFound(source)
+            self.branches.recognise(repository, BranchID(source), named[0], read_at)
             if offered[-1:] != [commit_id]:
                 self._hooks.before_create_branch(repository, branch, commit_id, source, unique_id)
                 offered.append(commit_id)
@@ -692,10 +703,13 @@ class Engine:
             return commit_id
 
         keys = [(GRAVELER, REPOSITORIES.prefix + repository_id.encode()), *places]
+        read_at = self._runtime.monotonic()
+        known = self.branches.last_seen(repository, BranchID(source))
+        guess = None if known is None else known.commit_id
         try:
             with self._ref_change(repository) as unique_id:
                 return self.branches.create_from(
-                    repository, branch, keys, find_commit, hidden=hidden, unique_id=unique_id
+                    repository, branch, keys, find_commit, guess, hidden=hidden, unique_id=unique_id
                 )
         except (RefNotFound, NotUnique):
             return None

@@ -24,6 +24,8 @@ LakebedError
     ├── Refused                 a hook refused
     ├── TooManyTries            others always came first; try again
     ├── GivenUp                 it took so long that others ended it; try again
+    ├── CommitExpired           the data of a commit is not kept any more
+    ├── TooManyExpire           more commits would expire at once than may
     └── MissingFile             a file that something names is not in the storage
 """
 
@@ -32,6 +34,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from lakebed.errors import LakebedError, NotFoundMixin, quoted
+from lakebed.times import to_datetime
 
 # The names say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -287,6 +290,30 @@ class GivenUp(EngineError):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} took so long that others undid it: try again")
+
+
+class CommitExpired(EngineError):
+    """A commit has expired by the rules of its repository: its data may be gone."""
+
+    kind = "commit_expired"
+
+    def __init__(self, commit: str, expired_us: int) -> None:
+        super().__init__(
+            f"commit {commit} expired on {to_datetime(expired_us):%Y-%m-%d} by the garbage"
+            " collection rules of its repository: its data is not kept any more. Use a newer commit"
+        )
+
+
+class TooManyExpire(EngineError):
+    """More commits would expire at once than the caller allows; none has."""
+
+    kind = "too_many_expire"
+
+    def __init__(self, count: int, known: int, max_share: float) -> None:
+        super().__init__(
+            f"{count} of {known} commits would expire, more than the share of {max_share:g}: none"
+            " has. Look at the garbage collection rules; if this is meant, allow a larger share"
+        )
 
 
 class MissingFile(EngineError):

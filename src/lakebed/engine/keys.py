@@ -5,7 +5,8 @@
 | graveler               | repos/<repository>, namespaces/<storage namespace>,       |
 |                        | closed_namespaces/<storage namespace>                     |
 | graveler_deleted       | repo/<repository>/<unique id>                             |
-| <repository>-<uid>     | branches/<name>, tags/<name>, commits/<id>, settings/…    |
+| <repository>-<uid>     | branches/<name>, tags/<name>, commits/<id>, expired/<id>, |
+|                        | settings/…                                                |
 | <staging token>        | key/<object path>, emptied                                |
 | cleanup_tokens         | <staging token>                                           |
 | kv_metadata            | schema_version, installation_id, leases/…, usage/<month>  |
@@ -30,6 +31,14 @@ DELETED: Final = Kind(b"repo/", pb.DeletedRepository)
 BRANCHES: Final = Kind(b"branches/", pb.Branch)
 TAGS: Final = Kind(b"tags/", pb.Tag)
 COMMITS: Final = Kind(b"commits/", pb.Commit)
+
+EXPIRY: Final = Kind(b"expired/", pb.Expiry)
+"""Marks of commits that expire, by the ids of the commits."""
+
+RETENTION: Final = Kind(b"settings/", pb.Retention)
+RETENTION_NAME: Final = b"retention"
+RETENTION_SINCE: Final = Kind(b"settings/", pb.RetentionSince)
+RETENTION_SINCE_NAME: Final = b"retention_since"
 
 PROTECTION: Final = Kind(b"settings/", pb.BranchProtection)
 PROTECTION_NAME: Final = b"branch_protection"

@@ -17,6 +17,7 @@ from lakebed.engine.hooks import Hooks
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.tags import Tags
+from lakebed.engine.retention.marks import Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.writer import Writer
@@ -38,6 +39,7 @@ class EngineParts:
     resetter: Resetter
     publisher: Publisher
     dirty: DirtyCheck
+    marks: Marks
 
 
 def assemble(
@@ -60,6 +62,7 @@ def assemble(
         )
     branches = Branches(store, runtime)
     commits = Commits(store, runtime)
+    marks = Marks(store)
     reader = Reader(store, branches, commits, committed_in, runtime, settings)
     publisher = Publisher(branches, commits, runtime, settings)
     dirty = DirtyCheck(store, commits, reader, publisher, committed_in, settings)
@@ -76,6 +79,7 @@ def assemble(
             build,
             runtime,
             hooks=hooks,
+            marks=marks,
             settings=settings,
         ),
         merger=Merger(
@@ -86,9 +90,11 @@ def assemble(
             committed_in,
             runtime,
             hooks=hooks,
+            marks=marks,
             settings=settings,
         ),
-        resetter=Resetter(store, branches, publisher, dirty, reader, runtime, settings),
+        resetter=Resetter(store, branches, publisher, dirty, reader, marks, runtime, settings),
         publisher=publisher,
         dirty=dirty,
+        marks=marks,
     )

@@ -4,22 +4,17 @@ A client says so with `force`. The wish concerns the whole request, and nothing 
 door of the engine, so it is kept beside the request and not handed through every function between.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
+
+from lakebed.runtime import Bound
 
 _LIFTED: Final = ContextVar("lakebed_read_only_lifted", default=False)
 
 
-@contextmanager
-def read_only_lifted(*, lifted: bool = True) -> Iterator[None]:
+def read_only_lifted(*, lifted: bool = True) -> Bound[bool]:
     """Let what runs inside write to read-only repositories, in this thread."""
-    token = _LIFTED.set(lifted)
-    try:
-        yield
-    finally:
-        _LIFTED.reset(token)
+    return Bound(_LIFTED, lifted)
 
 
 def is_read_only_lifted() -> bool:

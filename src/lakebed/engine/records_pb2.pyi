@@ -14,6 +14,12 @@ class RepositoryState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REPOSITORY_STATE_ACTIVE: _ClassVar[RepositoryState]
     REPOSITORY_STATE_DELETING: _ClassVar[RepositoryState]
 
+class ExpiryState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXPIRY_STATE_UNSPECIFIED: _ClassVar[ExpiryState]
+    EXPIRY_STATE_EXPIRING: _ClassVar[ExpiryState]
+    EXPIRY_STATE_EXPIRED: _ClassVar[ExpiryState]
+
 class AddressType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ADDRESS_TYPE_RELATIVE: _ClassVar[AddressType]
@@ -22,6 +28,9 @@ REPOSITORY_STATE_UNSPECIFIED: RepositoryState
 REPOSITORY_STATE_INITIAL: RepositoryState
 REPOSITORY_STATE_ACTIVE: RepositoryState
 REPOSITORY_STATE_DELETING: RepositoryState
+EXPIRY_STATE_UNSPECIFIED: ExpiryState
+EXPIRY_STATE_EXPIRING: ExpiryState
+EXPIRY_STATE_EXPIRED: ExpiryState
 ADDRESS_TYPE_RELATIVE: AddressType
 ADDRESS_TYPE_FULL: AddressType
 
@@ -73,7 +82,7 @@ class DeletedRepository(_message.Message):
     def __init__(self, storage_namespace: _Optional[str] = ..., deleted_us: _Optional[int] = ...) -> None: ...
 
 class Branch(_message.Message):
-    __slots__ = ("unique_id", "commit_id", "staging_token", "sealed_tokens", "hidden", "created_us", "pending")
+    __slots__ = ("unique_id", "commit_id", "staging_token", "sealed_tokens", "hidden", "created_us", "pending", "next_commit_id")
     UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
     STAGING_TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +90,7 @@ class Branch(_message.Message):
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    NEXT_COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
     unique_id: str
     commit_id: str
     staging_token: str
@@ -88,7 +98,8 @@ class Branch(_message.Message):
     hidden: bool
     created_us: int
     pending: bool
-    def __init__(self, unique_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: _Optional[bool] = ..., created_us: _Optional[int] = ..., pending: _Optional[bool] = ...) -> None: ...
+    next_commit_id: str
+    def __init__(self, unique_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: _Optional[bool] = ..., created_us: _Optional[int] = ..., pending: _Optional[bool] = ..., next_commit_id: _Optional[str] = ...) -> None: ...
 
 class Emptied(_message.Message):
     __slots__ = ("sealed_tokens", "metarange_id", "stretches", "sought")
@@ -160,6 +171,38 @@ class Commit(_message.Message):
     branch: str
     sources: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, version: _Optional[int] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metarange_id: _Optional[str] = ..., created_us: _Optional[int] = ..., parents: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., generation: _Optional[int] = ..., consumed_tokens: _Optional[_Iterable[str]] = ..., nonce: _Optional[bytes] = ..., stored_us: _Optional[int] = ..., branch: _Optional[str] = ..., sources: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Expiry(_message.Message):
+    __slots__ = ("state", "marked_us", "expired_us")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MARKED_US_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_US_FIELD_NUMBER: _ClassVar[int]
+    state: ExpiryState
+    marked_us: int
+    expired_us: int
+    def __init__(self, state: _Optional[_Union[ExpiryState, str]] = ..., marked_us: _Optional[int] = ..., expired_us: _Optional[int] = ...) -> None: ...
+
+class Retention(_message.Message):
+    __slots__ = ("default_days", "branches")
+    DEFAULT_DAYS_FIELD_NUMBER: _ClassVar[int]
+    BRANCHES_FIELD_NUMBER: _ClassVar[int]
+    default_days: int
+    branches: _containers.RepeatedCompositeFieldContainer[BranchRetention]
+    def __init__(self, default_days: _Optional[int] = ..., branches: _Optional[_Iterable[_Union[BranchRetention, _Mapping]]] = ...) -> None: ...
+
+class BranchRetention(_message.Message):
+    __slots__ = ("pattern", "days")
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    DAYS_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    days: int
+    def __init__(self, pattern: _Optional[str] = ..., days: _Optional[int] = ...) -> None: ...
+
+class RetentionSince(_message.Message):
+    __slots__ = ("since_us",)
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    since_us: int
+    def __init__(self, since_us: _Optional[int] = ...) -> None: ...
 
 class BranchProtection(_message.Message):
     __slots__ = ("rules",)

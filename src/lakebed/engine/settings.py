@@ -26,6 +26,9 @@ class EngineSettings:
     large_commit_keys: int = 1_000
     """A commit of this many staged keys or more is built in a process for large commits."""
 
+    expiring_seconds: float = 86_400.0
+    """How long a commit is marked before it expires for good: a new ref to it still saves it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSettings:

@@ -6,6 +6,7 @@
     _lakebed/gc/<repository uid>/runs/<run id>/staged-….parquet        `GC_SCHEMAS[STAGED]`
     _lakebed/gc/<repository uid>/runs/<run id>/commits-….parquet       `GC_SCHEMAS[COMMITS]`
     _lakebed/gc/<repository uid>/runs/<run id>/manifest.json           `GCManifest`
+    _lakebed/gc/<repository uid>/expired/<content id>.parquet          `GC_SCHEMAS[EXPIRED]`
     _lakebed/gc/<repository uid>/marks/..                              `GCMark`
 
 A run begins with its `GCRun`. Open uploads and staged entries follow, page by page: a `GCPage` is
@@ -44,7 +45,9 @@ class GCFileKind(StrEnum):
     STAGED = "staged"
     """Objects that staged entries name, hidden by newer ones or not."""
     COMMITS = "commits"
-    """All commit records."""
+    """All commit records, without those that had expired when the run began."""
+    EXPIRED = "expired"
+    """Commits that have expired. Such a file is kept for ever: a restore goes by it."""
 
 
 GC_SCHEMAS: Final[Mapping[GCFileKind, pa.Schema]] = MappingProxyType(
@@ -60,6 +63,7 @@ GC_SCHEMAS: Final[Mapping[GCFileKind, pa.Schema]] = MappingProxyType(
         GCFileKind.COMMITS: pa.schema(
             [required("id", pa.string()), required("metarange_id", pa.string())]
         ),
+        GCFileKind.EXPIRED: pa.schema([required("id", pa.string())]),
     }
 )
 """The columns of each kind."""
@@ -98,6 +102,13 @@ class GCRun:
     """How long after its making a partition may still get objects."""
     with_uploads: bool
     """Whether open uploads and staged entries are read: without them, nothing is garbage."""
+    expired: tuple[GCFile, ...] = ()
+    """The commits that had expired, read before anything else: their objects are not in use."""
+
+    @property
+    def expired_ids(self) -> tuple[str, ...]:
+        """What the set of expired commits is known by: equal for equal sets."""
+        return tuple(file.content_id for file in self.expired)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,10 +162,14 @@ def page_name(number: int) -> str:
     return f"page-{number:05}.json"
 
 
-def encode_gc_table(kind: GCFileKind, table: pa.Table, name: str) -> tuple[bytes, GCFile]:
-    """Return the file of a table, and how to call it."""
+def encode_gc_table(
+    kind: GCFileKind, table: pa.Table, name: str | None = None
+) -> tuple[bytes, GCFile]:
+    """Return the file of a table, and how to call it; by default, by its content."""
     file_type = _FILE_TYPES[kind]
-    return file_type.encode(table), GCFile(name, kind, table.num_rows, file_type.content_id(table))
+    content_id = file_type.content_id(table)
+    file = GCFile(name or f"{content_id}.parquet", kind, table.num_rows, content_id)
+    return file_type.encode(table), file
 
 
 def decode_gc_table(data: bytes, described: GCFile, *, file: str) -> pa.Table:

@@ -108,6 +108,8 @@ class GCState:
     commits: tuple[GCFile, ...]
     """The commit records that were known."""
     files: tuple[GCResultFile, ...]
+    expired_ids: tuple[str, ...] = ()
+    """The set of expired commits that the run went by; see `GCRun`."""
 
     @property
     def objects(self) -> int:

@@ -6,6 +6,7 @@
     _lakebed/refs/<dump id>/<file>                      a dump of all branches, tags and commits
     _lakebed/gc/<repository uid>/state.json             what the next run of garbage collection uses
     _lakebed/gc/<repository uid>/runs/<run id>/<file>   what one run read and found
+    _lakebed/gc/<repository uid>/expired/<file>         commits that had expired when a run began
     _lakebed/gc/<repository uid>/marks/<00 to ff>       proof that a server uses the same storage
     _lakebed/gc/<repository uid>/checks/<nonce>         a file that ``lakebed gc check`` writes
     _lakebed/purges/<purge id>/<content id>.parquet     which objects were purged, by whom and why
@@ -68,6 +69,11 @@ def gc_path(unique_id: str, run_id: GCRunID, name: str) -> str:
 def mark_path(mark: GCMark) -> str:
     """Where a mark lies: at one of 256 places, which take turns."""
     return f"{_gc_folder(mark.unique_id)}/marks/{mark.nonce[:2]}"
+
+
+def gc_expired_folder(unique_id: str) -> str:
+    """Return where it is written down which commits of a repository have expired."""
+    return f"{_gc_folder(unique_id)}/expired"
 
 
 def gc_check_path(unique_id: str, nonce: str) -> str:

@@ -3,7 +3,7 @@
 Its steps:
 
 1. Take the lease of the repository: one run at a time.
-2. Read what the run before left, then let the server prepare.
+2. Read what the run before left, then let the server expire commits by its rules, and prepare.
 3. Judge every object (`lakebed.gc.judging`).
 4. Unless it is a dry run: delete what is due, with a result for each object.
 5. Replace the state. A run that dies before this step has deleted garbage and changed nothing else.
@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from lakebed.block import BlockError, ObjectNotFound
 from lakebed.errors import LakebedError
@@ -65,6 +65,9 @@ class Options:
 
 class ServerSide(Leases, Protocol):
     """The server's part of a run; `lakebed.gc.server.Server` asks for it by HTTP."""
+
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+        """Mark and expire commits by the rules of the repository; return counts."""
 
     def prepare(self, unique_id: str) -> GCRunID:
         """Write down all that is in use."""
@@ -119,15 +122,25 @@ class Job:
 
     def _run(self, options: Options) -> Summary:
         saved = SavedState.read(self._storage)
+        commits = self._expire(options)
         self._note("The server writes down what is in use.")
         manifest = self._prepare()
         with noting_refusal(self._storage, manifest.run.run_id):
-            return self._run_prepared(saved, manifest, options)
+            return self._run_prepared(saved, manifest, options, commits)
 
-    def _run_prepared(self, saved: SavedState, manifest: GCManifest, options: Options) -> Summary:
+    def _run_prepared(
+        self,
+        saved: SavedState,
+        manifest: GCManifest,
+        options: Options,
+        commits: dict[str, Any],
+    ) -> Summary:
         look = _look(manifest, options)
         optimized = not options.clean and rules.may_optimize(
-            saved.state, began_us=look.began_us, repository_uids=repository_uids(manifest)
+            saved.state,
+            began_us=look.began_us,
+            repository_uids=repository_uids(manifest),
+            expired_ids=manifest.run.expired_ids,
         )
         if options.assume_quiet:
             self._check_nothing_open(manifest)
@@ -147,7 +160,9 @@ class Job:
         )
         self._note("Reading commits and listing objects.")
         findings = self._executor.judge(judging)
-        summary = _summary(judging, options, findings, self._executor.name)
+        summary = replace(
+            _summary(judging, options, findings, self._executor.name), commits=commits
+        )
         self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
         if not options.dry_run:
             summary = self._act(saved, judging, findings, summary, options)
@@ -208,9 +223,20 @@ class Job:
                 objects_open=findings.staying("open") + summary.failed - left_closed,
                 commits=tuple(manifest.of_kind(GCFileKind.COMMITS)),
                 files=(*findings.objects, *findings.ranges, *failed),
+                expired_ids=manifest.run.expired_ids,
             )
         )
         return summary
+
+    def _expire(self, options: Options) -> dict[str, Any]:
+        """Let the server expire commits; what expires now is left out of this very run."""
+        done = self._server.expire(
+            self._storage.repository_uid, max_share=options.max_share, dry_run=options.dry_run
+        )
+        if done["expired"] or done["marked"]:
+            would = "would expire" if options.dry_run else "expired"
+            self._note(f"{done['expired']} commits {would}, {done['marked']} more are next.")
+        return done
 
     def _prepare(self) -> GCManifest:
         run_id = self._server.prepare(self._storage.repository_uid)

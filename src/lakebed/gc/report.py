@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from lakebed.block import Address, ObjectNotFound
@@ -80,6 +80,8 @@ class Summary:
     """The figures by branch."""
     swept: tuple[GCResultFile, ...] = ()
     """What became of each object that was to be deleted."""
+    commits: dict[str, Any] = field(default_factory=dict)
+    """How many commits expired, or of a dry run, would have; see `expireCommits` of the API."""
 
     def encode(self) -> bytes:
         """Return the file of the summary."""

@@ -39,7 +39,7 @@ class Verdict(StrEnum):
     """What a look found an object to be."""
 
     COMMITTED = "committed"
-    """A commit record names it: it stays for ever."""
+    """A commit that has not expired names it: it stays until that has."""
 
     HELD = "held"
     """Only staging, a link or an upload names it: it may become garbage."""
@@ -109,6 +109,8 @@ class State:
     """The commit records whose addresses the run knew."""
     objects: Mapping[str, Judged]
     """By path; see `remembered`."""
+    expired_ids: tuple[str, ...] = ()
+    """The set of expired commits that the run went by."""
 
 
 def canonical_path(address: str, address_type: AddressType, namespace: Namespace) -> str | None:
@@ -148,14 +150,25 @@ class SavedLook(Protocol):
     def repository_uids(self) -> Collection[str]:
         """Whose objects it looked at."""
 
+    @property
+    def expired_ids(self) -> Collection[str]:
+        """The set of expired commits that it went by."""
+
 
 def may_optimize(
-    saved: SavedLook | None, *, began_us: int, repository_uids: Collection[str]
+    saved: SavedLook | None,
+    *,
+    began_us: int,
+    repository_uids: Collection[str],
+    expired_ids: Collection[str] = (),
 ) -> bool:
     """Whether a run may go by the state, and need not read all commits again.
 
     Refs that were restored brought commits that name objects of an earlier repository. The state
     may know those commits, from before their objects counted as this repository's.
+
+    A state forgets what commits name in closed partitions, since that stays; but not if commits
+    have expired since.
 
     A state from the future is not used either: the clock was ahead then, so partitions count as
     closed that are not.
@@ -164,11 +177,13 @@ def may_optimize(
         saved: What the run before left; None: there was none.
         began_us: When the preparation of this run began.
         repository_uids: Whose objects this run looks at.
+        expired_ids: The set of expired commits that this run goes by.
     """
     return (
         saved is not None
         and saved.began_us <= began_us
         and set(repository_uids) <= set(saved.repository_uids)
+        and tuple(expired_ids) == tuple(saved.expired_ids)
     )
 
 

@@ -58,6 +58,15 @@ class Server:
         response = self._client.exchange("GET", "healthcheck")
         return parsedate_to_datetime(response.headers["Date"]).timestamp()
 
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+        """Let the server mark and expire commits by the rules of the repository; return counts."""
+        query = {
+            "unique_id": unique_id,
+            "max_share": f"{max_share:g}",
+            "dry_run": "true" if dry_run else "false",
+        }
+        return self._ask("POST", "gc", "expire", query=query)
+
     def prepare(self, unique_id: str) -> GCRunID:
         """Let the server write down all that is in use.
 

@@ -4,13 +4,14 @@ The steps, each of which may be the last of its process; the next run goes on fr
 
 1. The target must be empty. The source gets a mark, so that nobody writes to it any more
    (`lakebed.kv.halt`); the target gets one too, so that nobody uses half a store.
-2. Partition by partition, what is in the source and not in the target is written, and what is in
-   the target alone is removed. There is no note of how far a copy came that could be wrong: a run
-   that goes on compares, and writes only what is missing.
-3. When the marks are old enough that nobody can still be writing, both stores are read again, each
-   on its own, and their content hashes must be equal.
-4. The source's mark says that the copy is finished; then the target's mark goes, and servers may
-   use it. The source keeps its mark, so that nobody goes on with the old store by mistake.
+2. When the marks are old enough that nobody can still be writing, copying begins.
+3. Partition by partition, what is in the source and not in the target is written. There is no note
+   of how far a copy came that could be wrong: a run that goes on compares, and writes only what is
+   missing. Nothing is ever removed: what is in the target alone was written by somebody else.
+4. Both stores are read again, each on its own, and their content hashes must be equal: whoever
+   wrote in spite of the marks is found out.
+5. The source's mark says that the copy is finished; then the target's does, and servers may use
+   it. The source is halted for good, so that nobody goes on with the old store by mistake.
 """
 
 import hashlib
@@ -52,8 +53,6 @@ class CopyCounts:
     records: int = 0
     written: int = 0
     """Records that the target did not have yet."""
-    removed: int = 0
-    """Records that the target had and the source has not."""
     content_hash: str = ""
 
 
@@ -76,8 +75,7 @@ class StoreCopy:
         source: What is copied.
         target: Where to.
         runtime: Clock and chance.
-        settle_seconds: How long after this run began the stores are compared at the earliest; see
-            `lakebed.kv.halt.SETTLE_SECONDS`.
+        settle_seconds: How long to wait for those who write; see `lakebed.kv.halt.SETTLE_SECONDS`.
         say: Told what is done, for people who wait.
     """
 
@@ -97,7 +95,7 @@ class StoreCopy:
             StoreHalted: Another process works on this copy.
         """
         source_mark, target_mark = self._mark()
-        settled_at = self.runtime.monotonic() + self.settle_seconds
+        self._wait()
         found = set()
         for partition in self.source.store.partitions():
             self._sync(partition)
@@ -105,7 +103,6 @@ class StoreCopy:
         for partition in self.target.store.partitions():
             if partition not in found:
                 self._sync(partition)
-        self._wait_until(settled_at)
         self.say("comparing both stores")
         self.counts.content_hash = self._compare()
         self._finish(source_mark, target_mark)
@@ -119,8 +116,8 @@ class StoreCopy:
         if before is None:
             self._check_empty()
         halt = self._halt_of_source(there, before)
-        if there is None:
-            there = _put_mark(self.source.store, halt, None)
+        if there is None or there.value != halt.encode():
+            there = _put_mark(self.source.store, halt, there)
             self.say(f"{self.source.name} takes no more changes")
         target_halt = Halt(
             role=Role.TARGET,
@@ -135,10 +132,11 @@ class StoreCopy:
 
     def _halt_of_source(self, there: Item | None, before: Item | None) -> Halt:
         """Return the mark that the source has or gets; refuse if it is not this copy's."""
+        source = None if there is None else read_mark(there.value)
         target = None if before is None else read_mark(before.value)
-        if target is not None and target.role is Role.SOURCE:
+        if target is not None and (target.role is Role.SOURCE or target.finished):
             raise CopyRefused(f"cannot copy to {self.target.name}: {target.explain()}")
-        if there is None:
+        if source is None or not source.halts:
             if target is not None:
                 raise CopyRefused(
                     f"{self.target.name} is an unfinished copy of {target.other}, which is not"
@@ -151,11 +149,11 @@ class StoreCopy:
                 other=self.target.name,
                 since=self.runtime.now(),
             )
-        source = read_mark(there.value)
-        # A run that was cut off between the two marks left a target without one.
-        goes_on = (
-            source.other == self.target.name if target is None else target.copy_id == source.copy_id
-        )
+        if target is None:
+            # A run was cut off between the two marks; or the copy is complete.
+            goes_on = source.other == self.target.name and not source.finished
+        else:
+            goes_on = target.copy_id == source.copy_id
         if source.role is not Role.SOURCE or not goes_on:
             raise CopyRefused(f"cannot copy {self.source.name}: {source.explain()}")
         return source
@@ -171,12 +169,16 @@ class StoreCopy:
                     )
 
     def _finish(self, source_mark: Item, target_mark: Item) -> None:
-        halt = msgspec.structs.replace(read_mark(source_mark.value), finished=True)
-        _put_mark(self.source.store, halt, source_mark)
-        try:
-            self.target.store.delete_if(METADATA_PARTITION, HALT_KEY, target_mark.predicate)
-        except PredicateFailed as error:
-            raise CopyRefused(_OVERTAKEN) from error
+        for side, mark in ((self.source, source_mark), (self.target, target_mark)):
+            halt = msgspec.structs.replace(read_mark(mark.value), finished=True)
+            _put_mark(side.store, halt, mark)
+
+    def _wait(self) -> None:
+        """Return when nobody can still be writing who has not seen the marks."""
+        self.say(f"waiting {self.settle_seconds:.0f} s, until all servers have seen the mark")
+        settled_at = self.runtime.monotonic() + self.settle_seconds
+        while (left := settled_at - self.runtime.monotonic()) > 0:
+            self.runtime.sleep(left)
 
     def _draw(self) -> str:
         return self.runtime.random_bytes(_ID_BYTES).hex()
@@ -199,7 +201,7 @@ class StoreCopy:
         self.say(f"{self.counts.partitions:,} partitions, {self.counts.records:,} records")
 
     def _missing(self, partition: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what the target has not, or has otherwise; remove what only the target has.
+        """Yield what the target has not, or has otherwise.
 
         What is written lies before the place at which the target is being read, so that neither
         disturbs the other.
@@ -208,30 +210,24 @@ class StoreCopy:
         ahead = next(there, None)
         for item in _records(self.source.store, partition):
             self.counts.records += 1
-            while ahead is not None and ahead.key < item.key:
-                self._remove(partition, ahead)
-                ahead = next(there, None)
+            if ahead is not None and ahead.key < item.key:
+                raise self._foreign(partition, ahead)
             if ahead is not None and ahead.key == item.key:
                 same, ahead = ahead.value == item.value, next(there, None)
                 if same:
                     continue
             yield item.key, item.value
-        while ahead is not None:
-            self._remove(partition, ahead)
-            ahead = next(there, None)
+        if ahead is not None:
+            raise self._foreign(partition, ahead)
 
-    def _remove(self, partition: bytes, item: Item) -> None:
-        self.target.store.delete(partition, item.key)
-        self.counts.removed += 1
+    def _foreign(self, partition: bytes, item: Item) -> CopyRefused:
+        return CopyRefused(
+            f"{self.target.name} has a record that {self.source.name} has not: key"
+            f" {quoted(item.key)} in partition {quoted(partition)}. A server used one of them"
+            " meanwhile: stop all servers, empty the target, and begin again"
+        )
 
     # The comparison
-
-    def _wait_until(self, settled_at: float) -> None:
-        left = settled_at - self.runtime.monotonic()
-        if left > 0:
-            self.say(f"waiting {left:.0f} s, in case that a server has not seen the mark yet")
-        while (left := settled_at - self.runtime.monotonic()) > 0:
-            self.runtime.sleep(left)
 
     def _compare(self) -> str:
         source, target = partition_hashes(self.source.store), partition_hashes(self.target.store)
@@ -281,9 +277,9 @@ def release(side: Side) -> Halt:
         CopyRefused: It has none, or is an unfinished copy, which must not be used.
     """
     mark = find_mark(side.store)
-    if mark is None:
-        raise CopyRefused(f"{side.name} has no mark: it can be used as it is")
-    halt = read_mark(mark.value)
+    halt = None if mark is None else read_mark(mark.value)
+    if mark is None or halt is None or not halt.halts:
+        raise CopyRefused(f"{side.name} is not halted: it can be used as it is")
     if halt.role is Role.TARGET:
         raise CopyRefused(f"{side.name} cannot be released: {halt.explain()}")
     side.store.delete_if(METADATA_PARTITION, HALT_KEY, mark.predicate)

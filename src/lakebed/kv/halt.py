@@ -49,7 +49,16 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     """When it was written, in seconds since 1970."""
     finished: bool = False
-    """Of a source: whether the copy is complete."""
+    """Whether the copy is complete."""
+
+    @property
+    def halts(self) -> bool:
+        """Whether it stops writers.
+
+        A complete copy is in use, and keeps its mark: so nobody takes it for an empty store, or
+        for one that still has to be completed.
+        """
+        return self.role is Role.SOURCE or not self.finished
 
     def encode(self) -> bytes:
         """Return the mark as it is stored."""
@@ -58,6 +67,11 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
     def explain(self) -> str:
         """Say why nothing may be written, and what to do."""
         when = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        if self.role is Role.TARGET and self.finished:
+            return (
+                f"this store is the complete copy of {self.other}, begun at {when}, and may be in"
+                " use: copy into an empty database"
+            )
         if self.role is Role.TARGET:
             return (
                 f"this store is the unfinished copy of {self.other}, begun at {when}: run"
@@ -98,10 +112,11 @@ def read_mark(value: bytes) -> Halt:
 
 
 def check_not_halted(store: Store) -> None:
-    """Refuse a store that has the mark.
+    """Refuse a store that has a mark which stops writers.
 
     Raises:
         StoreHalted: It has.
     """
-    if (mark := find_mark(store)) is not None:
-        raise StoreHalted(read_mark(mark.value).explain())
+    mark = find_mark(store)
+    if mark is not None and (halt := read_mark(mark.value)).halts:
+        raise StoreHalted(halt.explain())

@@ -29,12 +29,17 @@ _DRIVERS: Final = MappingProxyType(
         "memory": ("lakebed.kv.drivers.memory", None),
         "sqlite": ("lakebed.kv.drivers.sqlite", None),
         "postgresql": ("lakebed.kv.drivers.postgresql", "postgres"),
+        "mysql": ("lakebed.kv.drivers.mysql", "mysql"),
+        "mariadb": ("lakebed.kv.drivers.mysql", "mysql"),
         "etcd": ("lakebed.kv.drivers.etcd", None),
         "valkey": ("lakebed.kv.drivers.valkey", "valkey"),
         "redis": ("lakebed.kv.drivers.valkey", "valkey"),
         "dynamodb": ("lakebed.kv.drivers.dynamodb", "dynamodb"),
         "azblob": ("lakebed.kv.drivers.azure_blob", "azure"),
         "rocksdb": ("lakebed.kv.drivers.rocksdb", "rocksdb"),
+        "mongodb": ("lakebed.kv.drivers.mongodb", "mongodb"),
+        "mongodb+srv": ("lakebed.kv.drivers.mongodb", "mongodb"),
+        "bigtable": ("lakebed.kv.drivers.bigtable", "bigtable"),
     }
 )
 
@@ -49,8 +54,9 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
       (``sqlite:////var/lib/lakebed.db``) an absolute path.
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
       ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
-    - ``etcd://``, ``valkey://`` (or ``redis://``), ``dynamodb://``, ``azblob://``,
-      ``rocksdb:///``: see the drivers of these names.
+    - ``mysql://`` (or ``mariadb://``), ``etcd://``, ``valkey://`` (or ``redis://``),
+      ``dynamodb://``, ``azblob://``, ``bigtable://``, ``mongodb://``, ``rocksdb:///``: see the
+      drivers of these names.
 
     ``?namespace=name`` opens a part of the database that others, with other names, do not see.
 

@@ -6,11 +6,14 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
 
+from lakebed.catalog.model import new_entry
 from lakebed.client.errors import Refused
 from lakebed.client.http import Client
+from lakebed.client.paging import list_items
+from lakebed.formats import AddressType, Entry
 from lakebed.migrate import lakefs_pb2 as pb
 from lakebed.migrate.errors import SourceRefused
-from lakebed.migrate.sources import SourceBranch, SourceCommit, SourceTag
+from lakebed.migrate.sources import SourceBranch, SourceChange, SourceCommit, SourceTag
 from lakebed.migrate.values import read_messages, read_ranges
 from lakebed.runtime import Runtime
 
@@ -89,6 +92,28 @@ class LakeFSServer:
         """Iterate over all tags."""
         for message in self._messages("tags_meta_range_id", pb.TagData):
             yield SourceTag(message.id, message.commit_id)
+
+    def changes(self, branch: SourceBranch) -> Iterator[SourceChange]:
+        """Iterate over what is uncommitted on a branch, as the server lists it now."""
+        path = "repositories", self._repository, "branches", branch.name, "diff"
+        for change in list_items(self._client, *path):
+            key = str(change["path"]).encode()
+            removed = change["type"] == "removed"
+            yield SourceChange(key, None if removed else self._stat(branch.name, change["path"]))
+
+    def _stat(self, branch: str, path: str) -> Entry:
+        place = "repositories", self._repository, "refs", branch, "objects", "stat"
+        stats = self._client.get(*place, query={"path": path, "user_metadata": True})
+        return new_entry(
+            path.encode(),
+            stats["physical_address"],
+            address_type=AddressType.FULL,
+            size=stats["size_bytes"],
+            checksum=stats["checksum"],
+            modified=stats["mtime"],
+            content_type=stats.get("content_type", ""),
+            metadata=stats.get("metadata") or {},
+        )
 
     def _messages(self, which: str, kind: type[MessageT]) -> Iterator[MessageT]:
         metarange_id = str(self._dump[which])

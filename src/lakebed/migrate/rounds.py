@@ -22,6 +22,7 @@ from lakebed.block import Namespace
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
+from lakebed.engine.read_only import read_only_lifted
 from lakebed.migrate.errors import NotATarget
 from lakebed.migrate.history import HistoryTaker, Taken
 from lakebed.migrate.sources import Source
@@ -55,6 +56,7 @@ class RoundReport:
     branches_deleted: int = 0
     tags_set: int = 0
     tags_deleted: int = 0
+    staged: int = 0
     is_last: bool = False
 
 
@@ -65,9 +67,10 @@ def run_round(
     plan: Plan,
     *,
     is_last: bool = False,
+    with_uncommitted: bool = False,
     on_progress: Callable[[Taken], None] = lambda _taken: None,
 ) -> RoundReport:
-    """Bring a repository up to what a source has.
+    """Bring a repository up to what a source has; what is uncommitted only in the last round.
 
     Raises:
         NotATarget: There is a repository of this name that was not made for this source, or it has
@@ -82,6 +85,8 @@ def run_round(
     report = RoundReport(taken=taker.taken, is_last=is_last)
     _set_tags(engine, repository, source, report)
     _set_branches(engine, repository, source, report)
+    if is_last and with_uncommitted:
+        _stage(engine, repository, source, report)
     engine.protection.set(repository, plan.protected)
     engine.repositories.set_metadata(repository.id, put=plan.metadata)
     if is_last:
@@ -132,8 +137,25 @@ def _set_branches(
             engine.branches.delete(repository, current.id, known=current)
             report.branches_deleted += 1
         elif branch.commit_id != current.commit_id:
-            engine.branches.change(repository, current, commit_id=CommitID(branch.commit_id))
+            commit_id = CommitID(branch.commit_id)
+            named = engine.branches.change(repository, current, next_commit_id=commit_id)
+            engine.marks.check_named(repository, commit_id)
+            engine.branches.change(repository, named, commit_id=commit_id)
             report.branches_set += 1
     for name, branch in wanted.items():
         engine.branches.create(repository, name, CommitID(branch.commit_id), hidden=branch.hidden)
         report.branches_set += 1
+
+
+def _stage(engine: Engine, repository: Repository, source: Source, report: RoundReport) -> None:
+    """Stage on each branch what is uncommitted there in lakeFS; anew, if a round was cut off."""
+    for branch in source.refs.branches():
+        name = BranchID(branch.name)
+        with read_only_lifted():
+            engine.reset(repository.id, name)
+            for change in source.refs.changes(branch):
+                if change.entry is None:
+                    engine.delete(repository.id, name, change.key)
+                else:
+                    engine.put(repository.id, name, change.entry)
+                report.staged += 1

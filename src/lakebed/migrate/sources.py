@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from lakebed.block import BlockStore, Namespace
+from lakebed.formats import Entry
 
 _FOLDER: Final = "_lakefs"
 """Below the namespace."""
@@ -43,6 +44,15 @@ class SourceTag:
     commit_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """An uncommitted change of a branch of lakeFS."""
+
+    key: bytes
+    entry: Entry | None
+    """None: it was removed."""
+
+
 class Refs(Protocol):
     """The commits, branches and tags of a repository of lakeFS, as they are at one moment."""
 
@@ -58,6 +68,9 @@ class Refs(Protocol):
 
     def tags(self) -> Iterator[SourceTag]:
         """Iterate over all tags."""
+
+    def changes(self, branch: SourceBranch) -> Iterator[SourceChange]:
+        """Iterate over what is uncommitted on a branch."""
 
 
 class Files(Protocol):

@@ -6,15 +6,21 @@ Rows that cannot be read are left out and reported, each by its table and its na
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from lakebed.errors import MissingExtraError
-from lakebed.migrate.errors import SourceRefused
-from lakebed.migrate.sources import SourceBranch, SourceCommit, SourceTag
+from lakebed.errors import MissingExtraError, quoted
+from lakebed.formats import Entry
+from lakebed.migrate.errors import DamagedTable, SourceRefused
+from lakebed.migrate.sources import SourceBranch, SourceChange, SourceCommit, SourceTag
+from lakebed.migrate.values import read_entry
 
 if TYPE_CHECKING:
     pass
 
 _MICROSECONDS: Final = 1_000_000
 _FIRST_VERSION: Final = 0
+_STAGED: Final = """
+    SELECT key, identity, data FROM graveler_staging_kv JOIN graveler_branches USING (staging_token)
+    WHERE repository_id = %s AND id = %s ORDER BY key
+"""
 
 
 class SqlRefs:
@@ -32,8 +38,8 @@ class SqlRefs:
         except ImportError:
             raise MissingExtraError("reading PostgreSQL", "postgres") from None
         self._repository = repository
-        self.damaged: list[str] = []
-        """Rows that could not be read."""
+        self.damaged: dict[str, str] = {}
+        """Rows that could not be read, each with the reason."""
         try:
             self._connection: psycopg.Connection[dict[str, Any]] = psycopg.connect(
                 dsn, row_factory=dict_row
@@ -67,7 +73,7 @@ class SqlRefs:
             try:
                 yield _commit(row)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
-                self.damaged.append(f"graveler_commits {row.get('id')}: {error!r}")
+                self.damaged[f"graveler_commits {row.get('id')}"] = repr(error)
 
     def branches(self) -> Iterator[SourceBranch]:
         """Iterate over all branches."""
@@ -79,11 +85,26 @@ class SqlRefs:
         for row in self._rows("graveler_tags"):
             yield SourceTag(row["id"], row["commit_id"])
 
+    def changes(self, branch: SourceBranch) -> Iterator[SourceChange]:
+        """Iterate over what is staged on a branch, as far as it can be read."""
+        with self._connection.cursor() as cursor:
+            for row in cursor.stream(_STAGED, (self._repository, branch.name)):
+                key = bytes(row["key"])
+                try:
+                    yield SourceChange(key, self._staged(key, row))
+                except DamagedTable as error:
+                    self.damaged[f"graveler_staging_kv {quoted(key)}"] = str(error)
+
+    def _staged(self, key: bytes, row: dict[str, Any]) -> Entry | None:
+        if row["identity"] is None:
+            return None
+        return read_entry(key, bytes(row["identity"]), bytes(row["data"]), self.namespace)
+
     def _rows(self, table: str, key: str = "repository_id") -> Iterator[dict[str, Any]]:
         # Names of tables and columns are ours, and never a user's.
         query = f"SELECT * FROM {table} WHERE {key} = %s ORDER BY id"  # noqa: S608
-        with self._connection.cursor() as cursor:
-            yield from cursor.stream(query, (self._repository,))
+        # All at once: the connection may be asked for something else before the caller is done.
+        yield from self._connection.execute(query, (self._repository,)).fetchall()
 
 
 def _commit(row: dict[str, Any]) -> SourceCommit:

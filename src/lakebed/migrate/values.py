@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError, Message
 
-from lakebed.formats import ENTRY_SCHEMA, AddressType
+from lakebed.errors import quoted
+from lakebed.formats import ENTRY_SCHEMA, AddressType, Entry, entries_of
 from lakebed.migrate import lakefs_pb2 as pb
 from lakebed.migrate.errors import DamagedTable
 from lakebed.migrate.tables import Rows, Table, read_varint
@@ -70,12 +71,29 @@ def read_entries(data: bytes, name: str, namespace: str) -> Iterator[pa.Table]:
     Raises:
         DamagedTable: It is damaged.
     """
-    prefix = namespace.rstrip("/") + "/"
     try:
         for keys, values in _batches(Table(data, name)):
-            yield _entries(keys, values, prefix)
+            identities, messages = _split(spans_of(values))
+            yield _entries(keys, identities.to_arrow(pa.binary()), messages, _prefix(namespace))
     except (IndexError, pa.ArrowInvalid) as error:
         raise DamagedTable(name, f"a row cannot be read: {error}") from error
+
+
+def read_entry(key: bytes, identity: bytes, message: bytes, namespace: str) -> Entry:
+    """Return an entry from its message, as a row of a database has it.
+
+    Raises:
+        DamagedTable: It is damaged.
+    """
+    try:
+        made = _entries([key], [identity], spans_of([message]), _prefix(namespace))
+    except (IndexError, pa.ArrowInvalid) as error:
+        raise DamagedTable(quoted(key), f"it cannot be read: {error}") from error
+    return next(iter(entries_of(made)))
+
+
+def _prefix(namespace: str) -> str:
+    return namespace.rstrip("/") + "/"
 
 
 def _batches(table: Table) -> Iterator[Rows]:
@@ -92,8 +110,9 @@ def _batches(table: Table) -> Iterator[Rows]:
         yield keys, values
 
 
-def _entries(keys: list[bytes], values: list[bytes], prefix: str) -> pa.Table:
-    identities, messages = _split(spans_of(values))
+def _entries(
+    keys: list[bytes], identities: pa.Array | list[bytes], messages: Spans, prefix: str
+) -> pa.Table:
     count, fields = len(keys), decode(messages)
 
     def texts(number: int) -> pa.Array:
@@ -104,7 +123,7 @@ def _entries(keys: list[bytes], values: list[bytes], prefix: str) -> pa.Table:
     kinds = fields[pb.Entry.ADDRESS_TYPE_FIELD_NUMBER].one_number_each(count)
     columns = {
         "key": pa.array(keys, pa.binary()),
-        "identity": identities.to_arrow(pa.binary()),
+        "identity": identities,
         "address": _whole(texts(pb.Entry.ADDRESS_FIELD_NUMBER), kinds, prefix),
         "address_type": pa.array(np.full(count, AddressType.FULL, np.int8)),
         "size": pa.array(fields[pb.Entry.SIZE_FIELD_NUMBER].one_number_each(count)),

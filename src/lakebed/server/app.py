@@ -1,14 +1,14 @@
 """The composition root: from settings to a WSGI application, in each worker process."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
-from types import SimpleNamespace
 from typing import Any, Final
-from wsgiref.types import WSGIApplication
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import falcon
+from falcon.routing import CompiledRouter
 
 from lakebed.auth import AuthService, AuthSettings, ServerKeys
 from lakebed.block import Namespace, open_block
@@ -21,7 +21,7 @@ from lakebed.hooks.actions import Actions
 from lakebed.hooks.guard import Guard
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime
-from lakebed.server.api.dispatch import responder
+from lakebed.server.api.dispatch import Operations, add_operations, send_answer
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.hook_calls import HookCalls
 from lakebed.server.http import browsers
@@ -29,7 +29,7 @@ from lakebed.server.http.admission import Admission
 from lakebed.server.http.browsers import SafeAnswers
 from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.envelope import BeginSpan, Envelope
-from lakebed.server.http.errors import answer_error
+from lakebed.server.http.errors import error_answer
 from lakebed.server.http.paths import CheckedPaths
 from lakebed.server.http.presigned import PART_PATH, PATH, PresignedDoor, URLSigner
 from lakebed.server.http.readiness import Readiness, ReadinessDoor
@@ -177,7 +177,10 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
     """Return the application that serves all operations and pages."""
     guard = _guard(services)
     admission = Admission(services.settings.limits)
-    app = _new_app(services, admission, [_GuardedPages(guard)])
+    router = _new_router(services, admission)
+    app = falcon.App(router=router)
+    # An answer without a body has no type: clients would look for JSON in it.
+    app.resp_options.default_media_type = None  # type: ignore[assignment]
     presigned = PresignedDoor(
         services.signer,
         services.foundation.block,
@@ -193,27 +196,22 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
     app.set_error_serializer(pages.serialize_error)
     app.add_error_handler(Exception, _raise)
     proxies = TrustedProxies(services.settings.listen.trusted_proxies)
-    gateway = Gateway(services, admission, guard, CheckedPaths(app))
+    others = CheckedPaths(_Guarded(Operations(router, app), guard))
+    gateway = Gateway(services, admission, guard, others)
     return Envelope(SafeAnswers(gateway), proxies, begin_span)
 
 
 def build_api(services: Services) -> WSGIApplication:
     """Return an application that serves the operations of the API alone, to this process."""
-    return Envelope(_new_app(services, Admission(services.settings.limits), []), TrustedProxies(()))
+    router = _new_router(services, Admission(services.settings.limits))
+    return Envelope(Operations(router, falcon.App(router=router)), TrustedProxies(()))
 
 
-def _new_app(services: Services, admission: Admission, middleware: list[Any]) -> Any:
-    app = falcon.App(middleware=middleware)
-    # An answer without a body has no type: clients would look for JSON in it.
-    app.resp_options.default_media_type = None  # type: ignore[assignment]
-    by_path: dict[str, dict[str, Any]] = {}
-    for route in ROUTES:
-        name = f"on_{route.method.lower()}"
-        respond = responder(route, services, admission)
-        by_path.setdefault(BASE_PATH + route.path, {})[name] = respond
-    for path, responders in by_path.items():
-        app.add_route(path, SimpleNamespace(**responders))
-    return app
+def _new_router(services: Services, admission: Admission) -> CompiledRouter:
+    """Return a table of routes with all operations of the API."""
+    router = CompiledRouter()
+    add_operations(router, ROUTES, services, admission, base_path=BASE_PATH)
+    return router
 
 
 def _guard(services: Services) -> browsers.Guard:
@@ -230,21 +228,22 @@ def _guard(services: Services) -> browsers.Guard:
     )
 
 
-class _GuardedPages:
+class _Guarded:
     """Asks the guard before any operation or page; the S3 gateway asks it by itself."""
 
-    def __init__(self, guard: browsers.Guard) -> None:
+    def __init__(self, app: WSGIApplication, guard: browsers.Guard) -> None:
+        self._app = app
         self._guard = guard
 
-    def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        if request.path in _PROBES:  # they tell nothing, and are answered without a database
-            return
-        try:
-            self._guard.check(request.env)
-            self._guard.check_origin(request.env)
-        except Exception as error:  # noqa: BLE001 - the last place that can answer
-            answer_error(error, "guard", response)
-            response.complete = True
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        # Probes tell nothing, and are answered without a database.
+        if environ["PATH_INFO"] not in _PROBES:
+            try:
+                self._guard.check(environ)
+                self._guard.check_origin(environ)
+            except Exception as error:  # noqa: BLE001 - the last place that can answer
+                return send_answer(environ, start_response, *error_answer(error, "guard"))
+        return self._app(environ, start_response)
 
 
 def _raise(_request: Any, _response: Any, error: Exception, _parameters: Any) -> None:

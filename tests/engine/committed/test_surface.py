@@ -117,6 +117,8 @@ def test_the_errors() -> None:
         "MergeConflict": ("merge_conflict", "EngineError"),
         "MetaRangeNotFound": ("metarange_not_found", "NotFound"),
         "MissingFile": ("missing_file", "EngineError"),
+        "CommitExpired": ("commit_expired", "EngineError"),
+        "TooManyExpire": ("too_many_expire", "EngineError"),
         "NamespaceTaken": ("namespace_taken", "NotUnique"),
         "NoChanges": ("no_changes", "EngineError"),
         "NotFound": ("not_found", "EngineError"),

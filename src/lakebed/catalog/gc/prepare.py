@@ -7,13 +7,16 @@ taken back restores an entry that its own entry named all the time.) So nothing 
 no writer has to wait.
 
 1. **The run** is written first, with its cutoff: only objects that were written before it can be
-   garbage. All reading comes later, and whatever begins later is younger.
+   garbage. All other reading comes later, and whatever begins later is younger. The run names the
+   commits that *have expired* (`lakebed.engine.retention`), as they were before it: what takes the
+   content of such a commit, a copy or a new commit, was written while it had not, and is met below.
 2. **Links and multipart uploads**, all records that are there. Of a link that is staged, the entry
    protects the object, and nothing else: staged entries are read later.
 3. **Staged entries** of every branch: of its staging token and of each sealed token, even those
    that a newer entry hides, since a commit under way may still publish them. And what an entry has
    replaced under its token, since it may be put back (see `lakebed.engine.staging.undo`).
-4. **Commit records**, all of them, whether a branch leads to them or not.
+4. **Commit records**, all of them, whether a branch leads to them or not, without those that the
+   run says have expired. Marks are not read again.
 
 Steps 2 and 3 are done in pages, which end after so many objects, branches or seconds. A page says
 where the next one begins, in terms of what was read: the tokens of a branch are those that its
@@ -42,6 +45,7 @@ from lakebed.engine.keys import COMMITS
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.engine.refs.dump import active_record
 from lakebed.engine.repositories.owner import installation_id
+from lakebed.engine.retention.audit import read_expired, write_expired
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCPage, GCRun, GCRunID
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
@@ -136,7 +140,7 @@ class GCPreparation:
         unique_id: UniqueID | None = None,
         run_id: GCRunID | None = None,
     ) -> Prepared:
-        """End a run: write down all commit records, and the manifest.
+        """End a run: write down all commit records that have not expired, and the manifest.
 
         Args:
             repository_id: Of which repository.
@@ -159,7 +163,10 @@ class GCPreparation:
         if files.find_manifest() is None:
             pages = files.pages() if run.with_uploads else ()
             before = [file for page in pages for file in page.files]
-            tables = (*before, *self._write_commits(repository, files))
+            expired = read_expired(
+                self._block, repository.namespace, repository.unique_id, run.expired
+            )
+            tables = (*before, *self._write_commits(repository, files, expired))
             files.create_manifest(GCManifest(run=run, ended_us=now_us(self._runtime), files=tables))
             _LOGGER.info(
                 "run %s of garbage collection is prepared: %d files", run.run_id, len(tables)
@@ -197,6 +204,7 @@ class GCPreparation:
             gap_us=to_us(settings.gap_seconds),
             partition_open_us=to_us(settings.partition_open_seconds),
             with_uploads=with_uploads,
+            expired=write_expired(self._block, repository, self._engine.marks.expired(repository)),
         )
         self._files(repository, run.run_id).create_run(run)
         _LOGGER.info("run %s of garbage collection begins in %s", run.run_id, repository.id)
@@ -244,10 +252,16 @@ class GCPreparation:
         writer.flush()
         return writer.written
 
-    def _write_commits(self, repository: Repository, files: RunFiles) -> list[GCFile]:
+    def _write_commits(
+        self, repository: Repository, files: RunFiles, expired: frozenset[str]
+    ) -> list[GCFile]:
         """Step 4."""
         writer = TableWriter(files, GCFileKind.COMMITS)
-        commits = Records(self._store, COMMITS, repository.partition).scan()
+        commits = (
+            record
+            for record in Records(self._store, COMMITS, repository.partition).scan()
+            if record.name.decode() not in expired
+        )
         while page := list(islice(commits, _RECORDS)):
             writer.add(
                 [record.name.decode() for record in page],

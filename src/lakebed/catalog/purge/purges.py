@@ -6,7 +6,8 @@
     4. the record of the purge, durable in the storage
     5. delete the bytes, with all versions that the storage keeps
     6. note it in the marks and in the record
-    7. when no commit can be under way that began before step 3, do all of it once more
+    7. when no commit can be under way that began before step 3, and no request either, do all of it
+       once more. (A write that is taken back puts an entry back that no search saw meanwhile.)
 
 *What holds.* Nothing that was acknowledged names bytes that the purge should have deleted: what was
 staged before the last search is found; a copy that is staged later sees a mark (step 2), and is
@@ -34,6 +35,7 @@ from lakebed.catalog.errors import InvalidPurge
 from lakebed.catalog.model import address_in
 from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.purge.search import PurgeQuery, Search
+from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import Repository, RepositoryID
@@ -134,8 +136,11 @@ class Purges:
         store: Store,
         block: BlockStore,
         runtime: Runtime,
+        settings: CatalogSettings,
         marks: PurgeMarks,
     ) -> None:
+        longest = max(engine.scan_limit_seconds, settings.longest_request_seconds)
+        self._settle_seconds = longest + settings.skew_seconds
         self._engine = engine
         self._store = store
         self._block = block
@@ -186,7 +191,7 @@ class Purges:
         )  # fmt: skip
         found: dict[Address, _Object] = {}
         self._pass(repository, query, mark, found)
-        self._runtime.sleep(self._engine.scan_limit_seconds)
+        self._runtime.sleep(self._settle_seconds)
         looked = self._pass(repository, query, mark, found)
         return _report(mark.purge_id, found.values(), looked, dry_run=False)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakebed.cli.commands import gc_rules
 from lakebed.cli.errors import Incomplete, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import LocalRootOption, YesOption
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lakebed.gc.storage import Storage
 
 app = new_group()
+app.add_typer(gc_rules.app, name="rules")
 
 
 @client_command(app, "run")

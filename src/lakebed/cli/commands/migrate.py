@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lakebed.migrate.sources import Source, StorageFiles
     from lakebed.runtime import Runtime
 
+_OURS = "LAKEBED_"
+
 app = new_group("Move repositories in from lakeFS, without copying an object.")
 
 UriArgument = Annotated[
@@ -40,6 +42,9 @@ LastOption = Annotated[
 VerifyOption = Annotated[
     int,
     typer.Option(metavar="N", help="Compare so many commits with lakeFS, by chance; -1: all."),
+]
+UncommittedOption = Annotated[
+    bool, typer.Option("--uncommitted", help="With --last: what is uncommitted moves, too.")
 ]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Only say what there is to be moved.")
@@ -62,6 +67,7 @@ def from_lakefs(
         bool, typer.Option("--from-storage", help="Read metadata files from the storage.")
     ] = False,
     last: LastOption = False,
+    uncommitted: UncommittedOption = False,
     verify: VerifyOption = 3,
     dry_run: DryRunOption = False,
     gc_is_stopped: Annotated[
@@ -85,7 +91,7 @@ def from_lakefs(
     from lakebed.migrate.sources import Source  # noqa: PLC0415 - as are its friends
 
     repository = parse_repository(uri).repository
-    keys = load_settings(environ=os.environ, config_file=None, endpoint=endpoint)
+    keys = load_settings(environ=_lakectls(), config_file=None, endpoint=endpoint)
     with _Target(config, database) as target, ExitStack() as stack:
         client = Client(keys, retry_policy=OUTLAST_RESTARTS)
         stack.callback(client.close)
@@ -105,7 +111,14 @@ def from_lakefs(
             metadata=server.metadata(),
             protected=server.protected(),
         )
-        target.move(Source(server, files), plan, last=last, verify=verify, dry_run=dry_run)
+        target.move(
+            Source(server, files),
+            plan,
+            last=last,
+            uncommitted=uncommitted,
+            verify=verify,
+            dry_run=dry_run,
+        )
 
 
 @app.command("sql")
@@ -123,6 +136,7 @@ def from_sql(
     config: ServerConfigOption = None,
     database: DatabaseOption = None,
     last: LastOption = False,
+    uncommitted: UncommittedOption = False,
     verify: VerifyOption = 3,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -146,11 +160,54 @@ def from_sql(
             default_branch=refs.default_branch,
         )
         source = Source(refs, target.files_in(refs.namespace))
-        target.move(source, plan, last=last, verify=verify, dry_run=dry_run)
-        for row in refs.damaged:
-            typer.echo(printable(f"not read: {row}"))
+        target.move(
+            source, plan, last=last, uncommitted=uncommitted, verify=verify, dry_run=dry_run
+        )
+        for row, reason in refs.damaged.items():
+            typer.echo(printable(f"not read: {row}: {reason}"))
         if refs.damaged:
             raise Incomplete(f"{len(refs.damaged)} rows could not be read, see above")
+
+
+@app.command("users")
+def move_users(
+    *,
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--from", metavar="URL", help="The lakeFS server.", show_default="lakectl's"),
+    ] = None,
+) -> None:
+    """Make the users, groups and policies of lakeFS here, through the APIs of both.
+
+    The keys for lakeFS are those of lakectl; the server here and a key for it come from
+    LAKEBED_ENDPOINT, LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY. Secrets cannot be read
+    from lakeFS: every new user gets a new key, which is printed once.
+    """
+    from lakebed.client.http import Client  # noqa: PLC0415 - it is slow to import
+    from lakebed.client.settings import load_settings  # noqa: PLC0415 - as are its friends
+    from lakebed.migrate.people import move_people  # noqa: PLC0415 - as are its friends
+
+    ours = {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
+    with ExitStack() as stack:
+        source = Client(load_settings(environ=_lakectls(), config_file=None, endpoint=endpoint))
+        stack.callback(source.close)
+        target = Client(load_settings(environ=ours, config_file=None, endpoint=None))
+        stack.callback(target.close)
+        moved = move_people(source, target)
+    typer.echo(
+        f"Made {moved.policies:,} policies, {moved.groups:,} groups and {len(moved.keys):,} users."
+    )
+    for name, key_id, secret in moved.keys:
+        typer.echo(printable(f"{name}\t{key_id}\t{secret}"))
+    for problem in moved.problems:
+        typer.echo(printable(f"not moved: {problem}"), err=True)
+    if moved.problems:
+        raise Incomplete(f"{len(moved.problems)} could not be moved, see above")
+
+
+def _lakectls() -> dict[str, str]:
+    """The environment without Lakebed's own variables, which are for the server here."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
 
 
 class _Target:
@@ -188,7 +245,14 @@ class _Target:
         return StorageFiles(self.block, Namespace.parse(namespace))
 
     def move(
-        self, source: "Source", plan: "Plan", *, last: bool, verify: int, dry_run: bool
+        self,
+        source: "Source",
+        plan: "Plan",
+        *,
+        last: bool,
+        uncommitted: bool,
+        verify: int,
+        dry_run: bool,
     ) -> None:
         """Run a round, compare some commits, and say what was done."""
         from lakebed.migrate.rounds import run_round  # noqa: PLC0415 - it is slow to import
@@ -196,8 +260,16 @@ class _Target:
         if dry_run:
             _print_what_is_there(source, plan)
             return
+        if uncommitted and not last:
+            raise Misuse("--uncommitted goes with --last: until then, nobody can write here")
         report = run_round(
-            self.engine, self.runtime, source, plan, is_last=last, on_progress=_print_progress
+            self.engine,
+            self.runtime,
+            source,
+            plan,
+            is_last=last,
+            with_uncommitted=uncommitted,
+            on_progress=_print_progress,
         )
         _print_report(report, plan)
         self._verify(source, plan, verify)
@@ -249,6 +321,8 @@ def _print_report(report: "RoundReport", plan: "Plan") -> None:
     )
     for commit_id in taken.unproved:
         typer.echo(printable(f"The id of commit {commit_id} does not follow from its fields."))
+    if report.staged:
+        typer.echo(f"Staged {report.staged:,} uncommitted changes.")
     if report.is_last:
         typer.echo(f"Repository {plan.repository} can be written to now.")
     else:

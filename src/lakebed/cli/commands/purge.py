@@ -55,7 +55,7 @@ def _run(session: Session, repository: RepositoryUri, body: dict[str, object]) -
     if body["confirm"]:
         warn(
             "Deleting; then waiting for commits that are under way, to look once more. That takes"
-            " some ten minutes. If this command is stopped, the server goes on."
+            " a quarter of an hour. If this command is stopped, the server goes on."
         )
     task_id = session.client.call("POST", *place, body=body)["id"]
     while True:

@@ -47,6 +47,7 @@ from lakebed.engine.metrics import COMMIT_CHANGES, COMMIT_SECONDS, REBUILDS, mea
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
+from lakebed.engine.retention.marks import Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.kv import StoreUnavailable
@@ -121,9 +122,10 @@ class Committer:
         runtime: Runtime,
         *,
         hooks: Hooks,
+        marks: Marks,
         settings: EngineSettings,
     ) -> None:
-        self._desk = OfferDesk(branches, commits, publisher, hooks)
+        self._desk = OfferDesk(branches, commits, publisher, hooks, marks)
         self._branches = branches
         self._commits = commits
         self._publisher = publisher
@@ -224,6 +226,7 @@ class Committer:
             offer = offers.make(current, draft, tokens, is_scan_young=is_young)
             if offer is None:
                 build = None
+                current = self._publisher.look_again(repository, sealed)
                 continue
             moved_on = offers.publish(offer, current, tokens)
             if moved_on is None:

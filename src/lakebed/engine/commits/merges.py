@@ -18,6 +18,7 @@ from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.committed import CommittedFor, Interval, Strategy
 from lakebed.engine.errors import (
     BranchNotFound,
+    CommitExpired,
     Invalid,
     MetaRangeNotFound,
     NoChanges,
@@ -30,12 +31,16 @@ from lakebed.engine.model import Branch, BranchID, Commit, Repository
 from lakebed.engine.refs.ancestry import find_merge_base
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
+from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import MetaRangeID
 from lakebed.ids import UniqueID
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+_DOUBT_US: Final = 3600 * 1_000_000
+"""Times of two servers that are closer than this do not say which was earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +80,12 @@ class Merger:
         runtime: Runtime,
         *,
         hooks: Hooks,
+        marks: Marks,
         settings: EngineSettings,
     ) -> None:
-        self._desk = OfferDesk(branches, commits, publisher, hooks)
+        self._desk = OfferDesk(branches, commits, publisher, hooks, marks)
+        self._marks = marks
+        self._publisher = publisher
         self._branches = branches
         self._commits = commits
         self._dirty = dirty
@@ -103,6 +111,7 @@ class Merger:
 
         Raises:
             BranchNotFound: There is no such branch, or it was deleted meanwhile.
+            CommitExpired: The data of the commit is not kept any more.
             DirtyBranch: Something is staged on it.
             MergeConflict: Both sides changed the same keys; the error holds all of them.
             NoChanges: The source has nothing new.
@@ -190,12 +199,10 @@ class Merger:
 
         Raises:
             MetaRangeNotFound: No commit of this repository has it.
+            CommitExpired: All that have it have expired.
             MissingFile: Its file, or one of its ranges, is not in the storage.
         """
-        commits = self._commits.list(repository)
-        source = next((each for each in commits if each.metarange_id == metarange_id), None)
-        if source is None:
-            raise MetaRangeNotFound(repository.id, metarange_id)
+        source = self._find_holder(repository, metarange_id)
         self._committed_in(repository.home).check_stored(metarange_id)
 
         def plan(head: Commit) -> Draft:
@@ -206,6 +213,29 @@ class Merger:
             )
 
         return self._move(repository, branch, request.wish("commit"), plan)
+
+    def _find_holder(self, repository: Repository, metarange_id: MetaRangeID) -> Commit:
+        """Return a commit that holds a metarange and whose data is there.
+
+        The record of a commit that was refused, because a source of it had expired, is there too,
+        and names objects that may be gone. Such a record was stored after the source had expired;
+        any other was stored before, and has protected its objects since.
+        """
+        expired: CommitExpired | None = None
+        for each in self._commits.list(repository):
+            if each.metarange_id != metarange_id:
+                continue
+            marks = self._marks.find_all(repository, [each.id, *each.parents, *each.sources])
+            ended = {
+                commit_id: mark.message.expired_us
+                for commit_id, mark in marks.items()
+                if mark.message.state == EXPIRED
+                and (commit_id == each.id or each.stored_us > mark.message.expired_us - _DOUBT_US)
+            }
+            if not ended:
+                return each
+            expired = CommitExpired(*ended.popitem())
+        raise expired or MetaRangeNotFound(repository.id, metarange_id)
 
     def replace(
         self,
@@ -266,7 +296,9 @@ class Merger:
             judged = self._dirty.require_clean(repository, current)
             draft = make_draft(self._commits.get(repository, judged.commit_id))
             offer = offers.make(judged, draft, judged.sealed_tokens)
-            assert offer is not None
+            if offer is None:
+                current = self._publisher.look_again(repository, judged)
+                continue
             current = offers.publish(offer, judged, judged.sealed_tokens, note)
             if current is None:
                 return offer.commit

@@ -12,7 +12,8 @@ The order is the same for every operation:
 
 What hooks approved is what is published: if the branch has moved, but the content and the parents
 would be the same again, it is the *same* record that is tried again, never an equal one. Any other
-content is stored, checked and offered anew.
+content is stored, checked and offered anew. (A record that is tried again may have expired while
+the branch was elsewhere, so its own mark is looked at before that.)
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +22,12 @@ from functools import partial
 
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.sources import check_sources
+from lakebed.engine.errors import CommitExpired
 from lakebed.engine.hooks import Hooks, Offer
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
+from lakebed.engine.retention.marks import Marks
 from lakebed.formats import MetaRangeID
 
 
@@ -58,12 +61,18 @@ class OfferDesk:
     """Makes the offers of requests; one for a process."""
 
     def __init__(
-        self, branches: Branches, commits: Commits, publisher: Publisher, hooks: Hooks
+        self,
+        branches: Branches,
+        commits: Commits,
+        publisher: Publisher,
+        hooks: Hooks,
+        marks: Marks,
     ) -> None:
         self.branches = branches
         self.commits = commits
         self.publisher = publisher
         self.hooks = hooks
+        self.marks = marks
 
     def begin(self, repository: Repository, wish: Wish) -> "Offers":
         """Return the offers of a new request: none yet."""
@@ -96,21 +105,24 @@ class Offers:
             is_scan_young: Whether the content may still be believed; asked when it is stored.
 
         Returns:
-            None if the content is too old by now: then nobody was told of it.
+            None if the content is too old by now, or the head is not that of the branch any more:
+            then nobody was told of it. The caller reads the branch again.
 
         Raises:
+            CommitExpired: The data of a source is not kept any more.
             Refused: A hook refused it.
         """
         key = draft.metarange_id, tuple(parent.id for parent in draft.parents)
         made = self._made.get(key)
-        if made is not None:
+        if made is not None and self._is_kept(made.commit):
             if tokens:
                 self._desk.branches.announce_drop(self._repository, branch.id, tokens)
             return made
         commit = self._store(branch.id, draft, tokens)
         if not is_scan_young():
             return None
-        check_sources(self._repository, commit)
+        if not check_sources(self._desk.marks, self._repository, commit):
+            return None
         offer = Offer(
             operation=self._wish.operation,
             repository=self._repository,
@@ -141,6 +153,14 @@ class Offers:
         if moved_on is None:
             self._desk.hooks.after_commit(offer)
         return moved_on
+
+    def _is_kept(self, commit: Commit) -> bool:
+        """Whether a commit that was offered before has not expired, and will not now."""
+        try:
+            self._desk.marks.check_named(self._repository, commit.id)
+        except CommitExpired:
+            return False
+        return True
 
     def _store(self, branch: BranchID, draft: Draft, tokens: Sequence[StagingToken]) -> Commit:
         wish = self._wish

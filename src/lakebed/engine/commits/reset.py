@@ -7,7 +7,8 @@ may be using the sealed ones: for each staged key it gets what the head has, or 
 done like a conditional write: by compare-and-swap on the staged key, and only if the whole branch
 record was the same before and after. If not, it is done again, with the head as it is then.
 
-A hard reset makes a clean branch point to another commit.
+A hard reset makes a clean branch point to another commit. That must not expire meanwhile: so the
+branch record says where it goes, then the commit's mark is read, and then the branch is moved.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, new_staging_token
 from lakebed.engine.refs.branches import Branches
+from lakebed.engine.retention.marks import Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging import empty_runs
 from lakebed.engine.staging.codec import TOMBSTONE, encode, newest, path_of
@@ -51,9 +53,11 @@ class Resetter:
         publisher: Publisher,
         dirty: DirtyCheck,
         reader: Reader,
+        marks: Marks,
         runtime: Runtime,
         settings: EngineSettings,
     ) -> None:
+        self._marks = marks
         self._store = store
         self._branches = branches
         self._publisher = publisher
@@ -137,8 +141,9 @@ class Resetter:
         target: Commit,
         before_try: Callable[[Branch], None] = lambda _branch: None,
     ) -> None:
-        """Make a branch point to another commit; raises as `reset` does, and `DirtyBranch`.
+        """Make a branch point to another commit; raises as `reset` does.
 
+        Raises also `DirtyBranch`, and `CommitExpired` if the data of the commit is not kept.
         `before_try` is called with the branch as it was read, before each try to change it.
         """
         first = current = self._branches.get(repository, branch)
@@ -149,6 +154,8 @@ class Resetter:
                 before_try(current)
                 self._branches.announce_drop(repository, branch, current.sealed_tokens)
                 try:
+                    current = self._branches.change(repository, current, next_commit_id=target.id)
+                    self._marks.check_named(repository, target.id)
                     self._branches.change(
                         repository, current, commit_id=target.id, sealed_tokens=()
                     )

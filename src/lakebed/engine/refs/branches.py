@@ -16,6 +16,7 @@ from lakebed.engine.model import (
 )
 from lakebed.engine.refs.creation import Look, create_branch, was_created, was_deleted
 from lakebed.engine.refs.shared_reads import SharedReads
+from lakebed.engine.retention.marks import Marks
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
@@ -34,6 +35,7 @@ class Branches:
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
+        self._marks = Marks(store)
         self._reads: SharedReads[tuple[bytes, BranchID], Branch] = SharedReads(runtime, self._read)
         self._second_reads: SharedReads[
             tuple[bytes, BranchID, StagingToken], tuple[Branch, Item | None]
@@ -141,6 +143,7 @@ class Branches:
 
         Raises:
             NotUnique: There is already a branch or a tag of this name.
+            CommitExpired: The data of the commit is not kept any more.
             TooManyTries: Others always came first.
             OutcomeUnknown: It may have been made.
         """
@@ -151,7 +154,7 @@ class Branches:
             return commit_id
 
         return self.create_from(
-            repository, branch, (), find_commit, hidden=hidden, unique_id=unique_id
+            repository, branch, (), find_commit, commit_id, hidden=hidden, unique_id=unique_id
         )
 
     def create_from(
@@ -160,6 +163,7 @@ class Branches:
         branch: BranchID,
         keys: Sequence[tuple[bytes, bytes]],
         find_commit: Callable[[Sequence[Item | None]], CommitID],
+        guess: CommitID | None,
         *,
         hidden: bool,
         unique_id: UniqueID,
@@ -172,22 +176,22 @@ class Branches:
             keys: What to read for that, in no call of its own.
             find_commit: Returns the commit, given what is there; or raises a `LakebedError`, and
                 no branch is made. Called again if others interfere.
+            guess: What the commit probably is; two calls to the store are saved if it is.
             hidden: Whether to leave the branch out of lists.
             unique_id: See `create`.
         """
         message = pb.Branch(
             unique_id=unique_id,
+            commit_id=guess or "",
             staging_token=new_staging_token(self._runtime, repository.id, branch),
             hidden=hidden,
             created_us=now_us(self._runtime),
         )
 
-        def judge(found: Sequence[Item | None]) -> None:
-            message.commit_id = find_commit(found)
-
+        look = Look(repository, self._marks, keys, find_commit)
         read_at = self._runtime.monotonic()
         version = create_branch(
-            self._store, self._runtime, repository.partition, branch, message, Look(keys, judge)
+            self._store, self._runtime, repository.partition, branch, message, look
         )
         record = Record(branch.encode(), message, version)
         return self._remember((repository.partition, branch), record, read_at)
@@ -200,10 +204,13 @@ class Branches:
         commit_id: CommitID | None = None,
         staging_token: StagingToken | None = None,
         sealed_tokens: Sequence[StagingToken] | None = None,
+        next_commit_id: CommitID | None = None,
     ) -> Branch:
         """Change a branch, if it is still as it was read; return it as it is after that.
 
         Tokens that the change drops must have been announced before (`announce_drop`).
+        `next_commit_id` is where the branch is about to be moved: that commit does not expire while
+        the record says so, and any other change takes that away.
 
         Raises:
             PredicateFailed: It was changed or deleted meanwhile.
@@ -217,6 +224,7 @@ class Branches:
             sealed_tokens=sealed,
             hidden=branch.hidden,
             created_us=branch.created_us,
+            next_commit_id=next_commit_id,
         )
         name = branch.id.encode()
         records = self._records(repository.partition)

@@ -9,8 +9,13 @@ steps, and until the last one readers do not find what is being created:
     3. the own record, finished, only over that of step 1
 
 What else the creation depends on (is the repository there, which commit does the source name) can
-be read in the call that makes the look (`Look`): the pending record does not need it. If it turns
-out that nothing may be created, the own record is taken back.
+be read in the call that makes the look (`Look`). If it turns out that nothing may be created, the
+own record is taken back.
+
+**The commit must not expire meanwhile** (`lakebed.engine.retention`). A pending record counts as a
+ref to whoever expires commits. So it names its commit, and the commit's mark is read after it is
+written: in the same look. If the commit is not known before the look, the record names what it
+probably is. If that was wrong, the pending record is written once more, and the mark read.
 
 **Why only one is finished.** Of a branch and a tag that are both pending, one wrote its step 1
 last. Its step 2 comes after both of these writes, so it finds the other finished, and gives way; or
@@ -41,6 +46,8 @@ from typing import Final, Generic, TypeVar
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique, TooManyTries
 from lakebed.engine.keys import BRANCHES, TAGS
+from lakebed.engine.model import CommitID, Repository
+from lakebed.engine.retention.marks import Marks
 from lakebed.errors import LakebedError
 from lakebed.ids import UniqueID
 from lakebed.kv import (
@@ -70,11 +77,19 @@ PATIENCE_SECONDS: Final = 0.05
 class Look:
     """What a creation reads beside the record of the other kind, in the same call."""
 
+    repository: Repository
+    marks: Marks
+    """Say whether the commit has expired."""
     keys: Sequence[tuple[bytes, bytes]]
     """Partitions and keys."""
-    judge: Callable[[Sequence[Item | None]], None]
-    """Given what is there, completes the message that is to be written; or raises a `LakebedError`,
-    and nothing is created."""
+    judge: Callable[[Sequence[Item | None]], CommitID]
+    """Given what is there, returns the commit that is to be named; or raises a `LakebedError`, and
+    nothing is created."""
+
+    def mark_of(self, message: pb.Branch | pb.Tag) -> list[tuple[bytes, bytes]]:
+        """Return where the mark of the commit that a message names would be."""
+        commit_id = CommitID(message.commit_id)
+        return [self.marks.place(self.repository, commit_id)] if commit_id else []
 
 
 class _Raced(Exception):  # noqa: N818 - it says what happened
@@ -91,10 +106,11 @@ def create_branch(
 ) -> Version:
     """Create a branch; return the version of its record.
 
-    Without a `look`, the message is complete.
+    Without a `look`, nothing is looked at but the name.
 
     Raises:
         NotUnique: A branch or a tag has this name.
+        CommitExpired: The data of the commit is not kept any more.
         TooManyTries: Others always came first.
         OutcomeUnknown: It may have been made.
     """
@@ -180,7 +196,7 @@ class _Creation(Generic[RefT, OtherT]):
         for _ in range(_TRIES):
             try:
                 pending = self._announce(message, predicate)
-                self._look_around(pending, look)
+                pending = self._look_around(message, pending, look)
                 return self._finish(message, pending)
             except _Raced:
                 predicate = self._look_again()
@@ -205,18 +221,30 @@ class _Creation(Generic[RefT, OtherT]):
                 raise _Raced from None
         return version
 
-    def _look_around(self, pending: Version, look: Look | None) -> None:
-        """Step 2. Whether the name is free comes first: only then is anybody asked for leave."""
+    def _look_around(self, message: RefT, pending: Version, look: Look | None) -> Version:
+        """Step 2. Whether the name is free comes first: only then is anybody asked for leave.
+
+        Returns the version of the pending record, which now names the right commit.
+        """
+        mark: Sequence[tuple[bytes, bytes]] = () if look is None else look.mark_of(message)
         keys: Sequence[tuple[bytes, bytes]] = () if look is None else look.keys
-        items = self._store.get_many([self._other.place(self._name), *keys])
+        items = self._store.get_many([self._other.place(self._name), *mark, *keys])
         found = None if items[0] is None else self._other.decode(items[0])
         self._settle_other(self._let_settle(self._other, found), pending)
-        if look is not None:
-            try:
-                look.judge(items[1:])
-            except LakebedError:
-                self._take_back(pending)
-                raise
+        if look is None:
+            return pending
+        try:
+            commit_id = look.judge(items[1 + len(mark) :])
+            mark_item = items[1]
+            if message.commit_id != commit_id:
+                message.commit_id = commit_id
+                pending = self._announce(message, pending)
+                (mark_item,) = self._store.get_many(look.mark_of(message))
+            look.marks.let_name(look.repository, commit_id, mark_item)
+        except LakebedError:
+            self._take_back(pending)
+            raise
+        return pending
 
     def _settle_other(self, found: Record[OtherT] | None, pending: Version) -> None:
         """Step 2: return if the other kind does not have the name, nor will get it."""

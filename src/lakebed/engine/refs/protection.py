@@ -28,6 +28,19 @@ from lakebed.runtime import Runtime
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_*?\[\]!-]{1,255}")
 
 
+def check_pattern(pattern: str) -> None:
+    """Refuse a pattern that no name of a branch matches.
+
+    Raises:
+        Invalid: It is one.
+    """
+    if not _PATTERN.fullmatch(pattern):
+        raise Invalid(
+            f"'{pattern}' cannot match any branch: use letters, digits, hyphens, underscores, and"
+            " * ? [a-z] [!a-z]"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Protection:
     """The rules of a repository as they were read."""
@@ -81,11 +94,7 @@ class BranchProtection:
             OutcomeUnknown: They may have been replaced.
         """
         for pattern in patterns:
-            if not _PATTERN.fullmatch(pattern):
-                raise Invalid(
-                    f"'{pattern}' cannot match any branch: use letters, digits, hyphens,"
-                    " underscores, and * ? [a-z] [!a-z]"
-                )
+            check_pattern(pattern)
         unique = tuple(dict.fromkeys(patterns))
         rules = [
             pb.BranchProtectionRule(pattern=pattern, strict=pattern in strict) for pattern in unique

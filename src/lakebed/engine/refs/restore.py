@@ -10,12 +10,17 @@ there. A note in the repository says which dump is being restored. So a restore 
 can be run again, even if someone began to work in between: what is there stays. A restore that was
 finished is not done twice.
 
+Commits whose data may be gone get their marks before anything else: those that any run of garbage
+collection was told have expired (`lakebed.engine.retention.audit`). Refs to them are left out. The
+commits count as stored now, and while a restore is not finished, no commit expires.
+
 Branches get new unique ids and staging tokens, with nothing staged. They and tags are created as
 others are (`creation`): one whose name the other kind has got meanwhile is left out, like one that
 is there already. Dumps of older versions may hold a branch and a tag of one name; these are both
 restored.
 """
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -30,6 +35,7 @@ from lakebed.engine.errors import Invalid, InvalidName, MissingFile, NotUnique
 from lakebed.engine.keys import (
     BRANCHES,
     COMMITS,
+    EXPIRY,
     GRAVELER,
     REPOSITORIES,
     RESTORED,
@@ -41,6 +47,8 @@ from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.refs.commits import FIRST_GENERATION, compute_id
 from lakebed.engine.refs.creation import create_branch, create_tag
 from lakebed.engine.refs.dump import Row, active_record
+from lakebed.engine.retention.audit import read_all_expired
+from lakebed.engine.retention.marks import EXPIRED
 from lakebed.formats import (
     MANIFEST_NAME,
     DamagedFile,
@@ -61,6 +69,7 @@ from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
+_LOGGER: Final = logging.getLogger(__name__)
 _DUMP_ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 MessageT = TypeVar("MessageT", bound=Message)
 _CHECKS: Final = {RefKind.BRANCHES: check_branch_name, RefKind.TAGS: check_tag_name}
@@ -89,7 +98,12 @@ def restore_refs(
     if not is_restored(store, repository, dump_id):
         _check_dump(files, block, repository)
         _note(notes, dump_id)
-        restorer = _Restorer(store, runtime, repository)
+        expired = [
+            read_all_expired(block, repository.namespace, each)
+            for each in files.manifest.unique_ids
+        ]
+        restorer = _Restorer(store, runtime, repository, frozenset().union(*expired))
+        restorer.mark_expired()
         restorer.write(files)
         restorer.adopt(files.manifest.unique_ids)
         notes.set(RESTORED_NAME, pb.RestoredRefs(dump_id=dump_id, finished=True))
@@ -244,12 +258,23 @@ def _damaged(files: _Files, file: DumpFile, reason: str) -> DamagedFile:
 class _Restorer:
     """Writes what a dump holds into one repository."""
 
-    def __init__(self, store: Store, runtime: Runtime, repository: Repository) -> None:
+    def __init__(
+        self, store: Store, runtime: Runtime, repository: Repository, expired: frozenset[str]
+    ) -> None:
         self._store = store
         self._runtime = runtime
         self._repository = repository
+        self._expired = expired
         self._shared: set[str] = set()
         """The names that both a branch and a tag of the dump have."""
+
+    def mark_expired(self) -> None:
+        """Mark the commits that have expired, before any of them can be found."""
+        message = pb.Expiry(state=EXPIRED, expired_us=now_us(self._runtime))
+        value = message.SerializeToString()
+        marks = [(EXPIRY.prefix + each.encode(), value) for each in sorted(self._expired)]
+        if marks:
+            self._store.set_many(self._repository.partition, marks)
 
     def write(self, files: _Files) -> None:
         """Write commits, then tags, then branches; what is there stays."""
@@ -265,7 +290,7 @@ class _Restorer:
         for kind, create in ((RefKind.TAGS, self._tag), (RefKind.BRANCHES, self._branch)):
             for _, rows in files.rows(kind):
                 active_record(self._store, self._repository)
-                self._runtime.map_parallel(create, rows)
+                self._runtime.map_parallel(create, [row for row in rows if self._is_kept(row)])
 
     def adopt(self, unique_ids: tuple[str, ...]) -> None:
         """Note whose object paths the commits name, for garbage collection.
@@ -285,6 +310,18 @@ class _Restorer:
                 records.set_if(record.name, record.message, record.predicate)
             except PredicateFailed:
                 continue  # someone changed something else in the record
+
+    def _is_kept(self, row: Row) -> bool:
+        """Whether the commit of a ref has not expired."""
+        if row["commit_id"] not in self._expired:
+            return True
+        _LOGGER.warning(
+            "%s is left out of repository %s: its commit %s has expired",
+            row["name"],
+            self._repository.id,
+            row["commit_id"],
+        )
+        return False
 
     def _tag(self, row: Row) -> None:
         name, partition = row["name"], self._repository.partition

@@ -9,6 +9,7 @@ from lakebed.engine.errors import TagNotFound, TooManyTries
 from lakebed.engine.keys import TAGS
 from lakebed.engine.model import CommitID, Repository, Tag, TagID
 from lakebed.engine.refs.creation import Look, create_tag, was_created, was_deleted
+from lakebed.engine.retention.marks import Marks
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import Item, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
@@ -49,6 +50,7 @@ class Tags:
 
         Raises:
             NotUnique: There is already a tag or a branch of this name.
+            CommitExpired: The data of the commit is not kept any more.
             TooManyTries: Others always came first.
             OutcomeUnknown: It may have been made.
         """
@@ -56,11 +58,12 @@ class Tags:
         created_us = now_us(self._runtime)
         message = pb.Tag(commit_id=commit_id, created_us=created_us, unique_id=unique_id)
 
-        def judge(_found: Sequence[Item | None]) -> None:
+        def judge(_found: Sequence[Item | None]) -> CommitID:
             before_try()
+            return commit_id
 
-        partition = repository.partition
-        create_tag(self._store, self._runtime, partition, tag, message, Look((), judge))
+        look = Look(repository, Marks(self._store), (), judge)
+        create_tag(self._store, self._runtime, repository.partition, tag, message, look)
         return Tag(tag, commit_id, unique_id)
 
     def delete(

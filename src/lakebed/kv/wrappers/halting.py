@@ -20,7 +20,7 @@ class Permit:
     """When a process may write to a store."""
 
     mark: bytes | None = None
-    """The mark that the store must have; None: it must have none."""
+    """The mark that the store must have; None: none that stops writers."""
     reads_only: bool = False
 
 
@@ -99,13 +99,17 @@ class HaltingStore(WrappedStore):
         if (partition, key) == (METADATA_PARTITION, HALT_KEY):
             return
         mark = find_mark(self._inner)
-        found = None if mark is None else mark.value
-        if found != expected:
-            raise StoreHalted(_reason(found))
+        if expected is None:
+            refused = mark is not None and read_mark(mark.value).halts
+        else:
+            refused = mark is None or mark.value != expected
+        if refused:
+            raise StoreHalted(_reason(mark))
         self._expected, self._looked_at = expected, now
 
 
-def _reason(found: bytes | None) -> str:
-    if found is None:
-        return "the mark of this copy is gone from the store: somebody released it"
-    return read_mark(found).explain()
+def _reason(found: Item | None) -> str:
+    halt = None if found is None else read_mark(found.value)
+    if halt is None or not halt.halts:
+        return "this copy was completed by another run, or given up"
+    return halt.explain()

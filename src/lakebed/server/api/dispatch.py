@@ -1,11 +1,20 @@
-"""From a request to a handler and back: who asks, whether they may, what they ask, the answer."""
+"""From a request to a handler and back: who asks, whether they may, what they ask, the answer.
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final, get_origin
+`Operations` is a WSGI application. Its table of routes is Falcon's, and so is the application that
+answers what is no operation. But Falcon's objects for a request and its answer are not made for an
+operation: they took as long as all else that the door does for a small request.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any, Final, NoReturn, get_origin
 from urllib.parse import unquote_plus
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-import falcon
 import msgspec
+from falcon import code_to_http_status
+from falcon.routing import CompiledRouter
 
 from lakebed.auth import Context, Permission
 from lakebed.catalog.nouns import acting_as, read_only_lifted
@@ -13,9 +22,10 @@ from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.authentication import authenticate
-from lakebed.server.http.bodies import Body, has_body
+from lakebed.server.http.bodies import Body as RequestBody
+from lakebed.server.http.bodies import has_body
 from lakebed.server.http.browsers import Sender, sender_of
-from lakebed.server.http.errors import JSON_TYPE, BadRequest, NotJSON, answer_error
+from lakebed.server.http.errors import JSON_TYPE, BadRequest, NotJSON, error_answer
 from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
 
@@ -27,46 +37,115 @@ OPEN_BYTES_MAX: Final = 16 << 10
 OPEN_SECONDS_MAX: Final = 10.0
 """The longest that such a body may take."""
 
+_TYPE: Final = "content-type"
+_LENGTH: Final = "content-length"
+_BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+
 _encode: Final = msgspec.json.Encoder().encode
 
-Responder = Callable[..., None]
+Headers = dict[str, str]
+"""Of an answer; names are in lower case."""
 
 
-def responder(route: Route, services: Services, admission: Admission) -> Responder:
-    """Return the function that Falcon calls for an operation."""
-    bind = _binder(route)
-    can_force = any("force" in _names(each) for each in (route.query, route.body))
-    needs_permissions = isinstance(route.needs, tuple)
-    admit = admission.admit_transfer if route.transfer else admission.admit_work
+class Operations:
+    """Answers the operations of the API, and hands all other requests on."""
 
-    def respond(request: falcon.Request, response: falcon.Response, **parts: str) -> None:
-        record = current_record()
+    def __init__(self, router: CompiledRouter, others: WSGIApplication) -> None:
+        """Make the application.
+
+        Args:
+            router: Knows the path of each operation; see `add_operations`.
+            others: Answers what is no operation.
+        """
+        self._find = router.find
+        self._others = others
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request."""
+        path: str = environ["PATH_INFO"]
+        if not path.isascii():
+            path = path.encode("latin-1").decode("utf-8", "replace")
+        found = self._find(path)
+        if found is not None:
+            _, methods, parts, template = found
+            operation: object = methods.get(environ["REQUEST_METHOD"])
+            if isinstance(operation, Operation):
+                return operation.answer(environ, start_response, parts, template or "")
+        return self._others(environ, start_response)
+
+
+def add_operations(
+    router: CompiledRouter,
+    routes: Iterable[Route],
+    services: Services,
+    admission: Admission,
+    *,
+    base_path: str,
+) -> None:
+    """Add operations to a table of routes, for `Operations` to find."""
+    by_path: dict[str, dict[str, Operation]] = {}
+    for route in routes:
+        methods = by_path.setdefault(base_path + route.path, {})
+        methods[f"on_{route.method.lower()}"] = Operation(route, services, admission)
+    for path, methods in by_path.items():
+        router.add_route(path, SimpleNamespace(**methods))
+
+
+class Operation:
+    """One operation, as it is called by requests."""
+
+    def __init__(self, route: Route, services: Services, admission: Admission) -> None:
+        self._route = route
+        self._services = services
+        self._admission = admission
+        self._bind = _binder(route)
+        self._can_force = any("force" in _names(each) for each in (route.query, route.body))
+        self._needs_permissions = isinstance(route.needs, tuple)
+        self._admit = admission.admit_transfer if route.transfer else admission.admit_work
+
+    def __call__(self) -> NoReturn:
+        """Fail: Falcon's table of routes holds what can be called, and Falcon never calls it."""
+        raise NotImplementedError("operations are answered by `Operations`")
+
+    def answer(
+        self,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+        parts: dict[str, str],
+        template: str,
+    ) -> Iterable[bytes]:
+        """Answer a request, given the parts of its path, and the path in the table of routes."""
+        try:
+            status, headers, body = _read_reply(self._route, self._handle(environ, parts, template))
+        except Exception as error:  # noqa: BLE001 - the last place that can answer
+            status, headers, body = error_answer(error, self._route.operation, parts)
+            if sender_of(environ) is Sender.OWN_PAGE:
+                # The page asks for keys itself; at this header, the browser would do so.
+                headers.pop("www-authenticate", None)
+        return send_answer(environ, start_response, status, headers, body)
+
+    def _handle(self, environ: WSGIEnvironment, parts: dict[str, str], template: str) -> Any:
+        record, route, services = current_record(), self._route, self._services
         assert record is not None, "requests come in the envelope"
         record.operation = route.operation
-        try:
-            if route.needs_slot:
-                admit(record)
-            identity = None
-            if route.needs is not Access.ANYONE:
-                identity = authenticate(services, request, client=record.client)
-                record.user = identity.user_id
-                services.catalog.usage.count()
-            if route.needs_slot:
-                admission.claim(record)
-            context = Context(source_ip=record.client)
-            given = bind(ApiRequest(services, request, identity, context), parts)
-            if identity is not None and needs_permissions:
-                services.auth.authorize(identity, context, *permissions(route, parts, given))
-            with acting_as(record.user), read_only_lifted(lifted=can_force and _is_forced(given)):
-                result = route.handler(**given)
-            _answer(route, response, result)
-        except Exception as error:  # noqa: BLE001 - the last place that can answer
-            answer_error(error, route.operation, response, parts)
-            if sender_of(request.env) is Sender.OWN_PAGE:
-                # The page asks for keys itself; at this header, the browser would do so.
-                response.delete_header("WWW-Authenticate")
-
-    return respond
+        if route.needs_slot:
+            self._admit(record)
+        identity = None
+        if route.needs is not Access.ANYONE:
+            identity = authenticate(services, environ, client=record.client)
+            record.user = identity.user_id
+            services.catalog.usage.count()
+        if route.needs_slot:
+            self._admission.claim(record)
+        context = Context(source_ip=record.client)
+        given = self._bind(ApiRequest(services, environ, template, identity, context), parts)
+        if identity is not None and self._needs_permissions:
+            services.auth.authorize(identity, context, *permissions(route, parts, given))
+        with (
+            acting_as(record.user),
+            read_only_lifted(lifted=self._can_force and _is_forced(given)),
+        ):
+            return route.handler(**given)
 
 
 # Whether they may
@@ -107,7 +186,7 @@ def _binder(route: Route) -> Callable[[ApiRequest, dict[str, str]], dict[str, An
     def bind(request: ApiRequest, parts: dict[str, str]) -> dict[str, Any]:
         given: dict[str, Any] = {"request": request, **parts}
         if route.query is not None:
-            given["query"] = _read_query(request.http.query_string, route.query, lists)
+            given["query"] = _read_query(request.environ["QUERY_STRING"], route.query, lists)
         if decode is not None:
             text = _read_small_body(request, is_open=route.needs is Access.ANYONE)
             if text or not route.body_optional:
@@ -118,17 +197,17 @@ def _binder(route: Route) -> Callable[[ApiRequest, dict[str, str]], dict[str, An
 
 
 def _read_small_body(request: ApiRequest, *, is_open: bool) -> bytes:
-    _check_type(request.http)
+    _check_type(request.environ)
     limits = request.services.settings.limits
     seconds_max, bytes_max = limits.request_seconds, limits.json_bytes_max
     if is_open:
         seconds_max, bytes_max = OPEN_SECONDS_MAX, OPEN_BYTES_MAX
     rate_min = limits.body_bytes_per_second
-    body = Body(request.http.env, seconds_max=seconds_max, rate_min=rate_min)
+    body = RequestBody(request.environ, seconds_max=seconds_max, rate_min=rate_min)
     return body.read(bytes_max)
 
 
-def _check_type(request: falcon.Request) -> None:
+def _check_type(environ: WSGIEnvironment) -> None:
     """Make sure that a body says it is JSON.
 
     A page of another origin can make a browser send bodies of other types without asking first.
@@ -136,9 +215,9 @@ def _check_type(request: falcon.Request) -> None:
     Raises:
         NotJSON: There is a body, and it does not.
     """
-    if not has_body(request.env):
+    if not has_body(environ):
         return
-    said: str = request.env.get("CONTENT_TYPE") or ""
+    said: str = environ.get("CONTENT_TYPE") or ""
     kind = said.partition(";")[0].strip().lower()
     if "," in said or not (kind == JSON_TYPE or kind.endswith("+json")):
         raise NotJSON(said)
@@ -197,34 +276,49 @@ def _decode(decode: Callable[[bytes], Any], text: bytes) -> Any:
 
 # The answer
 
+Body = bytes | Iterable[bytes] | None
 
-def _answer(route: Route, response: falcon.Response, result: Any) -> None:
+
+def _read_reply(route: Route, result: Any) -> tuple[int, Headers, Body]:
+    """Return the answer that the result of a handler stands for."""
     if not isinstance(result, Reply):
-        response.status = route.status
-        if result is not None:
-            _answer_value(response, result)
-        return
-    reply, body = result, result.body
-    response.status = reply.status or route.status
-    for name, value in reply.headers.items():
-        response.append_header(name, value)
+        if result is None:
+            return route.status, {}, None
+        return route.status, {_TYPE: JSON_TYPE}, _encode(result)
+    status, body = result.status or route.status, result.body
+    headers = {name.lower(): value for name, value in result.headers.items()}
     if body is None:
-        return
+        return status, headers, None
     if isinstance(body, str):
         body = body.encode()
     if isinstance(body, bytes):
-        response.data = body
-        response.content_type = reply.content_type or "application/octet-stream"
-    elif reply.content_length is not None:
-        response.content_type = reply.content_type
-        if reply.content_length <= SMALL_BYTES:
-            response.data = b"".join(body)
+        headers[_TYPE] = result.content_type or "application/octet-stream"
+    elif result.content_length is not None:
+        if result.content_type is not None:
+            headers[_TYPE] = result.content_type
+        if result.content_length <= SMALL_BYTES:
+            body = b"".join(body)
         else:
-            response.set_stream(body, reply.content_length)
+            headers[_LENGTH] = str(result.content_length)
     else:
-        _answer_value(response, body)
+        headers[_TYPE] = JSON_TYPE
+        body = _encode(body)
+    return status, headers, body
 
 
-def _answer_value(response: falcon.Response, value: Any) -> None:
-    response.data = _encode(value)
-    response.content_type = JSON_TYPE
+def send_answer(
+    environ: WSGIEnvironment,
+    start_response: StartResponse,
+    status: int,
+    headers: Headers,
+    body: Body,
+) -> Iterable[bytes]:
+    """Begin an answer, and return what follows its head."""
+    is_head = environ["REQUEST_METHOD"] == "HEAD"
+    has_body = not is_head and status not in _BODILESS
+    if body is None or isinstance(body, bytes):
+        if has_body or (is_head and status not in _BODILESS and _LENGTH not in headers):
+            headers[_LENGTH] = str(len(body or b""))
+        body = [body] if body else []
+    start_response(code_to_http_status(status), list(headers.items()))
+    return body if has_body else []

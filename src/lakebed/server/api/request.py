@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
+from wsgiref.types import WSGIEnvironment
 
 import falcon
 
@@ -10,18 +12,28 @@ from lakebed.catalog.catalog import Catalog
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.services import Services
 
+_BARE: Final = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
+"""Headers that WSGI keeps under their own names."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
     """A request to the API, and who makes it."""
 
     services: Services
-    http: falcon.Request
+    environ: WSGIEnvironment
     """As it came."""
+    template: str
+    """Its path as the table of routes spells it."""
     signed_in: Identity | None
     """None where anyone may ask."""
     context: Context
     """What conditions of policies ask about."""
+
+    @property
+    def http(self) -> falcon.Request:
+        """The request as Falcon reads it; made for those few that need it, as it takes time."""
+        return falcon.Request(self.environ)
 
     @property
     def catalog(self) -> Catalog:
@@ -44,7 +56,8 @@ class ApiRequest:
 
     def header(self, name: str) -> str | None:
         """Return a header of the request."""
-        value: str | None = self.http.get_header(name)
+        key = name.upper().replace("-", "_")
+        value: str | None = self.environ.get(key if key in _BARE else f"HTTP_{key}")
         return value
 
     def absolute(self, url: str) -> str:
@@ -54,7 +67,8 @@ class ApiRequest:
         objects_origin = self.services.settings.listen.objects_origin
         if objects_origin is not None:
             return objects_origin + url
-        return f"{self.http.forwarded_scheme}://{self.http.forwarded_host}{url}"
+        http = self.http
+        return f"{http.forwarded_scheme}://{http.forwarded_host}{url}"
 
 
 def one_of(value: str, allowed: Iterable[str], what: str) -> str:

@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, Final
 from wsgiref.handlers import format_date_time
 
 from lakebed.server.connections.heads import BadHead
 
 Headers = list[tuple[str, str]]
+_LENGTH: Final = "content-length"
 _NO_CONTENT: Final = "204"
 _BODILESS: Final = frozenset({_NO_CONTENT, "304"})
+_name_of: Final = itemgetter(0)
 _date: tuple[int, str] = (0, "")
 
 
@@ -22,6 +25,8 @@ class Answer:
         self._is_old = is_old
         self._status = ""
         self._headers: Headers = []
+        self.has_body = False
+        """Whether bytes may follow the head; known once the answer has started."""
 
     def start(
         self, status: str, headers: Headers, _exc_info: Any = None, /
@@ -29,12 +34,8 @@ class Answer:
         """Take the status and the headers: WSGI's ``start_response``."""
         self._status = status
         self._headers = headers
+        self.has_body = self._method != "HEAD" and status[:3] not in _BODILESS
         return _refuse_to_write
-
-    @property
-    def has_body(self) -> bool:
-        """Whether bytes may follow the head."""
-        return self._method != "HEAD" and self._status[:3] not in _BODILESS
 
     def head(self, *, length: int | None, keeps_alive: bool) -> bytes:
         """Return the head.
@@ -46,15 +47,11 @@ class Answer:
         Raises:
             ValueError: Nobody knows the length, or a header has more than one line.
         """
-        lines = [f"HTTP/1.1 {self._status}"]
-        has_length = not self.has_body
-        for name, value in self._headers:
-            if name.lower() == "content-length":
-                if self._status.startswith(_NO_CONTENT):  # such an answer has none
-                    continue
-                has_length = True
-            lines.append(f"{name}: {value}")
-        if not has_length:
+        headers = self._headers
+        if self._status.startswith(_NO_CONTENT):  # such an answer has no length
+            headers = [each for each in headers if each[0].lower() != _LENGTH]
+        lines = [f"HTTP/1.1 {self._status}", *map(": ".join, headers)]
+        if self.has_body and _LENGTH not in map(str.lower, map(_name_of, headers)):
             if length is None:
                 raise ValueError("a streamed answer needs a Content-Length")
             lines.append(f"Content-Length: {length}")

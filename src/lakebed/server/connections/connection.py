@@ -11,7 +11,7 @@ import struct
 import termios
 from collections.abc import Iterable
 from contextlib import suppress
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Any, Final
 
 from lakebed.runtime import about_to_wait
@@ -25,8 +25,11 @@ _NOTHING: Final = memoryview(b"")
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
-class Stage(Enum):
-    """What a connection waits for while no thread holds it."""
+class Stage(IntEnum):
+    """What a connection waits for while no thread holds it.
+
+    Numbers, because Python hashes those by itself, and other members by a call.
+    """
 
     IDLE = auto()
     """The first byte of a request."""

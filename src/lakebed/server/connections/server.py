@@ -97,6 +97,7 @@ class ConnectionServer:
         self._connections_max = max(1, min(_CONNECTIONS_MAX, files_max - _OTHER_FILES))
         self._environ = _common_environ(settings)
         self._listener = _listen(address, settings.listen.port)
+        self._listening = self._listener.fileno()
         self._poll = select.epoll()
         self._poll.register(self._listener, select.EPOLLIN | _ONCE)
         self._connections: set[Connection] = set()
@@ -125,6 +126,7 @@ class ConnectionServer:
         # What came before the end is served: the system would reset it.
         for _ in range(_BACKLOG // _ACCEPT_AT_ONCE):
             self._accept()
+        self._listening = -1  # its handle may be used again
         self._listener.close()
         for connection in list(self._waiting.values()):
             if connection.stage is Stage.IDLE and not connection.has_something:
@@ -149,7 +151,7 @@ class ConnectionServer:
 
     def _handle(self, handle: int) -> None:
         """Do what an event asks for; whatever fails, the thread goes on."""
-        if handle == self._listener.fileno():
+        if handle == self._listening:
             self._accept()
             return
         connection = self._waiting.pop(handle, None)

@@ -4,6 +4,7 @@ import base64
 import binascii
 from contextlib import suppress
 from typing import Final
+from wsgiref.types import WSGIEnvironment
 
 import falcon
 
@@ -19,7 +20,7 @@ IDENTITY: Final = "lakebed.identity"
 header has a name of its own kind (``HTTP_…``) in the environment of a request."""
 
 
-def authenticate(services: Services, request: falcon.Request, *, client: str) -> Identity:
+def authenticate(services: Services, environ: WSGIEnvironment, *, client: str) -> Identity:
     """Return who makes a request, by a bearer token, a key pair or the cookie of a login.
 
     Raises:
@@ -27,16 +28,16 @@ def authenticate(services: Services, request: falcon.Request, *, client: str) ->
         ForeignPage: A page of others may have made a browser send it.
         TooManyLogins: There were too many wrong secrets from the address of the client.
     """
-    inner: Identity | None = request.env.get(IDENTITY)
+    inner: Identity | None = environ.get(IDENTITY)
     if inner is not None:
         return inner
-    scheme, _, value = request.env.get("HTTP_AUTHORIZATION", "").partition(" ")
+    scheme, _, value = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     if scheme.lower() != "basic":
-        token = token_of(request)
+        token = token_of(environ)
         if token is None:
             raise AuthenticationFailed
         return services.auth.authenticate_token(token)
-    check_password(request.env)
+    check_password(environ)
     try:
         pair = base64.b64decode(value.strip(), validate=True).decode()
     except (binascii.Error, ValueError):
@@ -45,30 +46,30 @@ def authenticate(services: Services, request: falcon.Request, *, client: str) ->
     return services.auth.authenticate(access_key_id, secret, client=client)
 
 
-def token_of(request: falcon.Request) -> str | None:
+def token_of(environ: WSGIEnvironment) -> str | None:
     """Return the token that comes with a request; a cookie counts if no other proof is there.
 
     Raises:
         ForeignPage: A page of others may have made a browser send the cookie.
     """
-    header = request.get_header("Authorization")
+    header: str | None = environ.get("HTTP_AUTHORIZATION")
     if header is None:
-        token: str | None = request.cookies.get(COOKIE)
+        token = falcon.Request(environ).cookies.get(COOKIE)
         if token is not None:
-            check_cookie(request.env)
+            check_cookie(environ)
         return token
     scheme, _, value = header.partition(" ")
     return value.strip() if scheme.lower() == "bearer" else None
 
 
-def log_out(services: Services, request: falcon.Request) -> None:
+def log_out(services: Services, environ: WSGIEnvironment) -> None:
     """End the token that comes with a request, if there is one that is good.
 
     Raises:
         ForeignPage: A page of others may have made a browser send it.
         OutcomeUnknown: It may still be good.
     """
-    token = token_of(request)
+    token = token_of(environ)
     if token is not None:
         with suppress(AuthenticationFailed):
             services.auth.logout(token)

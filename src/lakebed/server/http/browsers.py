@@ -17,6 +17,7 @@ import ipaddress
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -36,6 +37,7 @@ _SAFE_HEADERS: Final = {
     "cross-origin-resource-policy": ("Cross-Origin-Resource-Policy", "same-origin"),
 }
 _ALL_SAFE_HEADERS: Final = list(_SAFE_HEADERS.values())
+_name_of: Final = itemgetter(0)
 
 # The names say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -253,7 +255,7 @@ class SafeAnswers:
         """Answer a request."""
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Any:
-            given = {name.lower() for name, _ in headers}
+            given = set(map(str.lower, map(_name_of, headers)))
             if given.isdisjoint(_SAFE_HEADERS):
                 return start_response(status, headers + _ALL_SAFE_HEADERS, exc_info)
             added = [header for name, header in _SAFE_HEADERS.items() if name not in given]

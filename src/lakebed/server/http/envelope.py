@@ -172,4 +172,6 @@ def _path_of(environ: WSGIEnvironment) -> str:
     path: str = environ["PATH_INFO"]
     if path.startswith(PRESIGNED):
         return f"{PRESIGNED}…"
+    if path.isascii():
+        return path
     return path.encode("latin-1").decode("utf-8", "backslashreplace")

@@ -132,6 +132,8 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (engine.DefaultBranch, 403),
     (engine.Deleting, 410),
     (engine.MissingFile, 410),
+    (engine.CommitExpired, 410),
+    (engine.TooManyExpire, 409),
     (engine.Stale, 408),
     (engine.TooManyTries, 429),
     (engine.GivenUp, 503),
@@ -273,21 +275,26 @@ def note_error(error: BaseException, status: int, kind: str) -> None:
         record.kind, record.cause = kind, cause
 
 
-def answer_error(
-    error: Exception,
-    operation: str,
-    response: falcon.Response,
-    parts: Mapping[str, str] = _NO_PARTS,
-) -> None:
-    """Turn an error into an answer of the REST API; `parts` are those of the path."""
+def error_answer(
+    error: Exception, operation: str, parts: Mapping[str, str] = _NO_PARTS
+) -> tuple[int, dict[str, str], bytes]:
+    """Return status, headers and body of the answer to an error; `parts` are those of the path."""
     status = status_of(error)
     kind = kind_of(error)
     note_error(error, status, kind)
-    response.status = status
+    headers = {}
     if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
         seconds = error.retry_seconds if isinstance(error, auth.TooManyLogins) else RETRY_SECONDS
-        response.set_header("Retry-After", str(seconds))
+        headers["retry-after"] = str(seconds)
     if status == HTTPStatus.UNAUTHORIZED:
-        response.set_header("WWW-Authenticate", "Basic realm=lakebed")
-    response.data = msgspec.json.encode(body_of(error, operation, parts))
-    response.content_type = JSON_TYPE
+        headers["www-authenticate"] = "Basic realm=lakebed"
+    headers["content-type"] = JSON_TYPE
+    return status, headers, msgspec.json.encode(body_of(error, operation, parts))
+
+
+def answer_error(error: Exception, operation: str, response: falcon.Response) -> None:
+    """Turn an error into an answer of Falcon."""
+    status, headers, body = error_answer(error, operation)
+    response.status = status
+    response.set_headers(headers)
+    response.data = body

@@ -170,7 +170,8 @@ class FairPool:
         """Give back what was taken."""
         with self._lock:
             self._uncount(holder, amount)
-            self._serve()
+            if self._lines:
+                self._serve()
 
     # Waiting
 
@@ -224,7 +225,7 @@ class FairPool:
         return not self._used or self._used + amount <= self._capacity
 
     def _may_hold(self, holder: Holder, amount: int) -> bool:
-        return self._full_share(holder, amount) is None
+        return holder is NOBODY or self._full_share(holder, amount) is None
 
     def _full_share(self, holder: Holder, amount: int) -> Holder | None:
         """Return who holds so much that this would be too much; None if it would not."""
@@ -247,6 +248,8 @@ class FairPool:
         self._on_change(-amount)
 
     def _add_to_shares(self, holder: Holder, amount: int) -> None:
+        if holder is NOBODY:
+            return
         for each in counted_for(holder):
             held = self._held.get(each, 0) + amount
             if held:

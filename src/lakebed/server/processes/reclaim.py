@@ -10,7 +10,8 @@ alone until something could be (`LastRun.next_us`), so that an idle one costs ne
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final
+from dataclasses import asdict
+from typing import Any, Final
 
 from lakebed.catalog.catalog import Catalog
 from lakebed.engine.errors import RepositoryNotFound
@@ -52,6 +53,12 @@ class OwnServer:
     def __init__(self, catalog: Catalog, repository: Repository) -> None:
         self._catalog = catalog
         self._id = repository.id
+
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+        done = self._catalog.retention.expire(
+            self._id, unique_id=UniqueID(unique_id), max_share=max_share, dry_run=dry_run
+        )
+        return asdict(done)
 
     def prepare(self, unique_id: str) -> GCRunID:
         gc, meant = self._catalog.gc, UniqueID(unique_id)

@@ -43,6 +43,7 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (engine.PreconditionFailed, ErrorCode.PRECONDITION_FAILED),
     (engine.Protected, ErrorCode.WRITE_TO_PROTECTED_BRANCH),
     (engine.ReadOnly, ErrorCode.READ_ONLY_REPOSITORY),
+    (engine.CommitExpired, ErrorCode.NO_SUCH_VERSION),
     (engine.Stale, ErrorCode.REQUEST_TIMEOUT),
     (engine.TooManyTries, ErrorCode.SLOW_DOWN),
     (engine.GivenUp, ErrorCode.SLOW_DOWN),

@@ -130,7 +130,7 @@ def dynamodb_server(*, durable: bool) -> Iterator[DatabaseServer]:
             *(("-dbPath", str(folder)) if durable else ("-inMemory",)),
         ]
 
-    with _running(command) as server:
+    with running(command) as server:
         yield server
 
 
@@ -160,7 +160,7 @@ def azurite_server() -> Iterator[DatabaseServer]:
             *("--location", str(folder), "--blobPort", str(port)),
         ]
 
-    with _running(command) as server:
+    with running(command) as server:
         yield server
 
 
@@ -189,7 +189,7 @@ def etcd_server(*, durable: bool) -> Iterator[DatabaseServer]:
             *(() if durable else ("--unsafe-no-fsync",)),
         ]
 
-    with _running(command) as server:
+    with running(command) as server:
         yield server
 
 
@@ -214,7 +214,7 @@ def valkey_server(*, settings: Sequence[str] = VALKEY_DURABLE) -> Iterator[Datab
             *("--save", "", *settings),
         ]
 
-    with _running(command) as server:
+    with running(command) as server:
         yield server
 
 
@@ -232,7 +232,12 @@ def _program_of(package: str, path: str, distribution: str) -> Path:
 
 
 @contextmanager
-def _running(make_command: MakeCommand) -> Iterator[DatabaseServer]:
+def running(make_command: MakeCommand) -> Iterator[DatabaseServer]:
+    """Run a server in a folder of its own while the block lasts.
+
+    Raises:
+        ServerMissingError: It does not start.
+    """
     with TemporaryDirectory(prefix="lakebed-db-") as folder:
         server = DatabaseServer(Path(folder), make_command)
         server.start()

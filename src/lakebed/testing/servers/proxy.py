@@ -48,10 +48,13 @@ class _Wire:
         forge: Forge,
         *,
         lingering: bool,
+        forgetful: bool,
     ) -> None:
         self._lingering = lingering
+        self._forgetful = forgetful
         self._answered = threading.Event()
         self._answered.set()
+        self._server_left = False
         self._client = client
         self._server = server
         self._changed = threading.Condition()
@@ -100,7 +103,11 @@ class _Wire:
                 if not data:
                     break
                 self._answered.clear()
+                if self._server_left:
+                    self._answered.set()
                 self._server.sendall(data)
+                if self.held and self._forgetful:
+                    break
         if self._lingering:
             self._answered.wait(PATIENCE_SECONDS)
         with suppress(OSError):
@@ -132,6 +139,7 @@ class _Wire:
                     # If the client is gone, the server must not notice it from us.
                     with suppress(OSError):
                         self._client.sendall(self._forge(data))
+        self._server_left = True
         self._answered.set()
         with suppress(OSError):
             self._client.shutdown(socket.SHUT_RDWR)
@@ -141,14 +149,20 @@ class _Wire:
 class Proxy:
     """Listens on a port of 127.0.0.1 and passes all on to a server, unless told otherwise."""
 
-    def __init__(self, server: Path | tuple[str, int], *, lingering: bool = False) -> None:
+    def __init__(
+        self, server: Path | tuple[str, int], *, lingering: bool = False, forgetful: bool = False
+    ) -> None:
         """Start to listen; `server` is a socket in the file system, or a host and a port.
 
         `lingering`: a server does not hear that a client has gone before it has answered what the
         client sent. (Some drop what they do for a client that has gone, if they notice in time.)
+
+        `forgetful`: what a client sends behind something that was held is lost, as when it takes
+        back a request that it gave up.
         """
         self._target = server
         self._lingering = lingering
+        self._forgetful = forgetful
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._wires: list[_Wire] = []
@@ -229,7 +243,14 @@ class Proxy:
             server = self._connect_to_server()
         except OSError:
             return client.close()
-        wire = _Wire(client, server, self._fault_of_new, self._forge, lingering=self._lingering)
+        wire = _Wire(
+            client,
+            server,
+            self._fault_of_new,
+            self._forge,
+            lingering=self._lingering,
+            forgetful=self._forgetful,
+        )
         self._wires.append(wire)
         return wire.start()
 

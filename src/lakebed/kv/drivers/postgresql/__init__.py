@@ -6,7 +6,7 @@ refused, since it may give each statement to another process, and what follows w
 
 A process keeps up to 20 connections. ``?pool_size=40`` in the URL changes that; the number of
 processes times the size of the pool must stay below the server's ``max_connections``. A call that
-gets no connection within a few seconds fails (see `lakebed.kv.drivers.postgresql.pool`).
+gets no connection within a few seconds fails (see `lakebed.kv.pool`).
 
 **Three outcomes.** A reply to a write is certain: rows changed, no row changed (`PredicateFailed`)
 or an SQL error, with which PostgreSQL has rolled the statement back (`StoreUnavailable`). When the

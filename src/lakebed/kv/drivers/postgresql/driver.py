@@ -11,8 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq.abc import PGresult
 
 from lakebed.kv.drivers.postgresql import statements, wire
-from lakebed.kv.drivers.postgresql.link import Link, Patience
-from lakebed.kv.drivers.postgresql.pool import POOL_SIZE, Pool, explain
+from lakebed.kv.drivers.postgresql.link import Link, Patience, explain
 from lakebed.kv.drivers.postgresql.schema import prepare_schema
 from lakebed.kv.errors import (
     InvalidArgument,
@@ -23,6 +22,7 @@ from lakebed.kv.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from lakebed.kv.pool import POOL_SIZE, Pool
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
@@ -77,7 +77,7 @@ class PostgreSQLStore(Store):
         self._patience = patience or Patience()
         conninfo, pool_size = _parse_url(url)
         self._connect = partial(Link.connect, conninfo, self._patience, runtime)
-        self._pool = Pool(self._connect, pool_size)
+        self._pool = Pool(self._connect, pool_size, database="postgresql", explain=explain)
         self._closed = False
         try:
             self._prepare()

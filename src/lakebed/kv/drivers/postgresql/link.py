@@ -247,3 +247,9 @@ class Link:
                 " own to the server"
             )
         return backend, clock
+
+
+def explain(error: BaseException) -> str:
+    """Return what went wrong, in one line."""
+    message = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return " ".join((message or str(error)).split()) or type(error).__name__

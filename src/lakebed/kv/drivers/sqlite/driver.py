@@ -79,6 +79,11 @@ def open_driver(url: str, runtime: Runtime) -> Store:
     return SqliteStore(DatabaseFile(path_of(url)), runtime)
 
 
+def _bound(parameters: Iterable[bytes]) -> tuple[bytearray, ...]:
+    """Return parameters as the library takes them at once; for bytes, it looks for adapters."""
+    return tuple(map(bytearray, parameters))
+
+
 class SqliteStore(Store):
     """A store in one file: reads on connections of a pool, writes through one thread."""
 
@@ -101,7 +106,7 @@ class SqliteStore(Store):
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self.limits.check(partition, key)
-        found = self._readers.fetch_items(_GET, (partition, key))
+        found = self._readers.fetch_items(_GET, _bound((partition, key)))
         if not found:
             raise KeyNotFound(partition, key)
         return found[0]
@@ -165,7 +170,7 @@ class SqliteStore(Store):
 
     def _get_few(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         items: list[Item | None] = [None] * len(keys)
-        parameters = tuple(chain.from_iterable(keys))
+        parameters = _bound(chain.from_iterable(keys))
         for place, *item in self._readers.fetch(_GET_FEW[len(keys) - 1], parameters):
             items[place] = Item._make(item)
         return items

@@ -12,18 +12,19 @@ from msgspec import Meta
 
 from lakebed.catalog.gc.prepare import Prepared
 from lakebed.catalog.gc.runs import RunInfo
-from lakebed.catalog.nouns import GCRunID, RepositoryID
+from lakebed.catalog.nouns import BranchRule, GCRunID, RepositoryID, RetentionRules
 from lakebed.catalog.tasks import TaskID
 from lakebed.catalog.unfinished import UnfinishedUpload as Unfinished
 from lakebed.ids import UniqueID
 from lakebed.server.api.models import Error, Page, PageQuery, TaskInfo, Wire, first_page
 from lakebed.server.api.request import ApiRequest, as_text
-from lakebed.server.api.routes import Need, Reply, Routes, fs
+from lakebed.server.api.routes import Need, Routes, fs
 from lakebed.server.http.errors import NoRules
 
 routes = Routes("gc")
 
 _GC: Final = "/repositories/{repository}/gc"
+_RULES: Final = "/repositories/{repository}/settings/gc_rules"
 _ARN: Final = "arn:lakefs:fs:::repository/{repository}"
 _COMMITS: Final = Need("retention:PrepareGarbageCollectionCommits", _ARN)
 _UNCOMMITTED: Final = Need("retention:PrepareGarbageCollectionUncommitted", _ARN)
@@ -203,7 +204,7 @@ def prepare_uncommitted(
 def prepare_commits(
     request: ApiRequest, repository: RepositoryID, query: CommitsQuery
 ) -> GarbageCollectionPrepareResponse:
-    """Write down all commit records."""
+    """Write down all commit records that have not expired."""
     return _wire(_prepare_commits(request, repository, query))
 
 
@@ -313,26 +314,93 @@ def _wire(prepared: Prepared) -> GarbageCollectionPrepareResponse:
     )
 
 
-# Rules of retention: none can be set yet
+# Rules of retention
 
 
-def _no_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
-    request.catalog.repositories.get(repository)
-    raise NoRules(repository)
+class GarbageCollectionRule(Wire, forbid_unknown_fields=True):
+    branch_id: Annotated[str, Meta(description="a name, or a pattern with * ? [a-z] [!a-z]")]
+    retention_days: int
+
+
+class GarbageCollectionRules(Wire, forbid_unknown_fields=True):
+    default_retention_days: int
+    branches: list[GarbageCollectionRule] | None = None
+
+
+class ExpireQuery(UniqueQuery):
+    max_share: Annotated[
+        float, Meta(ge=0, le=1, description="the largest share of commits to expire at once")
+    ] = 0.5
+    dry_run: bool = False
+
+
+class ExpiredCommits(Wire, omit_defaults=False):
+    ran: bool
+    commits: int
+    marked: int
+    rescued: int
+    waiting: int
+    expired: int
+    by_branch: dict[str, int]
+
+
+def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
+    found = request.catalog.retention.find_rules(repository)
+    if found is None:
+        raise NoRules(repository)
+    return GarbageCollectionRules(
+        default_retention_days=found.default_days,
+        branches=[
+            GarbageCollectionRule(branch_id=rule.pattern, retention_days=rule.days)
+            for rule in found.branches
+        ],
+    )
+
+
+def _set(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules) -> None:
+    branches = [BranchRule(rule.branch_id, rule.retention_days) for rule in body.branches or ()]
+    rules = RetentionRules(body.default_retention_days, branches)
+    request.catalog.retention.set_rules(repository, rules)
+
+
+@routes.add("getGCRules", "GET", _RULES, _GET_RULES)
+def get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
+    """Return for how long the history of branches is kept."""
+    return _rules(request, repository)
+
+
+@routes.add("setGCRules", "PUT", _RULES, _SET_RULES, status=204)
+def set_rules(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules) -> None:
+    """Replace the rules that say for how long the history of branches is kept."""
+    _set(request, repository, body)
+
+
+@routes.add("deleteGCRules", "DELETE", _RULES, _SET_RULES, status=204)
+def delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
+    """Remove the rules: all commits are kept from then on."""
+    request.catalog.retention.delete_rules(repository)
+
+
+@routes.add("internalGetGarbageCollectionRules", "GET", f"{_GC}/rules", _GET_RULES)
+def old_get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
+    """Return for how long the history of branches is kept."""
+    return _rules(request, repository)
+
+
+@routes.add("internalSetGarbageCollectionRules", "POST", f"{_GC}/rules", _SET_RULES, status=204)
+def old_set_rules(
+    request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules
+) -> None:
+    """Replace the rules that say for how long the history of branches is kept."""
+    _set(request, repository, body)
 
 
 @routes.add(
-    "getGCRules", "GET", "/repositories/{repository}/settings/gc_rules", _GET_RULES, status=404
+    "internalDeleteGarbageCollectionRules", "DELETE", f"{_GC}/rules", _SET_RULES, status=204
 )
-def get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
-    """Answer that no rules of retention are set."""
-    return _no_rules(request, repository)
-
-
-@routes.add("internalGetGarbageCollectionRules", "GET", f"{_GC}/rules", _GET_RULES, status=404)
-def old_get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
-    """Answer that no rules of retention are set."""
-    return _no_rules(request, repository)
+def old_delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
+    """Remove the rules: all commits are kept from then on."""
+    request.catalog.retention.delete_rules(repository)
 
 
 @routes.add(
@@ -341,3 +409,25 @@ def old_get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
 def may_set_rules(request: ApiRequest, repository: RepositoryID) -> None:
     """Answer whether the caller may set rules of retention."""
     request.catalog.repositories.get(repository)
+
+
+@routes.add("expireCommits", "POST", f"{_GC}/expire", _COMMITS)
+def expire_commits(
+    request: ApiRequest, repository: RepositoryID, query: ExpireQuery
+) -> ExpiredCommits:
+    """Mark the commits that the rules do not keep, and expire those that were marked before."""
+    done = request.catalog.retention.expire(
+        repository,
+        unique_id=_unique_id(query),
+        max_share=query.max_share,
+        dry_run=query.dry_run,
+    )
+    return ExpiredCommits(
+        ran=done.ran,
+        commits=done.commits,
+        marked=done.marked,
+        rescued=done.rescued,
+        waiting=done.waiting,
+        expired=done.expired,
+        by_branch=dict(done.by_branch),
+    )

@@ -17,10 +17,6 @@ _OPERATIONS: Final = (
     ("externalPrincipalLogin", "POST", "/auth/external/principal/login"),
     ("stsLogin", "POST", "/sts/login"),
     ("oauthCallback", "GET", "/oidc/callback"),
-    ("setGCRules", "PUT", f"{_REPOSITORY}/settings/gc_rules"),
-    ("deleteGCRules", "DELETE", f"{_REPOSITORY}/settings/gc_rules"),
-    ("internalSetGarbageCollectionRules", "POST", f"{_REPOSITORY}/gc/rules"),
-    ("internalDeleteGarbageCollectionRules", "DELETE", f"{_REPOSITORY}/gc/rules"),
     # An id covers more of a commit than this request can say: restoring a dump does it.
     ("CreateCommitRecord", "POST", f"{_REPOSITORY}/commits"),
 )
@@ -28,7 +24,8 @@ _OPERATIONS: Final = (
 
 def _refuse(request: ApiRequest, **_parts: str) -> Reply:
     """Not there yet."""
-    raise NotImplementedHere(f"{request.http.method} {request.http.uri_template} is not there yet")
+    method = request.environ["REQUEST_METHOD"]
+    raise NotImplementedHere(f"{method} {request.template} is not there yet")
 
 
 routes = [

@@ -51,8 +51,9 @@ _OBJECT: Final = "repository/{repository}/object/{query.path}"
 _REPOSITORY: Final = "repository/{repository}"
 
 PATHS_MAX: Final = 1000
-METADATA_PREFIX: Final = "X-LAKEFS-META-"
-INTERNAL_PREFIX: Final = "X-LAKEFS-INTERNAL-"
+METADATA_PREFIX: Final = "HTTP_X_LAKEFS_META_"
+INTERNAL_PREFIX: Final = "HTTP_X_LAKEFS_INTERNAL_"
+"""What keys of the environment begin with that hold metadata: ``X-Lakefs-Meta-…``."""
 INTERNAL_KEY: Final = "::lakefs::"
 """The prefix of internal metadata, so that it cannot be taken for a user's."""
 
@@ -274,7 +275,7 @@ def upload_object(
     """Upload an object: the field `content` of a form, or the body as it is."""
     limits = request.services.settings.limits
     body = Body(
-        request.http.env,
+        request.environ,
         seconds_max=limits.transfer_seconds,
         rate_min=limits.body_bytes_per_second,
     )
@@ -298,12 +299,16 @@ def upload_object(
 
 def _user_metadata(request: ApiRequest) -> dict[str, str]:
     metadata = {}
-    for name, value in request.http.headers.items():
-        if name.startswith(METADATA_PREFIX):
-            metadata[name.removeprefix(METADATA_PREFIX).lower()] = value
-        elif name.startswith(INTERNAL_PREFIX):
-            metadata[INTERNAL_KEY + name.removeprefix(INTERNAL_PREFIX).lower()] = value
+    for key, value in request.environ.items():
+        if key.startswith(METADATA_PREFIX):
+            metadata[_name_of(key.removeprefix(METADATA_PREFIX))] = value
+        elif key.startswith(INTERNAL_PREFIX):
+            metadata[INTERNAL_KEY + _name_of(key.removeprefix(INTERNAL_PREFIX))] = value
     return metadata
+
+
+def _name_of(key: str) -> str:
+    return key.replace("_", "-").lower()
 
 
 @routes.add(

@@ -63,7 +63,7 @@ def login(request: ApiRequest, body: LoginInformation) -> Reply:
     )
     expires = datetime.fromtimestamp(expires_at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
     cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict; Expires={expires}"
-    if is_https(request.http.env):
+    if is_https(request.environ):
         cookie += "; Secure"
     return Reply(
         body=AuthenticationToken(token=token, token_expiration=int(expires_at)),
@@ -74,5 +74,5 @@ def login(request: ApiRequest, body: LoginInformation) -> Reply:
 @routes.add("logout", "POST", "/auth/logout", Access.ANYONE, status=204)
 def logout(request: ApiRequest) -> Reply:
     """End the token that comes with the request, and remove the cookie of a login."""
-    log_out(request.services, request.http)
+    log_out(request.services, request.environ)
     return Reply(headers={"Set-Cookie": f"{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"})

@@ -9,7 +9,7 @@ A new connection is made by a thread of its own, which goes on when the call has
 succeeds after all, the next call gets the connection.
 
 A connection that ended while it was idle, as all do when the server restarts, is replaced without
-any call failing (unless it was used just a moment before: see `Link`).
+any call failing (unless it was used just a moment before: see `Link.is_usable`).
 """
 
 import logging
@@ -18,18 +18,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Condition, Thread
 from time import monotonic
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
-import psycopg
-
-from lakebed.kv.drivers.postgresql.link import Link
-from lakebed.kv.errors import StoreClosed, StoreUnavailable, StoreUnreachable
+from lakebed.kv.errors import KVError, StoreClosed, StoreUnavailable, StoreUnreachable
 
 POOL_SIZE: Final = 20
 """How many connections a store has at most, unless its URL says otherwise."""
 
 TAKE_SECONDS: Final = 2.5
-"""Enough for a second host if the first does not answer: see `Patience.connect_seconds`."""
+"""Enough for a second host if the first does not answer: each gets up to two seconds."""
 
 TAKE_AGAIN_SECONDS: Final = 1.0
 TURN_SECONDS: Final = 10.0
@@ -37,20 +34,49 @@ TURN_SECONDS: Final = 10.0
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-class Pool:
-    """At most `size` connections; the one used last is used next."""
+class Link(Protocol):
+    """A connection."""
 
-    def __init__(self, connect: Callable[[], Link], size: int) -> None:
+    def is_usable(self) -> bool:
+        """Whether it is still open, as far as one can tell without asking the server."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+LinkT = TypeVar("LinkT", bound=Link)
+
+
+class Pool(Generic[LinkT]):
+    """At most `size` connections; the one used last is used next.
+
+    Args:
+        connect: Makes a connection.
+        size: How many there are at most.
+        database: Its name, for messages.
+        explain: What an error of `connect` means, in one line.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], LinkT],
+        size: int,
+        *,
+        database: str,
+        explain: Callable[[BaseException], str],
+    ) -> None:
         self._connect = connect
         self._size = size
+        self._database = database
+        self._explain = explain
         self._changed = Condition()
-        self._idle: list[Link] = []
+        self._idle: list[LinkT] = []
         self._in_use = 0
         self._closed = False
         self._is_reachable = True
         self._process = os.getpid()
 
-    def take(self, seconds: float | None = None) -> Link:
+    def take(self, seconds: float | None = None) -> LinkT:
         """Take a connection, within a time if one is given; `give_back` must follow.
 
         Raises:
@@ -74,7 +100,7 @@ class Pool:
     def _connect_seconds(self) -> float:
         return TAKE_SECONDS if self._is_reachable else TAKE_AGAIN_SECONDS
 
-    def give_back(self, taken: Link, kept: Link | None) -> None:
+    def give_back(self, taken: LinkT, kept: LinkT | None) -> None:
         """Return a connection: itself, or another in its place, or none if it is broken."""
         if kept is not taken:
             taken.close()
@@ -95,7 +121,7 @@ class Pool:
         for link in idle:
             link.close()
 
-    def _return(self, link: Link | None) -> None:
+    def _return(self, link: LinkT | None) -> None:
         with self._changed:
             self._in_use -= 1
             self._changed.notify()
@@ -105,7 +131,7 @@ class Pool:
         if link is not None:
             link.close()
 
-    def _wait_for_turn(self, connect_by: float, seconds: float) -> Link | None:
+    def _wait_for_turn(self, connect_by: float, seconds: float) -> LinkT | None:
         """Wait for the right to use a connection; return an idle one, or None to make a new one.
 
         If the server turns out to be unreachable meanwhile, the wait ends at `connect_by`.
@@ -115,11 +141,11 @@ class Pool:
             while not self._has_turn():
                 now = monotonic()
                 if not self._is_reachable and now >= connect_by:
-                    raise StoreUnreachable("cannot connect to postgresql: no answer in time")
+                    raise self._unreachable("no answer in time")
                 if now >= give_up_at:
                     raise StoreUnavailable(
-                        f"all {self._size} connections to postgresql were busy for {seconds:g}"
-                        " seconds"
+                        f"all {self._size} connections to {self._database} were busy for"
+                        f" {seconds:g} seconds"
                     )
                 # Woken by whoever gives a connection back, or finds the server unreachable.
                 self._changed.wait(
@@ -134,26 +160,24 @@ class Pool:
         # Idle connections count too: together they never exceed the size of the pool.
         return self._closed or bool(self._idle) or self._in_use < self._size
 
-    def _make(self, give_up_at: float) -> Link:
+    def _make(self, give_up_at: float) -> LinkT:
         """Make a connection, by right of a turn that the caller has got."""
-        attempt: Future[Link] = Future()
+        attempt: Future[LinkT] = Future()
         thread = Thread(target=self._attempt, args=[attempt], name="lakebed-connect", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # the system has no thread left
             self._return(None)
-            raise StoreUnreachable(f"cannot connect to postgresql: {error}") from error
+            raise self._unreachable(str(error)) from error
         try:
             return attempt.result(max(0.0, give_up_at - monotonic()))
-        except psycopg.Error as error:
-            raise StoreUnreachable(f"cannot connect to postgresql: {explain(error)}") from error
-        except BaseException as error:  # the time is over, or Ctrl-C
+        except BaseException as error:  # it failed, the time is over, or Ctrl-C
             if not attempt.cancel() and attempt.exception() is None:
                 self._return(attempt.result())  # it came at this very moment
             if not isinstance(error, TimeoutError):
                 raise
             self._note_unreachable()
-            raise StoreUnreachable("cannot connect to postgresql: no answer in time") from None
+            raise self._unreachable("no answer in time") from None
 
     def _note_unreachable(self) -> None:
         """Let everybody who waits know, so that nobody waits longer than for a connection."""
@@ -161,7 +185,7 @@ class Pool:
             self._is_reachable = False
             self._changed.notify_all()
 
-    def _attempt(self, attempt: "Future[Link]") -> None:
+    def _attempt(self, attempt: "Future[LinkT]") -> None:
         """Connect; whoever waited may have gone meanwhile, and then the turn is given back here."""
         try:
             link = self._connect()
@@ -169,7 +193,7 @@ class Pool:
             self._note_unreachable()
             self._return(None)
             if attempt.set_running_or_notify_cancel():
-                attempt.set_exception(error)
+                attempt.set_exception(self._failure(error))
             else:
                 _LOGGER.debug("the attempt to connect that a call gave up on failed: %s", error)
             return
@@ -178,10 +202,17 @@ class Pool:
             attempt.set_result(link)
         else:
             self._return(link)
-            _LOGGER.info("a slow connection to postgresql has come up after its call gave up")
+            _LOGGER.info(
+                "a slow connection to %s has come up after its call gave up", self._database
+            )
 
+    def _failure(self, error: BaseException) -> BaseException:
+        """Return what to raise where somebody waits for a connection."""
+        if isinstance(error, KVError) or not isinstance(error, Exception):
+            return error
+        failure = self._unreachable(self._explain(error))
+        failure.__cause__ = error
+        return failure
 
-def explain(error: psycopg.Error) -> str:
-    """Return what went wrong, in one line."""
-    message = error.diag.message_primary or str(error)
-    return " ".join(message.split()) or type(error).__name__
+    def _unreachable(self, reason: str) -> StoreUnreachable:
+        return StoreUnreachable(f"cannot connect to {self._database}: {reason}")

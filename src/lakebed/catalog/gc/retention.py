@@ -1,0 +1,55 @@
+"""Rules of retention, and passes that expire commits by them."""
+
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.model import RepositoryID
+from lakebed.engine.retention.expirer import Expiry
+from lakebed.engine.retention.rules import RetentionRules
+from lakebed.ids import UniqueID
+from lakebed.tracing import traced
+
+
+class Retention:
+    """For how long the data of commits is kept, in all repositories."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def find_rules(self, repository_id: RepositoryID) -> RetentionRules | None:
+        """Return the rules of a repository; None: all commits are kept.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+        """
+        return self._engine.retention.find(self._engine.repositories.get(repository_id))
+
+    @traced("catalog.set_retention")
+    def set_rules(self, repository_id: RepositoryID, rules: RetentionRules) -> None:
+        """Replace the rules of a repository; raises as `find_rules` does."""
+        self._engine.retention.set(self._engine.repositories.get(repository_id), rules)
+
+    @traced("catalog.delete_retention")
+    def delete_rules(self, repository_id: RepositoryID) -> None:
+        """Remove the rules of a repository, if it has any; raises as `find_rules` does."""
+        self._engine.retention.delete(self._engine.repositories.get(repository_id))
+
+    @traced("catalog.expire_commits")
+    def expire(
+        self,
+        repository_id: RepositoryID,
+        *,
+        unique_id: UniqueID | None = None,
+        max_share: float,
+        dry_run: bool = False,
+    ) -> Expiry:
+        """Make a pass of `lakebed.engine.retention.expirer` over a repository.
+
+        Raises:
+            RepositoryNotFound: There is none, or one with another unique id.
+            TooManyExpire: More than this share of the commits would expire; none has.
+            OutcomeUnknown: The store did not answer: ask again.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        if unique_id not in {None, repository.unique_id}:
+            raise RepositoryNotFound(repository_id)
+        return self._engine.expirer.run(repository, max_share=max_share, dry_run=dry_run)

@@ -1,0 +1,76 @@
+"""`lakebed gc rules`: for how long the data of old commits is kept."""
+
+from typing import Annotated, Any
+
+import typer
+
+from lakebed.cli.errors import Misuse
+from lakebed.cli.groups import new_group
+from lakebed.cli.options import YesOption
+from lakebed.cli.session import Session, client_command
+from lakebed.cli.uris import RepositoryArgument, RepositoryUri
+
+app = new_group("For how long the data of old commits is kept.")
+
+
+@client_command(app, "get")
+def get_rules(session: Session, repository: RepositoryArgument) -> None:
+    """Show the rules of a repository."""
+    rules: Any = session.client.get(*_path(repository))
+    if session.output.as_json:
+        session.output.record(rules)
+        return
+    others = {"branch_id": "(all others)", "retention_days": rules["default_retention_days"]}
+    session.output.table(
+        [*rules["branches"], others],
+        [
+            ("Branch", lambda item: item["branch_id"]),
+            ("Days", lambda item: item["retention_days"]),
+        ],
+    )
+
+
+@client_command(app, "set")
+def set_rules(
+    session: Session,
+    repository: RepositoryArgument,
+    *,
+    days: Annotated[int, typer.Option(help="For branches without a rule of their own.")],
+    branch: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN=DAYS", help="For the branches of a pattern; repeatable."),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Replace the rules: data that only older commits have is deleted by later runs of `gc run`.
+
+    lakebed gc rules set lakefs://my-repo --days 30 --branch main=90 --branch 'exp-*=7'
+    """
+    rules = {
+        "default_retention_days": days,
+        "branches": [_branch_rule(text) for text in branch or ()],
+    }
+    session.confirm(
+        f"Data of {repository} that only older commits have will be deleted. Set the rules?",
+        yes=yes,
+    )
+    session.client.call("PUT", *_path(repository), body=rules)
+    session.output.done(f"Set the rules of {repository}", rules)
+
+
+@client_command(app, "delete")
+def delete_rules(session: Session, repository: RepositoryArgument) -> None:
+    """Remove the rules: all commits are kept from now on, but for those that have expired."""
+    session.client.call("DELETE", *_path(repository))
+    session.output.done(f"Deleted the rules of {repository}")
+
+
+def _branch_rule(text: str) -> dict[str, Any]:
+    pattern, _, days = text.rpartition("=")
+    if not pattern or not days.isdecimal():
+        raise Misuse(f"'{text}' is not a rule: write a pattern and days, such as main=90")
+    return {"branch_id": pattern, "retention_days": int(days)}
+
+
+def _path(repository: RepositoryUri) -> tuple[str, ...]:
+    return "repositories", repository.repository, "settings", "gc_rules"

@@ -1,0 +1,1 @@
+"""Which commits expire, and the fence that keeps others from using them meanwhile."""

@@ -1,0 +1,246 @@
+"""Marking the commits that the rules of a repository do not keep, and expiring them later.
+
+A pass, which is a request of its own:
+
+- E1. Read the rules.
+- E2. Read the marks that are there, with their versions. *Then* read all refs, *then* all commits,
+  then whether refs are being restored: in that case the pass does nothing. Then the rules again:
+  what either of the two keeps stays (`keep`).
+- E3. Mark the commits that do not stay and have no mark as EXPIRING.
+- E4. Of the marks that are EXPIRING since an earlier pass: what stays now loses its mark. The
+  others become EXPIRED, if they are old enough and not too many, by a swap of the version that was
+  read before the scan.
+
+So between EXPIRING and EXPIRED lies a whole scan, which began after the mark was written. A ref
+that the scan has missed was made after that, and its maker has met the mark (`marks`); or it is
+gone.
+
+A pass may die anywhere: the marks that it leaves belong to no one, and the next pass goes on with
+them, also if there are no rules any more. Two passes at once do no harm, since every mark changes
+by its version. The lease only saves work.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.cleaner.lease import Lease
+from lakebed.engine.errors import TooManyExpire
+from lakebed.engine.keys import BRANCHES, COMMITS, RESTORED, RESTORED_NAME, TAGS
+from lakebed.engine.model import BranchID, CommitID, Repository
+from lakebed.engine.retention.keep import FLOOR_US, Scan, StoredCommit, staying
+from lakebed.engine.retention.marks import EXPIRED, EXPIRING, Mark, Marks
+from lakebed.engine.retention.rules import RuleBook
+from lakebed.engine.settings import EngineSettings
+from lakebed.kv import ABSENT, PredicateFailed, Store
+from lakebed.kv.records import Record, Records
+from lakebed.runtime import Runtime
+from lakebed.times import now_us, to_us
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+LEASE_SECONDS: Final = 60.0
+BRAKE_COMMITS_MIN: Final = 1000
+"""Up to so many commits expire whatever their share is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """What a pass did, or of a dry one, would have done."""
+
+    ran: bool = True
+    """False: another process makes a pass just now, or refs are being restored."""
+    commits: int = 0
+    """How many commits were looked at, without those that had expired before."""
+    marked: int = 0
+    """New EXPIRING marks."""
+    rescued: int = 0
+    """Marks that were taken away, because their commits are in use."""
+    waiting: int = 0
+    """EXPIRING for not long enough."""
+    expired: int = 0
+    by_branch: Mapping[str, int] = field(default_factory=dict)
+    """Of the expired ones: for which branch they were made."""
+
+
+class Expirer:
+    """Makes passes; one for a process."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        marks: Marks,
+        rules: RuleBook,
+        settings: EngineSettings,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._marks = marks
+        self._rules = rules
+        self._expiring_us = to_us(settings.expiring_seconds)
+
+    def run(self, repository: Repository, *, max_share: float, dry_run: bool = False) -> Expiry:
+        """Make a pass.
+
+        Raises:
+            TooManyExpire: More than this share of the commits would expire; none has.
+            OutcomeUnknown: The store did not answer: ask again.
+        """
+        name = f"expire/{repository.unique_id}".encode()
+        lease = Lease(self._store, self._runtime, name, seconds=LEASE_SECONDS)
+        if not lease.acquire():
+            return Expiry(ran=False)
+        try:
+            return self._run(repository, max_share, dry_run=dry_run)
+        finally:
+            lease.release()
+
+    def _run(self, repository: Repository, max_share: float, *, dry_run: bool) -> Expiry:
+        plan = self._plan(repository)
+        if plan is None:
+            return Expiry(ran=False)
+        if len(plan.due) > max(BRAKE_COMMITS_MIN, max_share * plan.commits):
+            raise TooManyExpire(len(plan.due), plan.commits, max_share)
+        report = Expiry(
+            commits=plan.commits,
+            marked=len(plan.unmarked),
+            rescued=len(plan.rescued),
+            waiting=plan.waiting,
+            expired=len(plan.due),
+            by_branch=dict(Counter(plan.branch_of[CommitID(m.name.decode())] for m in plan.due)),
+        )
+        if not dry_run:
+            self._carry_out(repository, plan)
+            _LOGGER.info("expired commits of %s: %s", repository.id, report)
+        return report
+
+    def _plan(self, repository: Repository) -> "_Plan | None":
+        """Look at everything; None: refs are being restored."""
+        rules = self._rules.find(repository)
+        # Versions from before the scan: a later one would belong to a mark that it did not see.
+        marks = {
+            CommitID(mark.name.decode()): mark for mark in self._marks.records(repository).scan()
+        }
+        if rules is None and not marks:
+            return _Plan()
+        scan = self._scan(repository)
+        restored = Records(self._store, RESTORED, repository.partition).find(RESTORED_NAME)
+        if restored is not None and not restored.message.finished:
+            return None
+        kept = staying(rules, scan) | staying(self._rules.find(repository), scan)
+        return _Plan.make(marks, scan, kept, scan.began_us - self._expiring_us)
+
+    def _carry_out(self, repository: Repository, plan: "_Plan") -> None:
+        records = self._marks.records(repository)
+
+        def mark(commit_id: CommitID) -> None:
+            message = pb.Expiry(state=EXPIRING, marked_us=now_us(self._runtime))
+            with suppress(PredicateFailed):
+                records.set_if(commit_id.encode(), message, ABSENT)
+
+        def rescue(found: Mark) -> None:
+            with suppress(PredicateFailed):
+                records.delete_if(found.name, found.predicate)
+
+        def expire(found: Mark) -> None:
+            message = pb.Expiry(
+                state=EXPIRED,
+                marked_us=found.message.marked_us,
+                expired_us=now_us(self._runtime),
+            )
+            with suppress(PredicateFailed):  # someone uses it, or another pass was faster
+                records.set_if(found.name, message, found.predicate)
+
+        self._runtime.map_parallel(rescue, plan.rescued)
+        self._runtime.map_parallel(expire, plan.due)
+        self._runtime.map_parallel(mark, plan.unmarked)
+
+    def _scan(self, repository: Repository) -> Scan:
+        """Read refs, then commits. What is stored from now on is young."""
+        since_us = self._rules.counting_since_us(repository)
+        began_us = now_us(self._runtime)
+        heads, named = self._read_refs(repository, began_us)
+        return Scan(
+            began_us=began_us,
+            heads=heads,
+            named=frozenset(CommitID(each) for each in named if each),
+            commits=self._read_commits(repository, since_us),
+        )
+
+    def _read_refs(
+        self, repository: Repository, began_us: int
+    ) -> tuple[list[tuple[BranchID, CommitID]], set[str]]:
+        """Return the heads of branches, and what else is named."""
+        heads: list[tuple[BranchID, CommitID]] = []
+        named: set[str] = set()
+        branches = Records(self._store, BRANCHES, repository.partition)
+        for branch in branches.scan():
+            named.add(branch.message.next_commit_id)
+            if branch.message.pending:
+                self._end_dead(branches, branch, began_us)
+                named.add(branch.message.commit_id)
+            else:
+                heads.append((BranchID(branch.name.decode()), CommitID(branch.message.commit_id)))
+        tags = Records(self._store, TAGS, repository.partition)
+        for tag in tags.scan():
+            if tag.message.pending:
+                self._end_dead(tags, tag, began_us)
+            named.add(tag.message.commit_id)
+        return heads, named
+
+    def _read_commits(self, repository: Repository, since_us: int) -> dict[CommitID, StoredCommit]:
+        return {
+            CommitID(record.name.decode()): StoredCommit(
+                CommitID(record.message.parents[0]) if record.message.parents else None,
+                record.message.stored_us or since_us,
+                BranchID(record.message.branch),
+            )
+            for record in Records(self._store, COMMITS, repository.partition).scan()
+        }
+
+    def _end_dead(
+        self,
+        records: Records[pb.Branch] | Records[pb.Tag],
+        found: Record[pb.Branch] | Record[pb.Tag],
+        began_us: int,
+    ) -> None:
+        """End a creation that began a day ago: it would keep its commit for ever."""
+        if found.message.created_us < began_us - FLOOR_US:
+            with suppress(PredicateFailed):
+                records.delete_if(found.name, found.predicate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What a pass is going to do."""
+
+    commits: int = 0
+    unmarked: Collection[CommitID] = ()
+    rescued: Collection[Mark] = ()
+    due: Collection[Mark] = ()
+    waiting: int = 0
+    branch_of: Mapping[CommitID, str] = field(default_factory=dict)
+
+    @classmethod
+    def make(
+        cls, marks: Mapping[CommitID, Mark], scan: Scan, kept: set[CommitID], old_us: int
+    ) -> "_Plan":
+        """Sort out what becomes of each commit; marks made before `old_us` are old enough."""
+        expiring = {
+            commit_id: mark for commit_id, mark in marks.items() if mark.message.state == EXPIRING
+        }
+        unkept = [mark for commit_id, mark in expiring.items() if commit_id not in kept]
+        due = [mark for mark in unkept if mark.message.marked_us <= old_us]
+        return cls(
+            commits=len(scan.commits) - (len(marks) - len(expiring)),
+            unmarked=[each for each in scan.commits if each not in kept and each not in marks],
+            rescued=[mark for commit_id, mark in expiring.items() if commit_id in kept],
+            due=due,
+            waiting=len(unkept) - len(due),
+            branch_of={commit_id: commit.branch for commit_id, commit in scan.commits.items()},
+        )

@@ -1,0 +1,108 @@
+"""The rules of a repository that say for how long the data of its commits is kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import Invalid
+from lakebed.engine.keys import RETENTION, RETENTION_NAME, RETENTION_SINCE, RETENTION_SINCE_NAME
+from lakebed.engine.model import BranchID, Repository
+from lakebed.engine.refs.protection import check_pattern
+from lakebed.kv import ABSENT, PredicateFailed, Store
+from lakebed.kv.records import Records
+from lakebed.runtime import Runtime
+from lakebed.times import now_us
+
+DAYS_MAX: Final = 36_500
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRule:
+    """For how long the history of some branches is kept."""
+
+    pattern: str
+    """A name, or a glob pattern as that of a protection rule."""
+    days: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRules:
+    """For how long the history of branches is kept.
+
+    Raises:
+        Invalid: A period is not a number of days from 1 on, or a pattern can match no branch.
+    """
+
+    default_days: int
+    """For branches without a rule, and for commits that no branch leads to."""
+    branches: Sequence[BranchRule] = ()
+
+    def __post_init__(self) -> None:
+        _check_days("the default period", self.default_days)
+        patterns = [rule.pattern for rule in self.branches]
+        for rule in self.branches:
+            check_pattern(rule.pattern)
+            _check_days(f"the period of '{rule.pattern}'", rule.days)
+            if patterns.count(rule.pattern) > 1:
+                raise Invalid(f"there are two rules for '{rule.pattern}': send one")
+
+    def days_of(self, branch: BranchID) -> int:
+        """Return the days of a branch: of its name, else the longest of all patterns that match."""
+        for rule in self.branches:
+            if rule.pattern == branch:
+                return rule.days
+        matching = [rule.days for rule in self.branches if fnmatchcase(branch, rule.pattern)]
+        return max(matching, default=self.default_days)
+
+
+def _check_days(what: str, days: int) -> None:
+    if not 1 <= days <= DAYS_MAX:
+        raise Invalid(f"{what} is {days} days: it must be from 1 to {DAYS_MAX}")
+
+
+class RuleBook:
+    """The rules of all repositories."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def find(self, repository: Repository) -> RetentionRules | None:
+        """Return the rules of a repository; None: all commits are kept."""
+        record = self._records(repository).find(RETENTION_NAME)
+        if record is None:
+            return None
+        branches = tuple(BranchRule(each.pattern, each.days) for each in record.message.branches)
+        return RetentionRules(record.message.default_days, branches)
+
+    def set(self, repository: Repository, rules: RetentionRules) -> None:
+        """Replace the rules of a repository."""
+        self.counting_since_us(repository)
+        branches = [pb.BranchRetention(pattern=r.pattern, days=r.days) for r in rules.branches]
+        message = pb.Retention(default_days=rules.default_days, branches=branches)
+        self._records(repository).set(RETENTION_NAME, message)
+
+    def delete(self, repository: Repository) -> None:
+        """Remove the rules of a repository, if it has any: all commits are kept from then on."""
+        self._records(repository).delete(RETENTION_NAME)
+
+    def counting_since_us(self, repository: Repository) -> int:
+        """Return when commits of older versions, which do not say it, count as stored.
+
+        That is when this was first asked for: noted once, and never changed.
+        """
+        records = Records(self._store, RETENTION_SINCE, repository.partition)
+        found = records.find(RETENTION_SINCE_NAME)
+        if found is not None:
+            return found.message.since_us
+        message = pb.RetentionSince(since_us=now_us(self._runtime))
+        try:
+            records.set_if(RETENTION_SINCE_NAME, message, ABSENT)
+        except PredicateFailed:
+            return records.get(RETENTION_SINCE_NAME).message.since_us
+        return message.since_us
+
+    def _records(self, repository: Repository) -> Records[pb.Retention]:
+        return Records(self._store, RETENTION, repository.partition)

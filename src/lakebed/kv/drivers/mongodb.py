@@ -1,0 +1,221 @@
+"""A store in a collection of MongoDB (6.0 or newer), shared by processes and machines.
+
+``mongodb://user:password@host1,host2/database``, with the options of MongoDB's own URLs, or
+``mongodb+srv://…``. The collection is ``lakebed_kv``. Its documents are found by ``_id``: partition
+and key as hexadecimal text, since MongoDB orders binary data by length first.
+
+**Consistency and durability.** Whatever the URL says, writes wait until a majority has them in its
+journal, and reads go to the primary, which first makes sure that it still is the primary. A
+standalone server has only its own journal. (It may be run without a disk, by the storage engine
+``inMemory``; it does not tell everybody, so that is not checked.)
+
+**Late application.** A request may be held up and land after its client gave up. MongoDB replaces
+single documents on a condition, so `lakebed.kv.wrappers.fenced` makes the contract of it. There is
+no time after which MongoDB would refuse a request that was held up, so tombstones stay: what is
+deleted leaves a small document.
+
+**Limits.** A document holds 16 MB.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from pymongo import MongoClient, ReadPreference, WriteConcern
+from pymongo.errors import (
+    ConfigurationError,
+    DuplicateKeyError,
+    InvalidName,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+    WriteConcernError,
+    WTimeoutError,
+)
+from pymongo.read_concern import ReadConcern
+
+from lakebed.kv.errors import (
+    ForeignStore,
+    InvalidArgument,
+    OutcomeUnknown,
+    StoreUnavailable,
+    StoreUnreachable,
+)
+from lakebed.kv.rows import after_prefix, row_name, split_name
+from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
+from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
+from lakebed.runtime import Runtime
+
+ResultT = TypeVar("ResultT")
+
+CONNECT_SECONDS: Final = 2.0
+REPLY_SECONDS: Final = 5.0
+COLLECTION: Final = "lakebed_kv"
+
+# The fields of a document, short because every document holds their names.
+_ID: Final = "_id"
+_VALUE: Final = "v"
+_VERSION: Final = "w"
+_STAMP: Final = "s"
+
+_EXAMPLE: Final = "mongodb://user:password@host/database"
+_LOGGER: Final = logging.getLogger(__name__)
+
+Document = Mapping[str, Any]
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in a MongoDB collection; see `lakebed.kv.open_store`."""
+    return FencedStore(MongoDBCells(url), runtime)
+
+
+class MongoDBCells(Cells):
+    """The documents of a collection.
+
+    Raises:
+        InvalidArgument: The URL is malformed.
+        ForeignStore: There is a collection of our name that is not ours.
+        StoreUnavailable: The database cannot be reached.
+    """
+
+    name = "mongodb"
+    limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=8 << 20)
+    shared_between_processes = True
+    tombstone_seconds = None
+
+    def __init__(self, url: str, *, reply_seconds: float = REPLY_SECONDS) -> None:
+        self._client = _connect(url, reply_seconds)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, partition: bytes, key: bytes) -> Cell | None:
+        which = {_ID: row_name(partition, key).hex()}
+        found = _read(lambda: self._exact.find_one(which))
+        return None if found is None else _cell(found)
+
+    def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
+        name = row_name(partition, key).hex()
+        document: dict[str, Any] = {_ID: name, _STAMP: new.stamp, _VERSION: new.version}
+        if new.value is not None:
+            document[_VALUE] = new.value
+        try:
+            if stamp is None:
+                self._writing.insert_one(document)
+                return new
+            which = {_ID: name, _STAMP: stamp}
+            if self._writing.replace_one(which, document).matched_count:
+                return new
+        except DuplicateKeyError:
+            pass
+        except PyMongoError as error:
+            raise _failure_of_a_write(error) from error
+        return self.read(partition, key)
+
+    def page(
+        self, partition: bytes, start: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+        prefix = row_name(partition)
+        documents = self._documents(prefix + start, after_prefix(prefix), limit)
+        cells = [(_names(document)[1], _cell(document)) for document in documents]
+        return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        # The first key of a partition tells its name; the next one lies behind all of its keys.
+        page: list[bytes] = []
+        while len(page) < PARTITIONS_PAGE:
+            documents = self._documents(cursor, b"", 1)
+            if not documents:
+                return page, None
+            page.append(_names(documents[0])[0])
+            cursor = after_prefix(row_name(page[-1]))
+        return page, cursor
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _documents(self, first: bytes, end: bytes, limit: int) -> list[Document]:
+        bounds = {"$gte": first.hex()} | ({"$lt": end.hex()} if end else {})
+
+        def ask() -> list[Document]:
+            if self._is_replicated:
+                # A read of one document is sure to be the primary's; then so is what follows.
+                self._exact.find_one({_ID: ""})
+            return list(self._reading.find({_ID: bounds}, sort=[(_ID, 1)], limit=limit))
+
+        return _read(ask)
+
+    def _prepare(self) -> None:
+        # The older name of "hello", which all servers know.
+        answer = _read(lambda: self._client.admin.command("isMaster"))
+        self._is_replicated = "setName" in answer or answer.get("msg") == "isdbgrid"
+        database = self._client.get_default_database()
+        collection = database.get_collection(COLLECTION, read_preference=ReadPreference.PRIMARY)
+        writing = (
+            WriteConcern(w="majority", j=True) if self._is_replicated else WriteConcern(j=True)
+        )
+        exact, many = ("linearizable", "majority") if self._is_replicated else ("local", "local")
+        self._writing = collection.with_options(write_concern=writing)
+        self._exact = collection.with_options(read_concern=ReadConcern(exact))
+        self._reading = collection.with_options(read_concern=ReadConcern(many))
+        some = _read(lambda: self._reading.find_one({}))
+        if some is not None and not {_STAMP, _VERSION} <= some.keys():
+            raise ForeignStore(
+                f"the collection {COLLECTION} is not Lakebed's: a document has the fields"
+                f" {', '.join(sorted(some))}"
+            )
+
+
+def _connect(url: str, reply_seconds: float) -> MongoClient[dict[str, Any]]:
+    client: MongoClient[dict[str, Any]] | None = None
+    try:
+        client = MongoClient(
+            url,
+            # A request that is repeated inside the library could land twice.
+            retryWrites=False,
+            retryReads=False,
+            connectTimeoutMS=int(CONNECT_SECONDS * 1000),
+            serverSelectionTimeoutMS=int(CONNECT_SECONDS * 1000),
+            waitQueueTimeoutMS=int(reply_seconds * 1000),
+            socketTimeoutMS=int(reply_seconds * 1000),
+        )
+        client.get_default_database()
+    except (ConfigurationError, InvalidName, ValueError, TypeError):
+        if client is not None:
+            client.close()
+        # Without the reason: it quotes parts of the URL.
+        raise InvalidArgument(
+            f"the URL is malformed, or does not name a database: use {_EXAMPLE}, with special"
+            " characters as %xx"
+        ) from None
+    return client
+
+
+def _read(call: Callable[[], ResultT]) -> ResultT:
+    try:
+        return call()
+    except ServerSelectionTimeoutError as error:
+        raise StoreUnreachable(f"cannot reach mongodb: {error}") from error
+    except PyMongoError as error:
+        raise StoreUnavailable(f"mongodb did not answer: {error}") from error
+
+
+def _failure_of_a_write(error: PyMongoError) -> OutcomeUnknown:
+    """Say whether a write that failed may have been, or may yet be, applied."""
+    if isinstance(error, ServerSelectionTimeoutError):
+        return StoreUnreachable(f"cannot reach mongodb: {error}")
+    if isinstance(error, OperationFailure) and not isinstance(
+        error, WriteConcernError | WTimeoutError
+    ):
+        return StoreUnavailable(f"mongodb refused the write: {error}")
+    return OutcomeUnknown(f"mongodb did not say what became of a write: {error}")
+
+
+def _cell(document: Document) -> Cell:
+    return Cell(Version(document[_VERSION]), document[_STAMP], document.get(_VALUE))
+
+
+def _names(document: Document) -> tuple[bytes, bytes]:
+    return split_name(bytes.fromhex(document[_ID]))

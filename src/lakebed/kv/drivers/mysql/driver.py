@@ -1,0 +1,372 @@
+"""The calls of the interface as statements, and what their errors mean."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, NoReturn
+
+import pymysql
+from pymysql.constants import ER
+
+from lakebed.kv.drivers.mysql import statements
+from lakebed.kv.drivers.mysql.link import (
+    REPLY_SECONDS,
+    Link,
+    Rows,
+    code_of,
+    explain,
+    is_refusal,
+    parse_url,
+)
+from lakebed.kv.errors import (
+    ForeignStore,
+    KeyNotFound,
+    OutcomeUnknown,
+    PredicateFailed,
+    StoreFull,
+    StoreUnavailable,
+    UnsafeStore,
+)
+from lakebed.kv.lifetime import Lifetime
+from lakebed.kv.pool import Pool
+from lakebed.kv.store import (
+    ABSENT,
+    EXISTS,
+    PARTITIONS_PAGE,
+    Item,
+    Limits,
+    Predicate,
+    Store,
+    Version,
+    check_predicate,
+    check_version,
+    new_version,
+    step_of_many,
+)
+from lakebed.kv.wrappers.fenced import FENCE_SECONDS, end_process
+from lakebed.runtime import Runtime
+
+OPEN_SECONDS: Final = 30.0
+RECONNECT_SECONDS: Final = 0.1
+CHUNK_KEYS: Final = 500
+CHUNK_BYTES: Final = 4 << 20
+DROP_KEYS: Final = 1000
+PACKET_BYTES: Final = 16 << 20
+"""What the server must take in one statement: a value, of which quoting may double each byte."""
+
+_FULL: Final = frozenset({ER.RECORD_FILE_FULL, ER.DISK_FULL})
+_DURABLE: Final = {"innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1"}
+_OTHERS: Final = ("log_bin", "wsrep_on", "max_allowed_packet")
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in a MySQL or MariaDB database; see `lakebed.kv.open_store`."""
+    return MySQLStore(url, runtime)
+
+
+class MySQLStore(Store):
+    """A table in a MySQL or MariaDB database.
+
+    Args:
+        url: Where it is.
+        runtime: Clock, chance and concurrency.
+        reply_seconds: How long a reply is waited for.
+        give_up: Ends the process; called when a fence cannot be finished.
+
+    Raises:
+        InvalidArgument: The URL is malformed.
+        ForeignStore: There is a table of our name that is not ours.
+        UnsafeStore: The server would lose acknowledged writes.
+        StoreUnavailable: It cannot be reached.
+    """
+
+    name = "mysql"
+    limits = Limits(partition_bytes=512, key_bytes=2048, value_bytes=4 << 20)
+    shared_between_processes = True
+
+    def __init__(
+        self,
+        url: str,
+        runtime: Runtime,
+        *,
+        reply_seconds: float = REPLY_SECONDS,
+        give_up: Callable[[], NoReturn] = end_process,
+    ) -> None:
+        address = parse_url(url)
+        self._runtime = runtime
+        self._give_up = give_up
+        self._connect = partial(Link, address, runtime, reply_seconds=reply_seconds)
+        self._pool = Pool(self._connect, address.pool_size, database="mysql", explain=explain)
+        self._lifetime = Lifetime(runtime, self._pool.close, limits=self.limits, shared=True)
+        try:
+            with self._reading(OPEN_SECONDS) as link:
+                _check_settings(link, trusted=address.trusted)
+                _prepare_table(link)
+        except BaseException:
+            self.close()
+            raise
+
+    def get(self, partition: bytes, key: bytes) -> Item:
+        with self._lifetime.call(partition, key):
+            found = self._read(statements.GET, partition, key)
+        if not found:
+            raise KeyNotFound(partition, key)
+        ((value, version),) = found
+        return Item(key, value, Version(version))
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        with self._lifetime.call(partition, key, value):
+            mark = version or new_version(self._runtime)
+            self._write(statements.SET, partition, key, value, mark)
+        return mark
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        with self._lifetime.call(partition, key, value):
+            check_predicate(predicate)
+            mark = version or new_version(self._runtime)
+            if predicate is ABSENT:
+                found = self._write(statements.INSERT, partition, key, value, mark)
+            elif predicate is EXISTS:
+                found = self._write(statements.SET_IF_EXISTS, value, mark, partition, key)
+            else:
+                found = self._write(
+                    statements.SET_IF_VERSION, value, mark, partition, key, predicate
+                )
+            if not found:
+                raise PredicateFailed(partition, key)
+        return mark
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        with self._lifetime.call(partition, key):
+            self._write(statements.DELETE, partition, key)
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+        with self._lifetime.call(partition, key):
+            check_version(predicate)
+            if not self._write(statements.DELETE_IF, partition, key, predicate):
+                raise PredicateFailed(partition, key)
+
+    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+        with self._lifetime.call(partition):
+            rows = self._read(statements.SCAN, partition, start, limit)
+        return [Item(key, value, Version(version)) for key, value, version in rows]
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        with self._lifetime.call(b"any"):
+            rows = self._read(statements.PARTITIONS, cursor, PARTITIONS_PAGE)
+        page = [partition for (partition,) in rows]
+        return page, page[-1] if len(page) == PARTITIONS_PAGE else None
+
+    def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
+        for partition, key in keys:
+            self._lifetime.check(partition, key)
+        items: list[Item | None] = []
+        for begin in range(0, len(keys), CHUNK_KEYS):
+            items += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
+        return items
+
+    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write many keys of one partition, in chunks that are each applied whole or not at all."""
+        applied = False
+        for chunk in self._chunks(partition, items):
+            parameters = [
+                part
+                for key in sorted(chunk)  # in one order everywhere: writers rarely get stuck
+                for part in (partition, key, chunk[key], new_version(self._runtime))
+            ]
+            with self._lifetime.call(partition), step_of_many(applied=applied):
+                self._write(statements.set_many(len(chunk)), *parameters)
+            applied = True
+
+    def drop_partition(self, partition: bytes) -> None:
+        """Delete every key of a partition, in chunks."""
+        start: bytes | None = b""
+        applied = False
+        while start is not None:
+            with self._lifetime.call(partition), step_of_many(applied=applied):
+                found = self._read(statements.NEXT_CHUNK, partition, start, DROP_KEYS)
+                if found:
+                    ((end,),) = found
+                    self._write(statements.DELETE_BETWEEN, partition, start, end)
+                    start = end
+                else:
+                    self._write(statements.DELETE_FROM, partition, start)
+                    start = None
+            applied = True
+
+    def close(self) -> None:
+        self._lifetime.close()
+
+    # Reads
+
+    def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
+        wanted: dict[bytes, list[bytes]] = {}
+        for partition, key in keys:
+            wanted.setdefault(partition, []).append(key)
+        # One statement: it reads all at one moment.
+        statement = " UNION ALL ".join([statements.GET_SOME] * len(wanted))
+        parameters = [part for pair in wanted.items() for part in pair]
+        with self._lifetime.call(*keys[0]):
+            rows = self._read(statement, *parameters)
+        found = {
+            (partition, key): Item(key, value, Version(version))
+            for partition, key, value, version in rows
+        }
+        return [found.get(pair) for pair in keys]
+
+    def _read(self, statement: str, *parameters: object) -> Rows:
+        with self._reading() as link:
+            return link.ask(statement, *parameters)
+
+    @contextmanager
+    def _reading(self, seconds: float | None = None) -> Iterator[Link]:
+        link = self._pool.take(seconds)
+        kept: Link | None = None
+        try:
+            yield link
+            kept = link
+        except pymysql.Error as error:
+            raise StoreUnavailable(f"mysql did not answer: {explain(error)}") from error
+        finally:
+            self._pool.give_back(link, kept)
+
+    # Writes
+
+    def _chunks(
+        self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
+    ) -> Iterator[dict[bytes, bytes]]:
+        # The last value of a key replaces those before.
+        chunk: dict[bytes, bytes] = {}
+        size = 0
+        for key, value in items:
+            self._lifetime.check(partition, key, value)
+            added = len(partition) + len(key) + len(value)
+            if len(chunk) == CHUNK_KEYS or (chunk and size + added > CHUNK_BYTES):
+                yield chunk
+                chunk, size = {}, 0
+            chunk[key] = value
+            size += added
+        if chunk:
+            yield chunk
+
+    def _write(self, statement: str, *parameters: object) -> int:
+        """Run a write and return how many rows it matched.
+
+        Raises:
+            StoreUnavailable: None, and none will be.
+            OutcomeUnknown: Perhaps some, but from now on none.
+        """
+        link = self._pool.take()
+        kept: Link | None = None
+        try:
+            found = link.change(statement, parameters)
+            kept = link
+        except pymysql.Error as error:
+            if is_refusal(error):
+                kept = link
+                if code_of(error) == ER.DUP_ENTRY:
+                    return 0
+                kind = StoreFull if code_of(error) in _FULL else StoreUnavailable
+                raise kind(f"mysql refused the write: {explain(error)}") from error
+            _LOGGER.warning("lost the reply to a write: %s", explain(error))
+            kept = self._fence(link)
+            raise OutcomeUnknown(
+                f"mysql did not say what became of a write: {explain(error)}"
+            ) from error
+        except BaseException:
+            # Ctrl-C, or a signal handler that raises: not even then may the write come later.
+            kept = self._fence(link)
+            raise
+        finally:
+            self._pool.give_back(link, kept)
+        return found
+
+    def _fence(self, lost: Link) -> Link:
+        """Return when what was sent on a lost connection can no longer be applied.
+
+        Returns:
+            A new connection.
+        """
+        lost.close()
+        give_up_at = self._runtime.monotonic() + FENCE_SECONDS
+        reason = "the server has not ended its connection"
+        while True:
+            link: Link | None = None
+            try:
+                link = self._connect()
+                if link.end(lost.lock):
+                    return link
+            except (pymysql.Error, StoreUnavailable) as error:
+                reason = explain(error)
+            if link is not None:
+                link.close()
+            if self._runtime.monotonic() >= give_up_at:
+                _LOGGER.critical(
+                    "this process ends: a write got no reply, and for %.0f s it is not known"
+                    " whether mysql may still apply it: %s",
+                    FENCE_SECONDS,
+                    reason,
+                )
+                self._give_up()
+            self._runtime.sleep(RECONNECT_SECONDS)
+
+
+def _check_settings(link: Link, *, trusted: bool) -> None:
+    """Refuse a server that may lose what it acknowledged, or cannot take our values."""
+    found: dict[str, str] = dict(link.ask(statements.SETTINGS, (*_DURABLE, *_OTHERS)))
+    if found.get("wsrep_on") == "ON":
+        raise UnsafeStore(
+            "the server is a node of a Galera cluster, whose nodes do not see each other's writes"
+            " at once: use a server with one primary"
+        )
+    if int(found["max_allowed_packet"]) < PACKET_BYTES:
+        raise ForeignStore(
+            f"the server takes too little at once: max_allowed_packet is"
+            f" {found['max_allowed_packet']} and must be at least {PACKET_BYTES}"
+        )
+    if found.get("log_bin") != "ON":
+        found["sync_binlog"] = "1"  # there is no such log
+    wrong = [
+        f"{name} is {found[name]} and must be {wanted}"
+        for name, wanted in _DURABLE.items()
+        if found[name] != wanted
+    ]
+    if wrong and not trusted:
+        raise UnsafeStore(
+            f"the server would lose acknowledged writes: {'; '.join(wrong)}. Change that, or say by"
+            " ?durable=true that the service keeps its writes by other means"
+        )
+
+
+def _prepare_table(link: Link) -> None:
+    """Create the table if there is none; make sure that it is ours if there is one."""
+    columns = link.ask(statements.DESCRIBE, statements.TABLE)
+    if not columns:
+        link.ask(statements.CREATE)
+        _LOGGER.info("made sure of the table %s in a database that had none", statements.TABLE)
+        columns = link.ask(statements.DESCRIBE, statements.TABLE)
+    ((engine,),) = link.ask(statements.ENGINE, statements.TABLE)
+    names = [_text(column) for (column,) in columns]
+    if tuple(names) != statements.COLUMNS or engine != "InnoDB":
+        raise ForeignStore(
+            f"the database has a table {statements.TABLE} that is not Lakebed's: its engine is"
+            f" {engine}, its columns are {', '.join(names)}"
+        )
+
+
+def _text(column: str | bytes) -> str:
+    """MySQL 8 gives some names as bytes."""
+    return column.decode() if isinstance(column, bytes) else column

@@ -1,0 +1,201 @@
+"""A connection on which nothing waits for ever, and which can be proved to have ended."""
+
+import select
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pymysql
+from pymysql.constants import CLIENT, ER
+
+from lakebed.kv.drivers.mysql import statements
+from lakebed.kv.errors import InvalidArgument, StoreUnavailable
+from lakebed.kv.pool import POOL_SIZE
+from lakebed.kv.urls import is_on, split_url
+from lakebed.runtime import Runtime
+
+CONNECT_SECONDS: Final = 2
+REPLY_SECONDS: Final = 5.0
+LIFETIME_SECONDS: Final = 120.0
+# Busy connections are not looked at: every look lets another thread run first.
+LOOK_AFTER_SECONDS: Final = 0.02
+DEFAULT_PORT: Final = 3306
+POOL_SIZE_MAX: Final = 1000
+_OPTIONS: Final = frozenset({"tls", "ca", "pool_size", "durable"})
+_EXAMPLE: Final = "mysql://user:password@host:3306/database"
+
+# Errors of the server have these numbers; those between are of the library, which lost a reply.
+_CLIENT_ERRORS: Final = range(2000, 3000)
+# With these a server ends a statement or a connection: perhaps in the middle of a commit.
+_ENDINGS: Final = frozenset(
+    {ER.SERVER_SHUTDOWN, ER.QUERY_INTERRUPTED, ER.ERROR_DURING_COMMIT, 1927, 1969, 3024}
+)
+
+Rows = Sequence[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a URL says."""
+
+    settings: dict[str, Any]
+    pool_size: int
+    trusted: bool
+    """Whether the service is said to be durable by other means."""
+
+
+def parse_url(url: str) -> Address:
+    """Take a URL apart.
+
+    Raises:
+        InvalidArgument: It is malformed. The message does not quote it: a password may be in it.
+    """
+    parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
+    database = unquote(parts.path.strip("/"))
+    if not parts.hostname or not parts.username or not database or "/" in database:
+        raise InvalidArgument(
+            f"the URL is malformed: use {_EXAMPLE}, with a user, a host and a database"
+        )
+    size = options.get("pool_size", str(POOL_SIZE))
+    if not (size.isascii() and size.isdigit() and 1 <= int(size) <= POOL_SIZE_MAX):
+        raise InvalidArgument(f"pool_size must be a number from 1 to {POOL_SIZE_MAX}, not '{size}'")
+    settings: dict[str, Any] = {
+        "host": parts.hostname,
+        "port": parts.port or DEFAULT_PORT,
+        "user": unquote(parts.username),
+        "password": unquote(parts.password or ""),
+        "database": database,
+        # Else the library reads all certificates for each connection, and checks none of them.
+        "ssl_disabled": True,
+    }
+    if is_on(options, "tls"):
+        del settings["ssl_disabled"]
+        try:
+            settings["ssl"] = ssl.create_default_context(cafile=options.get("ca"))
+        except OSError as error:
+            raise InvalidArgument(
+                f"cannot read the certificates in {options.get('ca')}: {error}"
+            ) from None
+    return Address(settings, int(size), is_on(options, "durable"))
+
+
+class Link:
+    """One connection, with the named lock that is let go when the server has ended it."""
+
+    def __init__(self, address: Address, runtime: Runtime, *, reply_seconds: float) -> None:
+        """Connect to the primary server.
+
+        Raises:
+            pymysql.Error: It cannot be reached, or refuses.
+            StoreUnavailable: It cannot be used.
+        """
+        self._runtime = runtime
+        self._connection = pymysql.connect(
+            **address.settings,
+            autocommit=True,
+            charset="utf8mb4",
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=reply_seconds,
+            write_timeout=reply_seconds,
+            sql_mode=statements.SQL_MODE,
+            init_command=statements.PREPARE_SESSION,
+            # Rows that matched are counted, also those that already were as they should be.
+            client_flag=CLIENT.FOUND_ROWS,
+        )
+        try:
+            self.lock = f"lakebed:{runtime.random_bytes(16).hex()}"
+            self._take_own_lock()
+            self._connected_at = self._used_at = runtime.monotonic()
+            self._input = select.poll()
+            # PyMySQL has no other way to its socket.
+            self._input.register(self._connection._sock.fileno(), select.POLLIN)  # type: ignore[attr-defined] # noqa: SLF001
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_own_lock(self) -> None:
+        ((number, read_only, locked),) = self.ask(statements.IDENTIFY, self.lock)
+        if number != self._connection.thread_id():  # type: ignore[no-untyped-call] # it has no types
+            raise StoreUnavailable(
+                "there is a proxy in between that shares connections: a Lakebed store needs"
+                " connections of its own to the server"
+            )
+        if int(read_only):
+            raise StoreUnavailable("the server is read-only, as replicas are: use the primary")
+        if locked != 1:
+            raise StoreUnavailable("the server did not give a named lock")
+
+    def ask(self, statement: str, *parameters: object) -> Rows:
+        """Run a statement and return the rows.
+
+        Raises:
+            pymysql.Error: See `is_refusal` for what it means.
+        """
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            rows: Rows = cursor.fetchall()
+        return rows
+
+    def change(self, statement: str, parameters: Sequence[object]) -> int:
+        """Run a statement and return how many rows matched.
+
+        Raises:
+            pymysql.Error: See `is_refusal` for what it means.
+        """
+        with self._connection.cursor() as cursor:
+            matched: int = cursor.execute(statement, parameters)
+        return matched
+
+    def is_usable(self) -> bool:
+        """Whether the connection is young and, as far as one can tell without asking, still open.
+
+        An idle connection with something to read has been ended by the server.
+        """
+        now = self._runtime.monotonic()
+        idle_seconds, self._used_at = now - self._used_at, now
+        if now - self._connected_at > LIFETIME_SECONDS:
+            return False
+        return idle_seconds < LOOK_AFTER_SECONDS or not self._input.poll(0)
+
+    def end(self, lock: str) -> bool:
+        """End the connection that holds a lock; return whether the server has let go of it.
+
+        Raises:
+            pymysql.Error: This connection failed; nothing is known.
+        """
+        ((owner,),) = self.ask(statements.OWNER, lock)
+        if owner is not None:
+            try:
+                self.ask(statements.KILL, owner)
+            except pymysql.Error as error:
+                if code_of(error) != ER.NO_SUCH_THREAD:  # it ended by itself
+                    raise
+        ((taken,),) = self.ask(statements.TAKE_LOCK, lock)
+        if taken != 1:
+            return False
+        self.ask(statements.LET_GO, lock)
+        return True
+
+    def close(self) -> None:
+        """Close the connection; the server may still be at work on what was sent."""
+        self._connection._force_close()  # type: ignore[attr-defined] # noqa: SLF001 - close() would write to it first, and wait
+
+
+def code_of(error: pymysql.Error) -> int:
+    """Return the number of an error; 0 if it has none."""
+    code = error.args[0] if error.args else 0
+    return code if isinstance(code, int) else 0
+
+
+def is_refusal(error: pymysql.Error) -> bool:
+    """Whether an error is the server's word that the statement changed nothing."""
+    code = code_of(error)
+    return code > 0 and code not in _CLIENT_ERRORS and code not in _ENDINGS
+
+
+def explain(error: BaseException) -> str:
+    """Return what went wrong, in one line."""
+    text = str(error.args[-1]) if error.args else ""
+    return " ".join(text.split()) or type(error).__name__

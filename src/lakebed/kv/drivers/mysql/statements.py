@@ -1,0 +1,83 @@
+"""The SQL of the driver: the table, and one statement for each call."""
+
+from typing import Final
+
+# The parts put together here are all constants of this module.
+# ruff: noqa: S608
+
+TABLE: Final = "lakebed_kv"
+
+# Partition and key share an entry of the index, which holds at most 3,072 bytes.
+CREATE: Final = f"""
+CREATE TABLE IF NOT EXISTS {TABLE} (
+    `partition` VARBINARY(512) NOT NULL,
+    `key` VARBINARY(2048) NOT NULL,
+    `value` LONGBLOB NOT NULL,
+    `version` VARBINARY(16) NOT NULL,
+    PRIMARY KEY (`partition`, `key`)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
+"""
+COLUMNS: Final = (
+    "partition varbinary(512)",
+    "key varbinary(2048)",
+    "value longblob",
+    "version varbinary(16)",
+)
+DESCRIBE: Final = """
+SELECT CONCAT(column_name, ' ', column_type) FROM information_schema.columns
+WHERE table_schema = DATABASE() AND table_name = %s ORDER BY ordinal_position
+"""
+ENGINE: Final = """
+SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s
+"""
+SETTINGS: Final = "SHOW GLOBAL VARIABLES WHERE Variable_name IN %s"
+
+# Each statement sees what was committed before it began; racing writers do not lock gaps between
+# keys. Bytes are quoted by backslashes, which one of the modes would switch off.
+PREPARE_SESSION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+SQL_MODE: Final = "STRICT_ALL_TABLES"
+
+IDENTIFY: Final = "SELECT CONNECTION_ID(), @@GLOBAL.read_only, GET_LOCK(%s, 0)"
+OWNER: Final = "SELECT IS_USED_LOCK(%s)"
+KILL: Final = "KILL CONNECTION %s"
+TAKE_LOCK: Final = "SELECT GET_LOCK(%s, 1)"
+LET_GO: Final = "SELECT RELEASE_LOCK(%s)"
+
+_HERE: Final = "WHERE `partition` = %s AND `key` = %s"
+_REPLACE: Final = (
+    " ON DUPLICATE KEY UPDATE `value` = VALUES(`value`), `version` = VALUES(`version`)"
+)
+
+GET: Final = f"SELECT `value`, `version` FROM {TABLE} {_HERE}"
+GET_SOME: Final = (
+    f"SELECT `partition`, `key`, `value`, `version` FROM {TABLE}"
+    " WHERE `partition` = %s AND `key` IN %s"
+)
+SCAN: Final = (
+    f"SELECT `key`, `value`, `version` FROM {TABLE}"
+    " WHERE `partition` = %s AND `key` >= %s ORDER BY `key` LIMIT %s"
+)
+# By the index, from each partition straight to the next one.
+PARTITIONS: Final = (
+    f"SELECT DISTINCT `partition` FROM {TABLE} WHERE `partition` > %s ORDER BY `partition` LIMIT %s"
+)
+# The key that begins the next chunk of a partition.
+NEXT_CHUNK: Final = (
+    f"SELECT `key` FROM {TABLE}"
+    " WHERE `partition` = %s AND `key` >= %s ORDER BY `key` LIMIT 1 OFFSET %s"
+)
+
+ROW: Final = "(%s, %s, %s, %s)"
+INSERT: Final = f"INSERT INTO {TABLE} (`partition`, `key`, `value`, `version`) VALUES {ROW}"
+SET: Final = INSERT + _REPLACE
+SET_IF_EXISTS: Final = f"UPDATE {TABLE} SET `value` = %s, `version` = %s {_HERE}"
+SET_IF_VERSION: Final = f"{SET_IF_EXISTS} AND `version` = %s"
+DELETE: Final = f"DELETE FROM {TABLE} {_HERE}"
+DELETE_IF: Final = f"{DELETE} AND `version` = %s"
+DELETE_FROM: Final = f"DELETE FROM {TABLE} WHERE `partition` = %s AND `key` >= %s"
+DELETE_BETWEEN: Final = f"{DELETE_FROM} AND `key` < %s"
+
+
+def set_many(rows: int) -> str:
+    """Return the statement that writes so many rows."""
+    return INSERT + f", {ROW}" * (rows - 1) + _REPLACE

@@ -1,0 +1,44 @@
+"""Partition, key and cell as single byte strings, for databases of ordered rows.
+
+A row is named by its partition, with the length before it, and its key. What it holds begins with
+the stamp, so that a comparison of the first bytes is a comparison of stamps.
+"""
+
+from typing import Final
+
+from lakebed.kv.store import VERSION_BYTES, Version
+from lakebed.kv.wrappers.fenced import Cell
+
+_LENGTH_BYTES: Final = 2
+_HEAD: Final = 2 * VERSION_BYTES
+
+
+def row_name(partition: bytes, key: bytes = b"") -> bytes:
+    """Return the name of a row; without a key, what all rows of the partition begin with."""
+    return len(partition).to_bytes(_LENGTH_BYTES, "big") + partition + key
+
+
+def split_name(name: bytes) -> tuple[bytes, bytes]:
+    """Return the partition and the key of a row."""
+    end = int.from_bytes(name[:_LENGTH_BYTES], "big") + _LENGTH_BYTES
+    return name[_LENGTH_BYTES:end], name[end:]
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """Return the first bytes after all that begin with a prefix; empty if there are none.
+
+    Trailing bytes 255 have no successor, so they are cut off first.
+    """
+    shortened = prefix.rstrip(b"\xff")
+    return shortened[:-1] + bytes([shortened[-1] + 1]) if shortened else b""
+
+
+def pack(cell: Cell) -> bytes:
+    """Return a cell as bytes. Whether it is a tombstone is kept elsewhere."""
+    return cell.stamp + cell.version + (cell.value or b"")
+
+
+def unpack(data: bytes, *, tombstone: bool) -> Cell:
+    """Return the cell that `pack` made bytes of."""
+    stamp, version = data[:VERSION_BYTES], Version(data[VERSION_BYTES:_HEAD])
+    return Cell(version, stamp, None if tombstone else data[_HEAD:])

@@ -1,0 +1,39 @@
+"""What a terminal shows of a run: each step, and how far it has come."""
+
+import sys
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from lakebed.cli.commands.gc import _watched
+from lakebed.cli.session import Session
+from lakebed.gc.executors.tally import TALLY
+
+
+def session(*, as_json: bool = False) -> Session:
+    return cast("Session", SimpleNamespace(output=SimpleNamespace(as_json=as_json)))
+
+
+def test_a_terminal_shows_the_step_the_objects_and_the_rate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with _watched(session()) as say:
+        say("Reading commits and listing objects.")
+        TALLY.add(1234)
+    said = capsys.readouterr().err
+    assert "Reading commits and listing objects. 1,234 objects, " in said
+    assert " a second" in said
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_elsewhere_each_step_is_a_line(
+    capsys: pytest.CaptureFixture[str], *, as_json: bool
+) -> None:
+    with _watched(session(as_json=as_json)) as say:
+        say("Reading commits.")
+        TALLY.add(1)
+    assert capsys.readouterr().err == "Reading commits.\n"

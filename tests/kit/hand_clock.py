@@ -1,0 +1,19 @@
+"""Clocks for tests in which time passes when they say so."""
+
+from lakebed.runtime import ThreadRuntime
+
+
+class HandClock(ThreadRuntime):
+    """Clocks that move when they are told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds

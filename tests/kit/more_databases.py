@@ -1,0 +1,68 @@
+"""The databases of `make test-kv-all`, as the tests of failing databases take them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from lakebed.kv import Store
+from lakebed.kv.drivers.bigtable import BigtableCells
+from lakebed.kv.drivers.mongodb import MongoDBCells
+from lakebed.kv.drivers.mysql import MySQLStore
+from lakebed.kv.wrappers.fenced import Cells, FencedStore, _Fate
+from lakebed.runtime import Runtime
+from lakebed.testing.servers.more_databases import (
+    bigtable_server,
+    bigtable_url,
+    mariadb_server,
+    mariadb_url,
+    mongodb_server,
+    mongodb_url,
+)
+from tests.kit.database_bench import Database
+
+
+def open_mysql(url: str, runtime: Runtime, reply_seconds: float) -> Store:
+    return MySQLStore(url, runtime, reply_seconds=reply_seconds)
+
+
+def leave_lost_connections(store: Store) -> None:
+    store._fence = lambda _: None  # type: ignore[attr-defined] # MySQL's
+
+
+OpenCells = Callable[..., Cells]
+
+
+def fenced(cells: OpenCells) -> Callable[[str, Runtime, float], Store]:
+    def open_fenced(url: str, runtime: Runtime, reply_seconds: float) -> Store:
+        return FencedStore(cells(url, reply_seconds=reply_seconds), runtime)
+
+    return open_fenced
+
+
+def take_out_the_fence(store: Store) -> None:
+    store._fence = lambda *_: _Fate.UNKNOWN  # type: ignore[attr-defined] # of a FencedStore
+
+
+MORE_DATABASES = [
+    pytest.param(database, marks=pytest.mark.kv_all, id=database.name)
+    for database in (
+        Database("mysql", mariadb_server, mariadb_url, open_mysql, leave_lost_connections),
+        Database(
+            "bigtable",
+            bigtable_server,
+            bigtable_url,
+            fenced(BigtableCells),
+            take_out_the_fence,
+            durable=False,
+            takes_back=True,
+        ),
+        Database(
+            "mongodb",
+            mongodb_server,
+            mongodb_url,
+            fenced(MongoDBCells),
+            take_out_the_fence,
+            durable=False,
+        ),
+    )
+]

@@ -1,0 +1,41 @@
+"""Nothing that was answered is lost while a store is copied, and each rule of that is needed."""
+
+from functools import partial
+
+import pytest
+
+from lakebed.kv.wrappers.halting import HaltingStore
+from lakebed.testing.simulation.explore import first_failure
+from tests.kit.rounds import fails_within, rounds
+from tests.simulation.copying import SCENARIOS, nothing_answered_is_lost
+
+SEEDS = rounds(100, long=50_000, fast=40)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nothing_that_was_answered_is_lost(name: str) -> None:
+    assert first_failure(f"tests.simulation.copying:{name}", range(SEEDS)) is None
+
+
+class NeverLooks(HaltingStore):
+    """Writes whatever the mark says."""
+
+    def _check(self, partition: bytes, key: bytes = b"") -> None:
+        pass
+
+
+class LooksOnce(HaltingStore):
+    """Takes the first look for good."""
+
+    def _check(self, partition: bytes, key: bytes = b"") -> None:
+        if self._looked_at < 0:
+            super()._check(partition, key)
+
+
+@pytest.mark.parametrize("mutant", [NeverLooks, LooksOnce])
+def test_writers_must_look_at_the_mark(mutant: type[HaltingStore]) -> None:
+    assert fails_within(partial(nothing_answered_is_lost, halting=mutant), seeds=100)
+
+
+def test_the_stores_must_not_be_compared_early() -> None:
+    assert fails_within(partial(nothing_answered_is_lost, settle_seconds=0.0), seeds=100)

@@ -1,0 +1,34 @@
+"""URLs and tables of Bigtable and MongoDB that are refused; no server is needed for that."""
+
+import pytest
+from google.cloud.bigtable_admin_v2.types import Table
+
+from lakebed.kv import InvalidArgument, UnsafeStore, open_store
+from lakebed.kv.drivers.bigtable import _check_clusters
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("bigtable://project/instance", "does not name a table"),
+        ("bigtable://user:secret-word@project/instance/table", "does not name a table"),
+        ("bigtable://project/instance/table?profile=x", "has no option profile"),
+        ("mongodb://user:secret-word@host", "does not name a database"),
+        ("mongodb://user:secret-word@host:port/lakebed", "malformed"),
+        ("mongodb://us/er:secret-word@host/lakebed", "malformed"),
+    ],
+)
+def test_a_url_that_cannot_be_is_refused(url: str, complaint: str) -> None:
+    with pytest.raises(InvalidArgument, match=complaint) as caught:
+        open_store(url)
+    assert "secret-word" not in str(caught.value)
+
+
+def test_a_table_in_several_clusters_needs_a_profile() -> None:
+    table = Table(cluster_states={"one": {}, "two": {}})
+    with pytest.raises(UnsafeStore, match=r"in 2 clusters, .* name an app profile"):
+        _check_clusters(table, "lakebed", "")
+    _check_clusters(table, "lakebed", "to-one")
+    _check_clusters(Table(cluster_states={"one": {}}), "lakebed", "")
