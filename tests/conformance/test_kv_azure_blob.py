@@ -26,7 +26,7 @@ def shared_store(shared_url: str) -> Iterator[Store]:
 
 
 class TestAzureBlobStore(StoreConformance):
-    bulk = 200  # Azurite takes its time for each; what depends on more is shown with DynamoDB
+    bulk = 100  # Azurite takes its time for each; what depends on more is shown with DynamoDB
     racers = 4
     share = 10
     least = Limits(partition_bytes=255, key_bytes=510, value_bytes=1 << 20)
