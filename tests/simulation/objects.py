@@ -76,11 +76,12 @@ LINKS: Final = LinkSettings(require_object=False)
 class OnlookerRuntime(ThreadRuntime):
     """For an outside observer: it has the simulation's clock, and never waits for others."""
 
-    def __init__(self, clock: Runtime) -> None:
-        self._clock = clock
+    def __init__(self, simulated: Runtime) -> None:
+        super().__init__()
+        self._simulated = simulated
 
     def now(self) -> float:
-        return self._clock.now()
+        return self._simulated.now()
 
     def map_parallel(
         self, function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, limit: int = 1

@@ -12,11 +12,11 @@ from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits import offers
+from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.engine.model import Branch, BranchID, CommitID, Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.creation import Look, _Creation
-from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.engine.retention import expirer, keep
 from lakebed.engine.retention.expirer import Expirer
 from lakebed.engine.retention.keep import FLOOR_US, Scan
