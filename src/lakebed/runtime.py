@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -123,18 +123,18 @@ class Runtime(ABC):
         """
 
 
+# Linux stops its monotonic clock while the machine sleeps.
+_MONOTONIC: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class ThreadRuntime(Runtime):
     """The real thing: system clocks, the system's randomness, threads."""
-
-    def __init__(self) -> None:
-        # Linux stops its monotonic clock while the machine sleeps.
-        self._clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
     def now(self) -> float:
         return time.time()
 
     def monotonic(self) -> float:
-        return time.clock_gettime(self._clock)
+        return time.clock_gettime(_MONOTONIC)
 
     def sleep(self, seconds: float) -> None:
         about_to_wait()

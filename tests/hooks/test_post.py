@@ -63,14 +63,14 @@ def test_of_two_who_make_the_same_one_of_them_is_told(
         """Somebody else makes it while this one has been prepared already."""
         monkeypatch.setattr(part, name, inner)
         if what == "branch":
-            *first, find_commit = arguments
+            *first, find_commit, guess = arguments
 
             def find_late(found: object) -> object:
                 commit = find_commit(found)  # type: ignore[operator]
                 create()
                 return commit
 
-            return inner(*first, find_late, **named)
+            return inner(*first, find_late, guess, **named)
         create()
         return inner(*arguments, **named)
 

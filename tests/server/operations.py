@@ -100,6 +100,8 @@ BODIES: dict[str, Any] = {
     },
     "abortPresignMultipartUpload": {"physical_address": "mem://lakes/lake/x"},
     "prepareGarbageCollectionUncommitted": {},
+    "setGCRules": {"default_retention_days": 30, "branches": []},
+    "internalSetGarbageCollectionRules": {"default_retention_days": 30, "branches": []},
     "takeGarbageCollectionLease": {"holder": "a0"},
     "createUser": {"id": "another"},
     "createGroup": {"id": "another"},

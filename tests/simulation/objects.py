@@ -77,7 +77,6 @@ class OnlookerRuntime(ThreadRuntime):
     """For an outside observer: it has the simulation's clock, and never waits for others."""
 
     def __init__(self, simulated: Runtime) -> None:
-        super().__init__()
         self._simulated = simulated
 
     def now(self) -> float:
