@@ -36,7 +36,9 @@ def _group(item: pytest.Item) -> str | None:
     if not isinstance(item, pytest.Function):
         return None
     names = set(item.fixturenames)
-    if "spark" in names:
+    # A fixture that is asked for by its name, such as a lake on Spark or without, has a parameter.
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    if "spark" in names or "spark" in parameters:
         return "spark"
     if "lakebed" in names:
         names.add(f"{item.callspec.params['lakebed']}_lakebed")
