@@ -171,6 +171,7 @@ def test_a_repository_moves_in_from_postgresql(
         connection.execute(damaged)
         damaged = "INSERT INTO graveler_commits (repository_id, id) VALUES ('lake', 'broken')"
         connection.execute(damaged)
+        connection.execute("INSERT INTO graveler_tags VALUES ('lake', 'lost', 'broken')")
     monkeypatch.setenv("LAKEBED_MIGRATE_DSN", postgresql_url)
     to = "local://new/lake"
     done = commands.run("migrate", "sql", "lakefs://lake", "--to", to, "--verify", "-1", *LAST)
@@ -180,6 +181,7 @@ def test_a_repository_moves_in_from_postgresql(
     assert "Moved 4 commits" in done.stdout
     assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
     assert "not read: graveler_commits broken" in done.stdout
+    assert "Left out tag lost: commit broken is not there." in done.stdout
     assert done.exit_code == 1
     assert commands.damages() == 0
 

@@ -1,6 +1,7 @@
 """Taking over a history: every commit lists the same, under its id, and each range is read once."""
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 
 import pytest
@@ -141,10 +142,29 @@ def test_a_range_that_is_not_what_its_metarange_says_is_damaged() -> None:
         Target().take(lake)
 
 
-def test_history_that_does_not_fit_together_is_damaged() -> None:
+def test_what_depends_on_a_commit_that_is_not_there_is_taken_all_the_same() -> None:
+    lake, target = FakeLakeFS(), Target()
+    gone = lake.commit({b"a": 1})
+    child = lake.commit({b"a": 1, b"b": 2}, gone)
+    del lake.history[gone]
+    lake.heads = {"main": child, "lost": gone}
+    lake.tagged = {"v0": gone}
+    report = run(target, lake)
+    assert report.taken.missing_parents == [(child, gone)]
+    assert report.left_out == [
+        f"tag v0: commit {gone} is not there",
+        f"branch lost: commit {gone} is not there",
+    ]
+    assert refs_of(target) == ({"main": child}, {})
+    assert target.lists(child, "moved") == expected({b"a": 1, b"b": 2})
+
+
+def test_history_that_goes_round_is_damaged() -> None:
     lake = FakeLakeFS()
-    lake.commit({}, "nowhere")
-    with pytest.raises(DamagedHistory, match="parent nowhere"):
+    first = lake.commit({b"a": 1})
+    second = lake.commit({b"a": 2}, first)
+    lake.history[first] = replace(lake.history[first], parents=(second,))
+    with pytest.raises(DamagedHistory, match="among its own ancestors"):
         Target().take(lake)
 
 

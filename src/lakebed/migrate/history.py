@@ -47,6 +47,8 @@ class Taken:
     """Those that were there already."""
     unproved: list[str] = field(default_factory=list)
     """Commits whose ids do not follow from their fields."""
+    missing_parents: list[tuple[str, str]] = field(default_factory=list)
+    """Commits, each with a parent that lakeFS does not have (any more): taken over without it."""
     ranges: int = 0
     entries: int = 0
 
@@ -70,10 +72,16 @@ class HistoryTaker:
         """Take over all commits, generation after generation; yield what was done after each.
 
         Raises:
-            DamagedHistory: A commit names a parent that is not there, or itself.
+            DamagedHistory: Commits are each other's ancestors.
             DamagedTable: A file of lakeFS is damaged.
         """
         commits = {commit.id: commit for commit in self._source.refs.commits()}
+        self.taken.missing_parents = [
+            (commit.id, parent)
+            for commit in commits.values()
+            for parent in commit.parents
+            if parent not in commits
+        ]
         for generation in generations(commits):
             self._runtime.map_parallel(
                 lambda commit: self._take(commit, commits), generation, limit=_AT_ONCE
@@ -87,8 +95,9 @@ class HistoryTaker:
             return
         parents = [self._find(parent) for parent in commit.parents]
         known = [parent for parent in parents if parent is not None]
-        first = commits[commit.parents[0]] if commit.parents else None
-        metarange_id = self._entries(commit, first, known[0].metarange_id if known else None)
+        first = commits.get(commit.parents[0]) if commit.parents else None
+        base = None if first is None else known[0].metarange_id
+        metarange_id = self._entries(commit, first, base)
         is_right = self._engine.commits.adopt(
             self._repository,
             CommitID(commit.id),
@@ -164,19 +173,17 @@ _AT_ONCE: Final = 4
 
 
 def generations(commits: Mapping[str, SourceCommit]) -> Iterator[Sequence[SourceCommit]]:
-    """Yield commits in groups, all parents in earlier ones.
+    """Yield commits in groups, all parents that are there in earlier ones.
 
     Raises:
-        DamagedHistory: A parent is not there, or commits are each other's ancestors.
+        DamagedHistory: Commits are each other's ancestors.
     """
     children: dict[str, list[str]] = defaultdict(list)
     missing: dict[str, int] = {}
     for commit in commits.values():
-        parents = set(commit.parents)
+        parents = commits.keys() & set(commit.parents)
         missing[commit.id] = len(parents)
         for parent in parents:
-            if parent not in commits:
-                raise DamagedHistory(f"parent {parent} of commit {commit.id} is not there")
             children[parent].append(commit.id)
     ready = [commit_id for commit_id, count in missing.items() if not count]
     done = 0

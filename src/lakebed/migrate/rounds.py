@@ -20,12 +20,12 @@ from typing import Final
 
 from lakebed.block import Namespace
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.errors import CommitNotFound, RepositoryNotFound
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
 from lakebed.engine.read_only import read_only_lifted
 from lakebed.migrate.errors import NotATarget
 from lakebed.migrate.history import HistoryTaker, Taken
-from lakebed.migrate.sources import Source
+from lakebed.migrate.sources import Source, SourceBranch, SourceTag
 from lakebed.runtime import Runtime
 
 MOVED_FROM: Final = "::lakebed::moved-from"
@@ -57,6 +57,8 @@ class RoundReport:
     tags_set: int = 0
     tags_deleted: int = 0
     staged: int = 0
+    left_out: list[str] = field(default_factory=list)
+    """Branches and tags whose commits are not there."""
     is_last: bool = False
 
 
@@ -115,7 +117,11 @@ def _target(engine: Engine, plan: Plan) -> Repository:
 
 
 def _set_tags(engine: Engine, repository: Repository, source: Source, report: RoundReport) -> None:
-    wanted = {TagID(tag.name): CommitID(tag.commit_id) for tag in source.refs.tags()}
+    wanted = {
+        TagID(tag.name): CommitID(tag.commit_id)
+        for tag in source.refs.tags()
+        if _has_commit(engine, repository, "tag", tag, report)
+    }
     for tag in list(engine.tags.list(repository)):
         if wanted.get(tag.id) == tag.commit_id:
             del wanted[tag.id]
@@ -130,7 +136,11 @@ def _set_tags(engine: Engine, repository: Repository, source: Source, report: Ro
 def _set_branches(
     engine: Engine, repository: Repository, source: Source, report: RoundReport
 ) -> None:
-    wanted = {BranchID(branch.name): branch for branch in source.refs.branches()}
+    wanted = {
+        BranchID(branch.name): branch
+        for branch in source.refs.branches()
+        if _has_commit(engine, repository, "branch", branch, report)
+    }
     for current in list(engine.branches.list(repository)):
         branch = wanted.pop(current.id, None)
         if branch is None:
@@ -147,10 +157,28 @@ def _set_branches(
         report.branches_set += 1
 
 
+def _has_commit(
+    engine: Engine,
+    repository: Repository,
+    kind: str,
+    ref: SourceBranch | SourceTag,
+    report: RoundReport,
+) -> bool:
+    try:
+        engine.commits.get(repository, CommitID(ref.commit_id))
+    except CommitNotFound:
+        report.left_out.append(f"{kind} {ref.name}: commit {ref.commit_id} is not there")
+        return False
+    return True
+
+
 def _stage(engine: Engine, repository: Repository, source: Source, report: RoundReport) -> None:
     """Stage on each branch what is uncommitted there in lakeFS; anew, if a round was cut off."""
+    there = {branch.id for branch in engine.branches.list(repository)}
     for branch in source.refs.branches():
         name = BranchID(branch.name)
+        if name not in there:
+            continue
         with read_only_lifted():
             engine.reset(repository.id, name)
             for change in source.refs.changes(branch):

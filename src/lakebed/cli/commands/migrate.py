@@ -160,11 +160,13 @@ def from_sql(
             default_branch=refs.default_branch,
         )
         source = Source(refs, target.files_in(refs.namespace))
-        target.move(
-            source, plan, last=last, uncommitted=uncommitted, verify=verify, dry_run=dry_run
-        )
-        for row, reason in refs.damaged.items():
-            typer.echo(printable(f"not read: {row}: {reason}"))
+        try:
+            target.move(
+                source, plan, last=last, uncommitted=uncommitted, verify=verify, dry_run=dry_run
+            )
+        finally:
+            for row, reason in refs.damaged.items():
+                typer.echo(printable(f"not read: {row}: {reason}"))
         if refs.damaged:
             raise Incomplete(f"{len(refs.damaged)} rows could not be read, see above")
 
@@ -273,6 +275,9 @@ class _Target:
         )
         _print_report(report, plan)
         self._verify(source, plan, verify)
+        damages = len(report.taken.missing_parents) + len(report.left_out)
+        if damages:
+            raise Incomplete(f"lakeFS does not have all of the history: {damages} gaps, see above")
 
     def _verify(self, source: "Source", plan: "Plan", count: int) -> None:
         from lakebed.engine.model import RepositoryID  # noqa: PLC0415 - it is slow to import
@@ -321,6 +326,10 @@ def _print_report(report: "RoundReport", plan: "Plan") -> None:
     )
     for commit_id in taken.unproved:
         typer.echo(printable(f"The id of commit {commit_id} does not follow from its fields."))
+    for commit_id, parent in taken.missing_parents:
+        typer.echo(printable(f"Parent {parent} of commit {commit_id} is not there."))
+    for ref in report.left_out:
+        typer.echo(printable(f"Left out {ref}."))
     if report.staged:
         typer.echo(f"Staged {report.staged:,} uncommitted changes.")
     if report.is_last:
