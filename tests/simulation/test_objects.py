@@ -51,7 +51,7 @@ def test_the_scenarios_reach_what_they_are_about() -> None:
     races = [objects.links_hold(seed) for seed in range(30)]
     assert sum(len(race.told) for race in races) > 20
     assert sum(race.refused for race in races) > 10
-    operators = [objects.ended_hold(seed) for seed in range(60)]
+    operators = [objects.ended_hold(seed) for seed in range(100)]
     assert sum(operator.deleted for operator in operators) > 3
     assert sum(len(operator.race.told) for operator in operators) > 10
     assert sum(operator.ended for operator in operators) > 10
@@ -155,7 +155,7 @@ def test_a_link_that_looks_whether_it_was_ended_before_it_is_staged(
         return looks(self)
 
     monkeypatch.setattr(_Standing, "__call__", look_before)
-    assert fails("ended")
+    assert fails("ended", seeds=300)
 
 
 def test_a_link_that_protects_nothing_once_it_is_consumed(monkeypatch: pytest.MonkeyPatch) -> None:
