@@ -20,6 +20,7 @@ import httpx
 import pymysql
 import valkey
 from azure.core import MatchConditions
+from azure.core.exceptions import ResourceModifiedError
 from azure.storage.blob import BlobServiceClient
 from botocore.config import Config
 from rocksdict import Options, Rdict, WriteOptions
@@ -246,13 +247,16 @@ def _azure_blob() -> Opened:
             # The other side wrote it last, in the first call of each round for a key.
             etag = etags.pop(key, None) or blob.get_blob_properties().etag
             metadata, body = _stored(Cell(new, new, VALUE))
-            written = blob.upload_blob(
-                body,
-                overwrite=True,
-                metadata=metadata,
-                etag=etag,
-                match_condition=MatchConditions.IfNotModified,
-            )
+            try:
+                written = blob.upload_blob(
+                    body,
+                    overwrite=True,
+                    metadata=metadata,
+                    etag=etag,
+                    match_condition=MatchConditions.IfNotModified,
+                )
+            except ResourceModifiedError:
+                return  # the client sent it twice: an answer was late
             versions[key] = new
             etags[key] = written["etag"]
 

@@ -190,6 +190,8 @@ def _bodies(sample: Sample) -> dict[str, Any]:
         "copyObject": {"src_path": "folder/object"},
         "runActions": {"ref": "main", "event": "pre-commit"},
         "updateObjectUserMetadata": {"set": {"key": "value"}},
+        "setGCRules": {"default_retention_days": 30, "branches": []},
+        "internalSetGarbageCollectionRules": {"default_retention_days": 30, "branches": []},
         "takeGarbageCollectionLease": {"holder": "a0"},
         "stageObject": {
             "physical_address": "local://elsewhere/object",
@@ -316,6 +318,13 @@ def _row_diff(sample: Sample) -> Good:
     return Good(path={"ref": "main"}, query=query)
 
 
+def _rules(sample: Sample) -> Good:
+    """Rules of garbage collection that are set."""
+    at = f"/repositories/{sample.repository}/settings/gc_rules"
+    sample.api.put(at, json=_bodies(sample)["setGCRules"]).raise_for_status()
+    return Good()
+
+
 _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
     "diffObjectRows": _row_diff,
     "getRun": _run,
@@ -334,6 +343,8 @@ _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
     "uploadPartCopy": _copied_part,
     "completePresignMultipartUpload": partial(_in_parts, sent=True),
     "abortPresignMultipartUpload": _in_parts,
+    "getGCRules": _rules,
+    "internalGetGarbageCollectionRules": _rules,
     "getPurgeStatus": lambda sample: Good(
         path={"purge": sample.post("purges", {"path": "never"})["id"]}
     ),

@@ -300,7 +300,7 @@ def look_before_announcing(monkeypatch: pytest.MonkeyPatch) -> None:
         keys = [] if look is None else look.keys
         item, *others = self._store.get_many([self._other.place(self._name), *keys])
         if look is not None:
-            look.judge(others)
+            message.commit_id = look.judge(others)
         found = None if item is None else self._other.decode(item)
         if found is not None and not found.message.pending:
             raise NotUnique(self._id)

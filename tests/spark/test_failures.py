@@ -282,7 +282,7 @@ def test_a_storage_that_refuses(
     assert stored(seaweedfs_settings, s3_client) == before
     # They are not good for deleting.
     proxy.refused.clear()
-    proxy.refused["DELETE"] = 403, "AccessDenied"
+    proxy.refused["POST"] = 403, "AccessDenied"
     assert quiet_run(s3_client) == 1
     assert "2 objects could not be deleted; the report says why" in one_line(capsys)
     assert stored(seaweedfs_settings, s3_client) == before
