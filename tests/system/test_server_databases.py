@@ -149,11 +149,14 @@ def is_uploaded(client: RawClient, path: str) -> bool:
 
 
 def commit(client: RawClient) -> None:
-    for _ in range(20):
+    """Commit, as soon as a worker is there again."""
+
+    def is_committed() -> bool:
         try:
             made = client.post_json("/repositories/lake/branches/main/commits", {"message": "all"})
         except (OSError, http.client.HTTPException):
-            continue
+            return False
         assert made.status == 201, made
-        return
-    raise AssertionError("the server never answered")
+        return True
+
+    eventually(is_committed)
