@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import LocalSettings
+from lakebed.cli.commands.gc import _shown
 from lakebed.gc.errors import NotQuiet
 from lakebed.gc.executors.tally import TALLY
 from lakebed.gc.job import Job, Options
@@ -64,3 +65,15 @@ def test_a_run_that_is_refused_says_why_in_the_list(lake: Lake, tmp_path: Path) 
     assert [(run.state, run.message) for run in runs] == [
         ("refused", str(refused.value)), ("done", ""),
     ]  # fmt: skip
+
+
+def test_what_became_of_old_commits_is_told_in_words() -> None:
+    figures = {"commits": 6, "marked": 1, "waiting": 2, "rescued": 0, "expired": 3}
+    figures_of_branches = {"main": 2, "": 1}
+    commits = {"ran": True, **figures, "by_branch": figures_of_branches}
+    assert _shown({"commits": commits}, as_json=False) == {
+        "commits": "6 looked at, 1 newly marked, 2 marked before, 0 in use again, 3 expired"
+        " (main 2, (no branch) 1)"
+    }
+    assert _shown({"commits": {"ran": False}}, as_json=False)["commits"].startswith("not looked at")
+    assert _shown({"commits": commits}, as_json=True) == {"commits": commits}

@@ -284,12 +284,26 @@ def _shown(summary: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
     """A summary as people read it: with times, and without the names of files."""
     if as_json:
         return summary
-    hidden = {"counts", "swept"}
-    return {
+    hidden = {"counts", "swept", "commits"}
+    shown = {
         name.removesuffix("_us"): _moment(value) if name.endswith("_us") else value
         for name, value in summary.items()
         if name not in hidden
     }
+    commits = summary.get("commits")
+    return shown | ({"commits": _of_commits(commits)} if commits else {})
+
+
+def _of_commits(figures: dict[str, Any]) -> str:
+    """What became of old commits, in words."""
+    if not figures.get("ran"):
+        return "not looked at: another process does that just now"
+    branches = ", ".join(f"{name or '(no branch)'} {n}" for name, n in figures["by_branch"].items())
+    return (
+        f"{figures['commits']} looked at, {figures['marked']} newly marked,"
+        f" {figures['waiting']} marked before, {figures['rescued']} in use again,"
+        f" {figures['expired']} expired" + (f" ({branches})" if branches else "")
+    )
 
 
 def _moment(microseconds: object) -> str:
