@@ -95,8 +95,8 @@ def test_a_copy_that_is_killed_goes_on(tmp_path: Path, postgresql_url: str, run:
     assert code == 0, printed
     assert f"{5 * KEYS + 1:,} records in 6 partitions" in printed
     written = int(printed.partition("of which ")[2].partition(" ")[0].replace(",", ""))
-    # The last token at least, and not the first ones; what the killed process had sent of the fourth
-    # may have been applied when the row was free.
+    # The last token at least, and not the first ones. What the killed process had sent of the
+    # fourth may have been applied when the row was free.
     assert KEYS <= written < 5 * KEYS
     with look(postgresql_url) as target, look(source) as old:
         assert partition_hashes(target) == partition_hashes(old) == before
