@@ -10,10 +10,9 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from hashlib import sha1, sha256
-from typing import Final, NamedTuple, Protocol
-
-from awscrt import checksums as crt
+from typing import Any, Final, NamedTuple, Protocol
 
 from lakebed.block.streams import HashedChunks
 
@@ -50,10 +49,18 @@ class _Crc:
         return self._value.to_bytes(self._size, "big")
 
 
+@cache
+def _crt() -> Any:
+    """Load the library of S3's own checksums: only a server needs it, and only a server has it."""
+    from awscrt import checksums  # noqa: PLC0415 - see above
+
+    return checksums
+
+
 ALGORITHMS: Final[Mapping[str, Callable[[], Digest]]] = {
     "crc32": lambda: _Crc(zlib.crc32, 4),
-    "crc32c": lambda: _Crc(crt.crc32c, 4),
-    "crc64nvme": lambda: _Crc(crt.crc64nvme, 8),
+    "crc32c": lambda: _Crc(lambda data, value: _crt().crc32c(data, value), 4),
+    "crc64nvme": lambda: _Crc(lambda data, value: _crt().crc64nvme(data, value), 8),
     "sha1": lambda: sha1(usedforsecurity=False),
     "sha256": sha256,
 }
@@ -61,12 +68,8 @@ ALGORITHMS: Final[Mapping[str, Callable[[], Digest]]] = {
 
 _SIZES: Final = {name: len(new().digest()) for name, new in ALGORITHMS.items()}
 
-_COMBINE: Final[Mapping[str, Callable[[int, int, int], int]]] = {
-    "crc32": crt.combine_crc32,
-    "crc32c": crt.combine_crc32c,
-    "crc64nvme": crt.combine_crc64nvme,
-}
-"""From the checksums of two runs of bytes, and the length of the second, to that of both."""
+_COMBINED: Final = ("crc32", "crc32c", "crc64nvme")
+"""Of these, the checksums of two runs of bytes, and the length of the second, give that of both."""
 
 _COMPOSITE: Final = re.compile(r"(.+)-([1-9][0-9]{0,4})", re.ASCII)
 """The value of a composite checksum: base 64, which has no hyphen, then the number of parts."""
@@ -90,7 +93,7 @@ class Scheme(NamedTuple):
 
 
 SCHEMES: Final = frozenset(
-    [Scheme(name, ChecksumType.FULL_OBJECT) for name in _COMBINE]
+    [Scheme(name, ChecksumType.FULL_OBJECT) for name in _COMBINED]
     + [Scheme(name, ChecksumType.COMPOSITE) for name in ALGORITHMS if name != "crc64nvme"]
 )
 """The ones that S3 has."""
@@ -162,9 +165,9 @@ def of_parts(scheme: Scheme, parts: Iterable[tuple[Checksum, int]]) -> Checksum:
         whole.update(b"".join(digest for digest, _ in digests))
         bare = Checksum.of(algorithm, whole.digest())
         return Checksum(algorithm, f"{bare.value}-{len(digests)}")
-    value = 0
+    combine, value = getattr(_crt(), f"combine_{algorithm}"), 0
     for digest, size in digests:
-        value = _COMBINE[algorithm](value, int.from_bytes(digest, "big"), size)
+        value = combine(value, int.from_bytes(digest, "big"), size)
     return Checksum.of(algorithm, value.to_bytes(_SIZES[algorithm], "big"))
 
 
