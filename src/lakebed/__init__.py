@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Forbidden,
         Invalid,
         LakeError,
+        MergeConflict,
         NotFound,
         ObjectExists,
         PreconditionFailed,
@@ -41,6 +42,7 @@ __all__ = [
     "Lake",
     "LakeError",
     "LakebedError",
+    "MergeConflict",
     "NotFound",
     "ObjectExists",
     "ObjectInfo",
@@ -58,8 +60,8 @@ __all__ = [
 ]
 
 _WHERE: Final = {
-    "errors": "Conflict Forbidden Invalid LakeError NotFound ObjectExists PreconditionFailed"
-    " Unavailable",
+    "errors": "Conflict Forbidden Invalid LakeError MergeConflict NotFound ObjectExists"
+    " PreconditionFailed Unavailable",
     "lake": "Lake connect open",
     "objects": "StoredObject WriteableObject",
     "refs": "Branch Reference Repository Tag",

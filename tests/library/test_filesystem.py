@@ -111,7 +111,7 @@ def test_what_it_cannot_do_is_explained(files: Any, place: str) -> None:
     with pytest.raises(lakebed.Invalid, match="merge it"), files.transaction:
         files.open(f"{place}/a", "wb")
     with pytest.raises(lakebed.Invalid, match="not both"):
-        fsspec.filesystem("lakebed", folder="f", url="http://127.0.0.1:1")
+        fsspec.filesystem("lakebed", folder="f", endpoint="http://127.0.0.1:1")
 
 
 def test_it_is_found_by_its_name_and_goes_to_other_processes(tmp_path: Path) -> None:

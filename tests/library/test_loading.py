@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SERVER_ONLY = ("awscrt", "cryptography", "falcon", "httptools", "jwt", "lupa", "lakebed.server")
 
 
@@ -22,6 +24,7 @@ def test_importing_lakebed_loads_nothing_heavy() -> None:
     assert loaded.isdisjoint({"pyarrow", "numpy", "httpx", "fsspec", "lakebed.engine.engine"})
 
 
+@pytest.mark.slow
 def test_a_lake_in_a_folder_needs_nothing_of_the_server(tmp_path: Path) -> None:
     """Where only the library is installed, its libraries alone are there."""
     code = f"""

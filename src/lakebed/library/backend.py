@@ -38,7 +38,7 @@ class Backend(Protocol):
     """A lake, by names."""
 
     options: dict[str, str]
-    """What `lakebed.library.lake.open_lake` takes to open the same lake in another process."""
+    """What `LakebedFileSystem` takes to open the same lake, in this process or another."""
 
     def close(self) -> None:
         """Give back what was opened."""

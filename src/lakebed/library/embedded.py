@@ -11,6 +11,7 @@ from lakebed.catalog import model
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.commits import STRATEGIES, STRATEGY_KEY, merge_request
 from lakebed.catalog.diff import Difference
+from lakebed.catalog.errors import MergeConflict as EngineConflict
 from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports.imports import ImportID
 from lakebed.catalog.imports.sources import ImportSource
@@ -44,9 +45,9 @@ from lakebed.installation.folder import (
     storage_settings,
 )
 from lakebed.installation.opening import Installation, InstallationSettings, open_installation
-from lakebed.installation.statuses import status_of
+from lakebed.installation.statuses import UNEXPECTED, status_of
 from lakebed.library.backend import CommitWords, Reset
-from lakebed.library.errors import Invalid, LakeError, error_of
+from lakebed.library.errors import CONFLICTS_SHOWN, Invalid, LakeError, MergeConflict, error_of
 from lakebed.library.hook_calls import HookCalls
 from lakebed.library.values import (
     Change,
@@ -106,8 +107,14 @@ class EmbeddedBackend:
                 yield
             except LakeError:
                 raise
+            except EngineConflict as error:
+                keys = error.conflicts.column("key").slice(0, CONFLICTS_SHOWN).to_pylist()
+                paths = [_text(key) for key in keys]
+                raise MergeConflict(paths, error.conflicts.num_rows) from None
             except LakebedError as error:
-                raise error_of(status_of(error), str(error), error.kind) from error
+                status = status_of(error)
+                cause = error if status == UNEXPECTED else None
+                raise error_of(status, str(error), error.kind) from cause
             except OSError as error:
                 raise LakeError(f"the folder of the lake cannot be used: {error}") from error
 

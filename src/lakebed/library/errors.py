@@ -4,7 +4,8 @@ LakebedError
 └── LakeError                 anything else
     ├── NotFound              there is no such thing            (also a FileNotFoundError)
     ├── Forbidden             it may not be done                (also a PermissionError)
-    ├── Conflict              it exists already, or both sides of a merge changed an object
+    ├── Conflict              it exists already, or is being changed by somebody else
+    │   └── MergeConflict     both sides of a merge changed an object
     ├── PreconditionFailed    a condition does not hold, or a hook refused
     │   └── ObjectExists      an object is there already        (also a FileExistsError)
     ├── Invalid               a value cannot be used, or there is nothing to do (also a ValueError)
@@ -13,6 +14,7 @@ LakebedError
 Each has the `kind` that the error had where it was raised, for programs: ``branch_not_found``.
 """
 
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -46,9 +48,21 @@ class Forbidden(LakeError, PermissionError):
 
 
 class Conflict(LakeError):
-    """It exists already, or both sides of a merge changed an object."""
+    """It exists already, or is being changed by somebody else."""
 
     kind = "lake_conflict"
+
+
+class MergeConflict(Conflict):
+    """Both sides of a merge changed an object; nothing was done."""
+
+    kind = "lake_merge_conflict"
+
+    def __init__(self, paths: Sequence[str], total: int) -> None:
+        """Take the first paths that both changed, and how many there are."""
+        more = f" and {total - len(paths)} more" if total > len(paths) else ""
+        super().__init__(f"both sides changed {', '.join(paths)}{more}", "merge_conflict")
+        self.paths = tuple(paths)
 
 
 class PreconditionFailed(LakeError):
@@ -74,6 +88,9 @@ class Unavailable(LakeError):
 
     kind = "lake_unavailable"
 
+
+CONFLICTS_SHOWN: Final = 100
+"""How many paths of conflicts are named, at most."""
 
 _BY_STATUS: Final = MappingProxyType(
     {

@@ -29,7 +29,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
 
     Args:
         folder: The lake in a folder, as `lakebed.open` takes it, or:
-        url: The lake of a server, as `lakebed.connect` takes it; None: as the command line has it.
+        endpoint: The lake of a server, by its URL; None: as the command line has it.
         key: An access key id of the server.
         secret: The secret that goes with it.
         committer: With a folder: who is said to make commits.
@@ -46,17 +46,19 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
         self,
         folder: str | None = None,
         *,
-        url: str | None = None,
+        endpoint: str | None = None,
         key: str | None = None,
         secret: str | None = None,
         committer: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        if folder is not None and url is not None:
-            raise Invalid("name a folder or the url of a server, not both")
+        if folder is not None and endpoint is not None:
+            raise Invalid("name a folder or the endpoint of a server, not both")
         self._lake: Lake = (
-            connect(url, key, secret) if folder is None else open_lake(folder, committer=committer)
+            connect(endpoint, key, secret)
+            if folder is None
+            else open_lake(folder, committer=committer)
         )
 
     # What there is

@@ -101,7 +101,7 @@ class Reference:
             strategy: Which side wins where both changed an object; empty: that is a conflict.
 
         Raises:
-            Conflict: Both changed an object; nothing was done.
+            MergeConflict: Both changed an object; nothing was done.
             Invalid: There is nothing to merge, or the branch has uncommitted changes.
             PreconditionFailed: A hook refused.
         """
@@ -262,7 +262,7 @@ class Branch(Reference):
         'Add two'
 
         Raises:
-            Conflict: This branch got another version of an object meanwhile.
+            MergeConflict: This branch got another version of an object meanwhile.
             Invalid: The block changed nothing.
         """
         name = f"transaction-{secrets.token_hex(8)}"
@@ -359,6 +359,9 @@ class Repository:
         max_share: float = 0.5,
     ) -> "Summary":
         """Find objects that nothing names any more; delete those that an earlier run found.
+
+        This process does the work, which must reach the storage. For very large lakes, Spark does:
+        see ``lakebed gc run``.
 
         >>> lake.repository("books").collect_garbage(dry_run=True).sentence()
         'A dry run, nothing was changed: 0 objects would be deleted; nothing else is garbage.'

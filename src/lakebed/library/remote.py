@@ -4,18 +4,17 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from lakebed import gc
 from lakebed.client.errors import ClientError, Refused, Unreachable
 from lakebed.client.http import Client, decoded
 from lakebed.client.paging import list_items
 from lakebed.client.settings import ClientSettings, load_settings, normal_endpoint
 from lakebed.errors import LakebedError
 from lakebed.library.backend import CommitWords, Reset
-from lakebed.library.errors import Invalid, LakeError, Unavailable, error_of
+from lakebed.library.errors import Invalid, LakeError, MergeConflict, Unavailable, error_of
 from lakebed.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 
 if TYPE_CHECKING:  # it loads the engine's files, which a client of a server can do without
@@ -45,7 +44,7 @@ class RemoteBackend:
             else:
                 self._settings = ClientSettings(normal_endpoint(url), key, secret)
         self.options = {
-            "url": self._settings.endpoint,
+            "endpoint": self._settings.endpoint,
             "key": self._settings.access_key_id,
             "secret": self._settings.secret_access_key,
         }
@@ -100,14 +99,23 @@ class RemoteBackend:
         self._call("DELETE", name)
 
     def collect_garbage(self, repository: str, options: "Options") -> "Summary":
+        # It loads the engine's files, which a client of a server can do without.
+        from lakebed.gc.job import Job  # noqa: PLC0415 - see above
+        from lakebed.gc.on_arrow import ArrowExecutor  # noqa: PLC0415 - see above
+        from lakebed.gc.server import Server  # noqa: PLC0415 - see above
+        from lakebed.gc.storage import open_storage  # noqa: PLC0415 - see above
+        from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - see above
+
         with _explained():
-            return gc.run(
+            server = Server(
+                self._settings.endpoint,
                 repository,
-                endpoint=self._settings.endpoint,
                 access_key_id=self._settings.access_key_id,
                 secret_access_key=self._settings.secret_access_key,
-                options=options,
             )
+            with closing(server):
+                storage = open_storage(server)
+                return Job(ArrowExecutor(storage, ThreadRuntime()), server, storage).run(options)
 
     # Branches and tags
 
@@ -315,12 +323,14 @@ def _explained() -> Iterator[None]:
     except LakeError:
         raise
     except Refused as error:
-        kind = error.body.get("kind") if isinstance(error.body, dict) else None
-        raise error_of(error.status, error.message, str(kind or "")) from error
+        said = error.body if isinstance(error.body, dict) else {}
+        if said.get("conflicts"):
+            raise MergeConflict(said["conflicts"], said["conflicts_total"]) from None
+        raise error_of(error.status, error.message, str(said.get("kind") or "")) from None
     except Unreachable as error:
-        raise Unavailable(str(error), error.kind) from error
+        raise Unavailable(str(error), error.kind) from None
     except ClientError as error:
-        raise Invalid(str(error), error.kind) from error
+        raise Invalid(str(error), error.kind) from None
     except LakebedError as error:
         raise LakeError(str(error), error.kind) from error
 
