@@ -1,7 +1,6 @@
-"""What the docstrings of the library and its page show is what happens."""
+"""What the docstrings of the library show is what happens."""
 
 import doctest
-import re
 from importlib import import_module
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 
 import lakebed
 
-PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 MODULES = ("files", "filesystem", "lake", "objects", "refs", "values")
 EXAMPLES = [
     example
@@ -34,16 +32,4 @@ def test_an_example_is_true(example: doctest.DocTest, tmp_path: Path) -> None:
         example.globs |= {"lake": lake, "folder": str(tmp_path / "lake")}
         report: list[str] = []
         doctest.DocTestRunner().run(example, out=report.append, clear_globs=False)
-    assert not report, "".join(report)
-
-
-def test_the_page_about_python_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = PAGE.read_text()
-    blocks = re.findall(r"^```pycon\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert len(blocks) >= 8
-    monkeypatch.chdir(tmp_path)
-    text = "\n".join(blocks)
-    example = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
-    report: list[str] = []
-    doctest.DocTestRunner().run(example, out=report.append, clear_globs=False)
     assert not report, "".join(report)

@@ -33,6 +33,8 @@ def test_a_folder_is_shared_with_its_running_server(
 ) -> None:
     name = f"shared-{uuid.uuid4().hex[:12]}"
     with lakebed.open(sqlite_lakebed.folder, committer="ada") as here:
+        with pytest.raises(lakebed.Invalid, match="name a storage_namespace, such as local://"):
+            server_lake.repository(name).create()  # this server has no place for repositories
         ours = here.repository(name).create().branch("main")
         theirs = server_lake.repository(name).branch("main")
         theirs.object("theirs").upload("by the server")

@@ -480,7 +480,7 @@ def _is_absent(found: Entry | None) -> bool:
 def _repository_info(found: Repository) -> RepositoryInfo:
     return RepositoryInfo(
         id=found.id,
-        storage_namespace=str(found.namespace),
+        storage_namespace=str(found.namespace).removesuffix("/"),
         default_branch=found.default_branch,
         creation_date=to_datetime(found.created_us),
         read_only=found.read_only,
