@@ -11,13 +11,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha1, sha256
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from lakebed.block.streams import HashedChunks
 from lakebed.errors import MissingExtraError
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 
 class Digest(Protocol):
@@ -37,7 +34,7 @@ class MD5(Digest, Protocol):
         """Return the MD5 of the bytes so far, in hexadecimal."""
 
 
-def _crt() -> "ModuleType":
+def _crt() -> Any:
     """Return the library for the checksums that Python has not; it comes with the server."""
     try:
         from awscrt import checksums  # noqa: PLC0415 - only servers have it
