@@ -1,6 +1,7 @@
 """A lake in this process: the catalog of a folder, without a server, users or permissions."""
 
 import getpass
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,7 +75,7 @@ class EmbeddedBackend:
         Raises:
             LakeError: It cannot be opened.
         """
-        self._committer = committer or getpass.getuser()
+        self._committer = committer or _user_of_process()
         self.options = {"folder": str(folder.absolute()), "committer": self._committer}
         calls = HookCalls()
         with self._work():
@@ -443,6 +444,13 @@ class EmbeddedObject:
 
     def read(self, begin: int, end: int) -> bytes:
         return self._backend.read(self._stats, begin, end)
+
+
+def _user_of_process() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # in a container the user may have no name
+        return f"uid-{os.getuid()}"
 
 
 def _cleaner_of(parts: Installation) -> Cleaner:
