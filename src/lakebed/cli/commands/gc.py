@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakebed.cli.commands import gc_rules
+from lakebed.cli.commands import gc_explain, gc_rules
 from lakebed.cli.errors import Incomplete, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import LocalRootOption, YesOption
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 app = new_group()
 app.add_typer(gc_rules.app, name="rules")
+client_command(app, "explain")(gc_explain.explain)
 
 
 @client_command(app, "run")

@@ -32,6 +32,7 @@ from lakebed.engine.cleaner.lease import Lease
 from lakebed.engine.errors import TooManyExpire
 from lakebed.engine.keys import BRANCHES, COMMITS, RESTORED, RESTORED_NAME, TAGS
 from lakebed.engine.model import BranchID, CommitID, Repository
+from lakebed.engine.retention.fate import Fate, fate_of
 from lakebed.engine.retention.keep import FLOOR_US, Scan, StoredCommit, staying
 from lakebed.engine.retention.marks import EXPIRED, EXPIRING, Mark, Marks
 from lakebed.engine.retention.rules import RuleBook
@@ -100,6 +101,24 @@ class Expirer:
         finally:
             lease.release()
 
+    def look_at(self, repository: Repository, ids: Collection[CommitID]) -> list[Fate]:
+        """Return what becomes of some commits, and why; of those that are there."""
+        marks = self._marks.find_all(repository, list(ids))
+        scan, rules = self._scan(repository), self._rules.find(repository)
+        return [
+            fate_of(each, rules, scan, marks.get(each), expiring_us=self._expiring_us)
+            for each in ids
+            if each in scan.commits
+        ]
+
+    def unkept(self, repository: Repository) -> set[CommitID]:
+        """Return the commits that have not expired, and that no rule keeps any more."""
+        plan = self._plan(repository)
+        if plan is None:
+            return set()
+        marked = {CommitID(mark.name.decode()) for mark in plan.unkept}
+        return marked | set(plan.unmarked)
+
     def _run(self, repository: Repository, max_share: float, *, dry_run: bool) -> Expiry:
         plan = self._plan(repository)
         if plan is None:
@@ -110,7 +129,7 @@ class Expirer:
             commits=plan.commits,
             marked=len(plan.unmarked),
             rescued=len(plan.rescued),
-            waiting=plan.waiting,
+            waiting=len(plan.unkept) - len(plan.due),
             expired=len(plan.due),
             by_branch=dict(Counter(plan.branch_of[CommitID(m.name.decode())] for m in plan.due)),
         )
@@ -222,8 +241,10 @@ class _Plan:
     commits: int = 0
     unmarked: Collection[CommitID] = ()
     rescued: Collection[Mark] = ()
+    unkept: Collection[Mark] = ()
+    """All that are EXPIRING and do not stay."""
     due: Collection[Mark] = ()
-    waiting: int = 0
+    """Those of them that were marked long enough ago."""
     branch_of: Mapping[CommitID, str] = field(default_factory=dict)
 
     @classmethod
@@ -240,7 +261,7 @@ class _Plan:
             commits=len(scan.commits) - (len(marks) - len(expiring)),
             unmarked=[each for each in scan.commits if each not in kept and each not in marks],
             rescued=[mark for commit_id, mark in expiring.items() if commit_id in kept],
+            unkept=unkept,
             due=due,
-            waiting=len(unkept) - len(due),
             branch_of={commit_id: commit.branch for commit_id, commit in scan.commits.items()},
         )

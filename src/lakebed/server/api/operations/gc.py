@@ -12,14 +12,14 @@ from msgspec import Meta
 
 from lakebed.catalog.gc.prepare import Prepared
 from lakebed.catalog.gc.runs import RunInfo
-from lakebed.catalog.nouns import BranchRule, GCRunID, RepositoryID, RetentionRules
+from lakebed.catalog.nouns import Address, BranchRule, GCRunID, RepositoryID, RetentionRules
 from lakebed.catalog.tasks import TaskID
 from lakebed.catalog.unfinished import UnfinishedUpload as Unfinished
 from lakebed.ids import UniqueID
 from lakebed.server.api.models import Error, Page, PageQuery, TaskInfo, Wire, first_page
-from lakebed.server.api.request import ApiRequest, as_text
+from lakebed.server.api.request import ApiRequest, as_key, as_text
 from lakebed.server.api.routes import Need, Routes, fs
-from lakebed.server.http.errors import NoRules
+from lakebed.server.http.errors import BadRequest, NoRules
 
 routes = Routes("gc")
 
@@ -30,6 +30,7 @@ _COMMITS: Final = Need("retention:PrepareGarbageCollectionCommits", _ARN)
 _UNCOMMITTED: Final = Need("retention:PrepareGarbageCollectionUncommitted", _ARN)
 _DELETE: Final = fs("DeleteObject", "repository/{repository}/object/*")
 _READ: Final = fs("ReadRepository", "repository/{repository}")
+_READ_ALL: Final = fs("ReadObject", "repository/{repository}/object/*")
 _GET_RULES: Final = Need("retention:GetGarbageCollectionRules", _ARN)
 _SET_RULES: Final = Need("retention:SetGarbageCollectionRules", _ARN)
 _TASK: Final = "prepare_gc_commits"
@@ -117,6 +118,18 @@ class GarbageCollectionRun(Wire):
     state: str
     message: str = ""
     summary: dict[str, Any] | None = None
+
+
+class ExplainQuery(Wire):
+    ref: Annotated[str, Meta(description="a branch, a tag or a commit")] = ""
+    path: Annotated[str, Meta(description="of an object at the ref; without: its commit")] = ""
+    address: Annotated[str, Meta(description="of an object in the storage, instead of both")] = ""
+
+
+class GarbageCollectionExplanation(Wire, omit_defaults=False):
+    subject: str
+    verdict: str
+    reasons: list[str]
 
 
 _FIRST_PAGE: Final = PrepareGCUncommittedRequest()
@@ -255,6 +268,28 @@ def list_runs(
     runs = request.catalog.gc_runs.list(repository, after=query.after)
     found = (run for run in runs if run.id.startswith(query.prefix))
     return first_page(found, query, wire=_wire_run, name=lambda run: run.id)
+
+
+@routes.add("explainGarbageCollection", "GET", f"{_GC}/explain", (_READ, _READ_ALL))
+def explain(
+    request: ApiRequest, repository: RepositoryID, query: ExplainQuery
+) -> GarbageCollectionExplanation:
+    """Say in words why an object or a commit is kept, or went.
+
+    It may name any branch, path and commit that keeps an object; so it takes the right to read all.
+    """
+    explanations = request.catalog.gc_explanations
+    if bool(query.ref) == bool(query.address) or (query.address and query.path):
+        raise BadRequest("name a commit by ref, an object by ref and path, or one by its address")
+    if query.address:
+        found = explanations.address(repository, Address.parse(query.address))
+    elif query.path:
+        found = explanations.object(repository, query.ref, as_key(query.path))
+    else:
+        found = explanations.commit(repository, query.ref)
+    return GarbageCollectionExplanation(
+        subject=found.subject, verdict=found.verdict, reasons=found.reasons
+    )
 
 
 @routes.add("listUnfinishedUploads", "GET", f"{_GC}/uploads", _UNCOMMITTED)
