@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,7 +46,7 @@ class GCFindings:
 
     def _rows(
         self, run_id: GCRunID, files: Iterator[GCResultFile], path: str
-    ) -> Iterator[dict[str, object]]:
+    ) -> Iterator[dict[str, Any]]:
         tables = (self._table(run_id, file) for file in files)
         found = (each.filter(pc.equal(each.column("path"), path)).to_pylist() for each in tables)
         return chain.from_iterable(found)

@@ -55,11 +55,11 @@ class Names:
     def upload(self) -> pb.Link | pb.MultipartUpload | None:
         """Return the record of the upload that the object's address was given out for."""
         name, partition = self._issued.uid.encode(), self._repository.partition
-        for kind in (LINKS, MULTIPARTS):
-            found = Records(self._store, kind, partition).find(name)
-            if found is not None:
-                return found.message
-        return None
+        link = Records(self._store, LINKS, partition).find(name)
+        if link is not None:
+            return link.message
+        upload = Records(self._store, MULTIPARTS, partition).find(name)
+        return None if upload is None else upload.message
 
     def staged(self) -> Iterator[StagedName]:
         """Iterate over the staged entries that name the object, or may put it back."""

@@ -175,6 +175,47 @@ class GCPreparation:
                 _LAST_PREPARED.set(self._runtime.now())
         return Prepared(run.run_id, files.location)
 
+    @traced("catalog.write_old_commits")
+    def write_old_commits(
+        self,
+        repository_id: RepositoryID,
+        *,
+        unique_id: UniqueID | None = None,
+        run_id: GCRunID,
+        since_us: int,
+        dry_run: bool,
+    ) -> tuple[GCFile, ...]:
+        """Write down the commits whose expiry frees objects; return the files.
+
+        They are for the report of the run. Nothing is judged to be garbage by them, except in a dry
+        run, which deletes nothing.
+
+        Args:
+            repository_id: Of which repository.
+            unique_id: The unique id of the repository that is meant; another is refused.
+            run_id: The run, which is prepared.
+            since_us: Which of the expired commits: those that expired since then.
+            dry_run: Whether to write down those that would expire instead.
+
+        Raises:
+            RepositoryNotFound: There is none, or one with another unique id.
+            InvalidRun: There is no such run.
+            BlockError: The storage refused or failed; asking again is fine.
+        """
+        repository = self._repository(repository_id, unique_id)
+        files = self._files(repository, run_id)
+        files.read_run()
+        if dry_run:
+            ids = sorted(self._engine.expirer.unkept(repository))
+        else:
+            ids = [*self._engine.marks.expired(repository, since_us=since_us)]
+        writer = TableWriter(files, GCFileKind.OLD)
+        for start in range(0, len(ids), _RECORDS):
+            page = self._engine.commits.get_all(repository, ids[start : start + _RECORDS])
+            writer.add([each.id for each in page], [each.metarange_id for each in page])
+        writer.flush()
+        return tuple(writer.written)
+
     def _repository(self, repository_id: RepositoryID, unique_id: UniqueID | None) -> Repository:
         repository = self._engine.repositories.get(repository_id)
         if unique_id not in {None, repository.unique_id}:

@@ -66,6 +66,8 @@ class Expiry:
     expired: int = 0
     by_branch: Mapping[str, int] = field(default_factory=dict)
     """Of the expired ones: for which branch they were made."""
+    next_by_branch: Mapping[str, int] = field(default_factory=dict)
+    """Likewise of those that are marked by now, and expire later."""
 
 
 class Expirer:
@@ -116,8 +118,7 @@ class Expirer:
         plan = self._plan(repository)
         if plan is None:
             return set()
-        marked = {CommitID(mark.name.decode()) for mark in plan.unkept}
-        return marked | set(plan.unmarked)
+        return ids_of(plan.unkept) | set(plan.unmarked)
 
     def _run(self, repository: Repository, max_share: float, *, dry_run: bool) -> Expiry:
         plan = self._plan(repository)
@@ -131,7 +132,10 @@ class Expirer:
             rescued=len(plan.rescued),
             waiting=len(plan.unkept) - len(plan.due),
             expired=len(plan.due),
-            by_branch=dict(Counter(plan.branch_of[CommitID(m.name.decode())] for m in plan.due)),
+            by_branch=plan.by_branch(ids_of(plan.due)),
+            next_by_branch=plan.by_branch(
+                (ids_of(plan.unkept) - ids_of(plan.due)) | set(plan.unmarked)
+            ),
         )
         if not dry_run:
             self._carry_out(repository, plan)
@@ -234,6 +238,11 @@ class Expirer:
                 records.delete_if(found.name, found.predicate)
 
 
+def ids_of(marks: Collection[Mark]) -> set[CommitID]:
+    """Return the commits that marks are of."""
+    return {CommitID(mark.name.decode()) for mark in marks}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """What a pass is going to do."""
@@ -246,6 +255,10 @@ class _Plan:
     due: Collection[Mark] = ()
     """Those of them that were marked long enough ago."""
     branch_of: Mapping[CommitID, str] = field(default_factory=dict)
+
+    def by_branch(self, ids: Collection[CommitID]) -> dict[str, int]:
+        """Return how many of some commits were made for which branch."""
+        return dict(Counter(self.branch_of[each] for each in ids))
 
     @classmethod
     def make(

@@ -369,6 +369,22 @@ class ExpireQuery(UniqueQuery):
     dry_run: bool = False
 
 
+class OldCommitsQuery(UniqueQuery, kw_only=True):
+    run_id: str
+    since_us: Annotated[int, Meta(ge=0, description="those that expired since then")] = 0
+    dry_run: Annotated[bool, Meta(description="those that would expire instead")] = False
+
+
+class OldCommitsFile(Wire):
+    name: str
+    rows: int
+    content_id: str
+
+
+class OldCommits(Wire, omit_defaults=False):
+    files: list[OldCommitsFile]
+
+
 class ExpiredCommits(Wire, omit_defaults=False):
     ran: bool
     commits: int
@@ -377,6 +393,7 @@ class ExpiredCommits(Wire, omit_defaults=False):
     waiting: int
     expired: int
     by_branch: dict[str, int]
+    next_by_branch: dict[str, int]
 
 
 def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
@@ -465,4 +482,25 @@ def expire_commits(
         waiting=done.waiting,
         expired=done.expired,
         by_branch=dict(done.by_branch),
+        next_by_branch=dict(done.next_by_branch),
+    )
+
+
+@routes.add("writeOldCommits", "POST", f"{_GC}/old_commits", _COMMITS, status=201)
+def write_old_commits(
+    request: ApiRequest, repository: RepositoryID, query: OldCommitsQuery
+) -> OldCommits:
+    """Write down the commits whose expiry frees objects, for the report of a run."""
+    files = request.catalog.gc.write_old_commits(
+        repository,
+        unique_id=_unique_id(query),
+        run_id=GCRunID(query.run_id),
+        since_us=query.since_us,
+        dry_run=query.dry_run,
+    )
+    return OldCommits(
+        files=[
+            OldCommitsFile(name=each.name, rows=each.rows, content_id=each.content_id)
+            for each in files
+        ]
     )
