@@ -27,6 +27,7 @@ the same time.
 
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -166,7 +167,10 @@ class GCPreparation:
             expired = read_expired(
                 self._block, repository.namespace, repository.unique_id, run.expired
             )
-            tables = (*before, *self._write_commits(repository, files, expired))
+            commits = self._write_commits(
+                repository, files, GCFileKind.COMMITS, lambda each: each not in expired
+            )
+            tables = (*before, *commits)
             files.create_manifest(GCManifest(run=run, ended_us=now_us(self._runtime), files=tables))
             _LOGGER.info(
                 "run %s of garbage collection is prepared: %d files", run.run_id, len(tables)
@@ -206,15 +210,12 @@ class GCPreparation:
         files = self._files(repository, run_id)
         files.read_run()
         if dry_run:
-            ids = sorted(self._engine.expirer.unkept(repository))
+            old = self._engine.expirer.unkept(repository)
         else:
-            ids = [*self._engine.marks.expired(repository, since_us=since_us)]
-        writer = TableWriter(files, GCFileKind.OLD)
-        for start in range(0, len(ids), _RECORDS):
-            page = self._engine.commits.get_all(repository, ids[start : start + _RECORDS])
-            writer.add([each.id for each in page], [each.metarange_id for each in page])
-        writer.flush()
-        return tuple(writer.written)
+            old = set(self._engine.marks.expired(repository, since_us=since_us))
+        # After a restore there are marks of commits that are not there.
+        written = self._write_commits(repository, files, GCFileKind.OLD, lambda each: each in old)
+        return tuple(written)
 
     def _repository(self, repository_id: RepositoryID, unique_id: UniqueID | None) -> Repository:
         repository = self._engine.repositories.get(repository_id)
@@ -294,14 +295,18 @@ class GCPreparation:
         return writer.written
 
     def _write_commits(
-        self, repository: Repository, files: RunFiles, expired: frozenset[str]
+        self,
+        repository: Repository,
+        files: RunFiles,
+        kind: GCFileKind,
+        is_meant: Callable[[str], bool],
     ) -> list[GCFile]:
-        """Step 4."""
-        writer = TableWriter(files, GCFileKind.COMMITS)
+        """Step 4, and likewise for old commits."""
+        writer = TableWriter(files, kind)
         commits = (
             record
             for record in Records(self._store, COMMITS, repository.partition).scan()
-            if record.name.decode() not in expired
+            if is_meant(record.name.decode())
         )
         while page := list(islice(commits, _RECORDS)):
             writer.add(
