@@ -132,7 +132,7 @@ class Catalog:
         )
         self.gc_marks = GCMarks(engine, block, runtime)
         self.gc_leases = GCLeases(engine, store, runtime, seconds=settings.task_heartbeat_seconds)
-        self.retention = Retention(engine)
+        self.retention = Retention(engine, self.gc_leases)
         self.usage = Usage(store, runtime)
 
     def _run_imports(self) -> None:

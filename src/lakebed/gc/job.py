@@ -359,13 +359,15 @@ def _look(manifest: GCManifest, options: Options) -> Look:
 def _of_use_from_us(summary: Summary) -> int:
     """Return the time before which no run would delete anything; 0 if that is not known.
 
-    What is held may become garbage at any time. What comes from now on has to grow old first.
+    What is held may become garbage at any time. What comes from now on has to grow old first;
+    marked commits have to expire. (Others may come of age meanwhile: that has time until then.)
     """
     if summary.held or summary.young or summary.failed:
         return 0
-    if summary.waiting:
-        return summary.next_us
-    return summary.began_us + (summary.began_us - summary.cutoff_us)
+    grown_old_us = summary.began_us + (summary.began_us - summary.cutoff_us)
+    found_again_us = summary.next_us if summary.waiting else grown_old_us
+    expired_us = summary.commits.get("next_us") or grown_old_us
+    return min(found_again_us, expired_us)
 
 
 def _summary(judging: Judging, options: Options, findings: Findings, executor: str) -> Summary:

@@ -68,6 +68,8 @@ class Expiry:
     """Of the expired ones: for which branch they were made."""
     next_by_branch: Mapping[str, int] = field(default_factory=dict)
     """Likewise of those that are marked by now, and expire later."""
+    next_us: int = 0
+    """When the first of those may expire; 0: there are none."""
 
 
 class Expirer:
@@ -136,11 +138,21 @@ class Expirer:
             next_by_branch=plan.by_branch(
                 (ids_of(plan.unkept) - ids_of(plan.due)) | set(plan.unmarked)
             ),
+            next_us=self._next_us(plan),
         )
         if not dry_run:
             self._carry_out(repository, plan)
             _LOGGER.info("expired commits of %s: %s", repository.id, report)
         return report
+
+    def _next_us(self, plan: "_Plan") -> int:
+        """Return when the first of the commits that are marked after a pass may expire."""
+        due = ids_of(plan.due)
+        waiting = (mark for mark in plan.unkept if CommitID(mark.name.decode()) not in due)
+        marked_us = [mark.message.marked_us for mark in waiting]
+        if plan.unmarked:
+            marked_us.append(now_us(self._runtime))
+        return min(marked_us) + self._expiring_us if marked_us else 0
 
     def _plan(self, repository: Repository) -> "_Plan | None":
         """Look at everything; None: refs are being restored."""

@@ -394,6 +394,7 @@ class ExpiredCommits(Wire, omit_defaults=False):
     expired: int
     by_branch: dict[str, int]
     next_by_branch: dict[str, int]
+    next_us: int
 
 
 def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
@@ -483,6 +484,7 @@ def expire_commits(
         expired=done.expired,
         by_branch=dict(done.by_branch),
         next_by_branch=dict(done.next_by_branch),
+        next_us=done.next_us,
     )
 
 
