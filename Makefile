@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast dist quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare proto lock clean
+.PHONY: help install install-fast dist quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -143,7 +143,12 @@ simulate: install ## run SEEDS simulated histories in all, each from a seed of i
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
 		tests.simulation.scenarios tests.simulation.fenced tests.simulation.copying tests.simulation.objects tests.simulation.purges \
 		tests.simulation.multiparts tests.simulation.pulls tests.simulation.hooks tests.simulation.imports \
-		tests.auth.scenarios tests.simulation.gc_histories tests.simulation.retention
+		tests.auth.scenarios tests.simulation.gc_histories tests.simulation.gc_online tests.simulation.retention
+
+simulate-gc: install ## the same, of what deletes: retention, purges, continuous reclaim and restores
+	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
+		tests.simulation.retention tests.simulation.purges \
+		tests.simulation.gc_histories tests.simulation.gc_online
 
 fuzz: install ## feed every parser that strangers reach, and a running server, with new inputs for SECONDS in all
 	$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS)
