@@ -1,5 +1,6 @@
 """Programs that know fsspec read and write a lake."""
 
+import gc
 import pickle
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,14 @@ def test_it_is_found_by_its_name_and_goes_to_other_processes(tmp_path: Path) -> 
     again = pickle.loads(pickle.dumps(files))
     assert again is not files
     assert again.cat("abc/main/a") == b"text"
+
+
+def test_what_it_opened_is_closed_when_nobody_has_it_any_more(tmp_path: Path) -> None:
+    files = fsspec.filesystem("lakebed", folder=str(tmp_path))
+    lake = files._lake
+    type(files).clear_instance_cache()
+    assert list(lake.repositories()) == []
+    del files
+    gc.collect()
+    with pytest.raises(lakebed.LakeError, match="closed"):
+        list(lake.repositories())
