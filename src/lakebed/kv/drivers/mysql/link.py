@@ -91,9 +91,12 @@ class _Connection(pymysql.Connection):
         super().__init__(
             **settings, defer_connect=True, read_timeout=seconds, write_timeout=seconds
         )
-        connected = socket.create_connection(
-            (settings["host"], settings["port"]), settings["connect_timeout"]
-        )
+        where = settings["host"], settings["port"]
+        try:
+            connected = socket.create_connection(where, settings["connect_timeout"])
+        except OSError as error:
+            reason = f"Can't connect to the server ({error})"
+            raise pymysql.OperationalError(CR.CR_CONN_HOST_ERROR, reason) from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         bound_by_kernel(connected, reply_seconds)
