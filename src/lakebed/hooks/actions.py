@@ -173,7 +173,7 @@ class Actions:
 
     def _try(self, repository: Repository, held: HeldRun, actions: Sequence[Action]) -> None:
         try:
-            self._runner.run(repository, held, actions, is_watched=True)
+            self._runner.run(repository, held, actions)
         except (LakebedError, NotOurs) as error:
             _LOGGER.warning("trial %s was cut off: %s", held.id, error)
         finally:
