@@ -8,15 +8,27 @@ const field = (page, label) => page.getByLabel(label, { exact: true });
 const says = (page, text) => page.getByText(text).first().waitFor();
 const dialog = (page) => page.getByRole("dialog");
 
+/** What axe finds serious on a page as it is now. */
+async function faultsOf(page, axe, name, options = {}) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate((given) => window.axe.run(document, given), { resultTypes: ["violations"], ...options });
+  return violations
+    .filter((each) => ["serious", "critical"].includes(each.impact))
+    .map((each) => `${name}: ${each.id}: ${each.nodes.map((node) => `${node.target} ${node.any[0]?.message ?? ""}`).slice(0, 3).join("; ")}`);
+}
+
 /** A new server: its first administrator, and keys that are shown once. */
-export async function setUp({ page, lake }) {
+export async function setUp({ page, lake, axe }) {
   await page.goto(lake.endpoint);
   await page.waitForURL(/\/setup$/);
+  await field(page, "Name of the administrator").waitFor();
+  assert.deepEqual(await faultsOf(page, axe, "set-up"), []);
   await field(page, "Name of the administrator").fill("");
   assert(await button(page, "Set up").isDisabled());
   await field(page, "Name of the administrator").fill("admin");
   await button(page, "Set up").click();
   await says(page, "Keep these keys");
+  assert.deepEqual(await faultsOf(page, axe, "keys"), []);
   const [, key, secret] = (await page.locator("pre").innerText()).match(/access_key_id: (\S+)\s+secret_access_key: (\S+)/);
   assert(await button(page, "Go on").isDisabled());
   await page.getByLabel("I have stored them").check();
@@ -112,12 +124,64 @@ export async function objects({ page, at }) {
   await says(page, "Only branches take uploads");
 }
 
+/** Search on the server: in all folders below, by a link that can be kept. */
+export async function search({ page, at }) {
+  await page.goto(at("objects?ref=main"));
+  await page.getByLabel("Filter this folder").fill("africa");
+  await says(page, "Press Enter to search in all folders below");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/search=africa/);
+  await page.getByRole("link", { name: "by-continent/africa.csv" }).waitFor();
+  await says(page, "1 found");
+  await page.reload();
+  await page.getByRole("link", { name: "by-continent/africa.csv" }).click();
+  await page.waitForURL(/\/object\?/);
+  await page.goBack();
+  await page.getByRole("link", { name: "by-continent/africa.csv" }).waitFor();
+  await button(page, "Back to the folder").click();
+  await page.getByRole("link", { name: "lakes.parquet" }).waitFor();
+  await page.getByLabel("Filter this folder").fill("ocean");
+  await button(page, "Search in all folders below").click();
+  await says(page, "No path has “ocean” in it");
+  await page.goto(at("objects?ref=main&path=by-continent/&search=LAKES"));
+  await says(page, "No path below by-continent/ has “LAKES” in it");
+}
+
+/** Files and folders are dropped on the list, as from the desktop. */
+export async function dropping({ page, context, at, lake }) {
+  await page.goto(at("objects?ref=draft&path=dropped/"));
+  await says(page, "This folder is empty");
+  const box = await page.locator(".drop").boundingBox();
+  const desktop = await context.newCDPSession(page);
+  const drag = (type) => desktop.send("Input.dispatchDragEvent", { type, x: box.x + 80, y: box.y + 80, data: { items: [], files: lake.droppable, dragOperationsMask: 1 } });
+  for (const type of ["dragEnter", "dragOver"]) await drag(type);
+  await page.locator(".drop.over").waitFor();
+  await drag("drop");
+  await page.getByRole("link", { name: "levels.csv" }).waitFor();
+  await page.getByRole("link", { name: "survey/" }).click();
+  await page.getByRole("link", { name: "first.txt" }).waitFor();
+  await page.getByRole("link", { name: "deep/" }).click();
+  await page.getByRole("link", { name: "second.txt" }).click();
+  await says(page, "two");
+  // A tag takes nothing, and says so.
+  await page.goto(at("objects?ref=v1"));
+  await settled(page);
+  await page.getByRole("button", { name: "Upload" }).click();
+  await says(page, "Only branches take uploads");
+  for (const type of ["dragEnter", "dragOver", "drop"]) await drag(type);
+  await page.getByRole("status").getByText("Only branches take uploads").waitFor();
+}
+
 export async function previews({ page, at }) {
   const show = async (path, ...texts) => {
     await page.goto(at(`object?ref=main&path=${path}`));
     for (const text of texts) await page.getByLabel("Preview").getByText(text).first().waitFor();
   };
   await show("lakes.parquet", "Tanganyika", "7 rows", "358 … 32900");
+  // Numbers are to the right, so that digits stand below each other.
+  const sides = await page.locator(".preview tbody tr:first-child td").evaluateAll((cells) => cells.map((cell) => [/^[\d.]+$/.test(cell.textContent), getComputedStyle(cell).textAlign]));
+  assert(sides.some(([isNumber]) => isNumber) && sides.some(([isNumber]) => !isNumber), String(sides));
+  for (const [isNumber, side] of sides) assert.equal(side === "right", isNumber, String(sides));
   await show("stations.csv", "Station 12", "40 rows");
   await show("events.jsonl", "drought", "120 rows");
   await button(page, "Next").click();
@@ -208,6 +272,9 @@ export async function branchesAndTags({ page, at }) {
   await field(page, "Name").fill("v1");
   await button(page, "Create").click();
   await says(page, "Tag already exists");
+  await field(page, "Name").fill("not a name");
+  await button(page, "Create").click();
+  await dialog(page).getByRole("alert").getByText("not a name").waitFor();
   await field(page, "Name").fill("v2");
   await button(page, "Create").click();
   await page.getByRole("link", { name: "v2" }).waitFor();
@@ -270,6 +337,59 @@ export async function actions({ page, at }) {
   await dialog(page).getByText("a level is below the bed").waitFor();
 }
 
+/** Somebody commits; somebody else watches what the hook prints, while it goes on. */
+export async function watching({ page, context, at }) {
+  await page.goto(at("changes?ref=watched"));
+  await button(page, "Commit").click();
+  await field(page, "Message").fill("Wait for the gate");
+  await dialog(page).getByRole("button", { name: "Commit" }).click();
+  await dialog(page).getByRole("button", { name: "Working…" }).waitFor();
+  const other = await context.newPage();
+  await other.goto(at("actions"));
+  await other.getByText("running", { exact: true }).waitFor();
+  await other.getByRole("link", { name: "pre-commit" }).first().click();
+  await other.getByText("waiting for the gate").waitFor();
+  await other.getByText("running", { exact: true }).first().waitFor();
+  const third = await context.newPage();
+  await third.goto(at("objects?ref=gate"));
+  await third.getByLabel("Files to upload").setInputFiles([{ name: "gate.txt", mimeType: "text/plain", buffer: Buffer.from("open") }]);
+  await third.getByRole("link", { name: "gate.txt" }).waitFor();
+  await other.getByText("the gate is open").waitFor();
+  await other.getByText("running", { exact: true }).first().waitFor({ state: "detached" });
+  await other.getByText("completed", { exact: true }).first().waitFor();
+  await says(page, "Nothing is uncommitted");
+}
+
+/** Garbage collection: the figures of a run, what is due, and rules that are set and taken away. */
+export async function garbage({ page, at }) {
+  await page.goto(at("settings/retention"));
+  await says(page, "As of the run that began");
+  await page.getByRole("row", { name: /done/ }).first().waitFor();
+  await says(page, "all commits are kept");
+  await button(page, "Edit rules").click();
+  const save = dialog(page).getByRole("button", { name: "Save" });
+  await field(page, "Keep commits for (days)").fill("0");
+  await says(page, "Give a number of days");
+  assert(await save.isDisabled());
+  await field(page, "Keep commits for (days)").fill("30");
+  await field(page, "Other numbers for some branches").fill("main");
+  await says(page, "“main” is not a branch and a number of days");
+  assert(await save.isDisabled());
+  await field(page, "Other numbers for some branches").fill("main 90\nmain 60");
+  await save.click();
+  await dialog(page).getByRole("alert").waitFor();
+  await field(page, "Other numbers for some branches").fill("main 90\nexp-* 7");
+  await save.click();
+  await says(page, "90 days");
+  await page.reload();
+  await says(page, "7 days");
+  await button(page, "Which commits are due?").click();
+  await says(page, "would mark 0 and expire 0");
+  await button(page, "Edit rules").click();
+  await button(page, "Remove all rules").click();
+  await says(page, "all commits are kept");
+}
+
 export async function settings({ page, at, lake }) {
   await page.goto(at("settings"));
   await page.getByLabel("Branches that match").fill("release-*");
@@ -322,10 +442,20 @@ export async function administration({ page, lake }) {
   await says(page, "never again");
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: /^Delete AKIA/ }).waitFor();
-  await page.locator("section", { hasText: "Policies" }).last().getByRole("button", { name: "Add" }).click();
+  await page.getByRole("region", { name: "Policies", exact: true }).getByRole("button", { name: "Add" }).click();
   await dialog(page).locator("select").selectOption("FSReadAll");
   await dialog(page).getByRole("button", { name: "Add" }).click();
-  await page.getByRole("link", { name: "FSReadAll" }).waitFor();
+  await page.getByRole("link", { name: "FSReadAll" }).first().waitFor();
+  const inEffect = page.getByLabel("Policies in effect");
+  await inEffect.getByRole("link", { name: "FSReadAll" }).waitFor();
+  await page.getByRole("region", { name: "Groups", exact: true }).getByRole("button", { name: "Add" }).click();
+  await dialog(page).locator("select").selectOption("Viewers");
+  await dialog(page).getByRole("button", { name: "Add" }).click();
+  await inEffect.getByRole("link", { name: "AuthManageOwnCredentials" }).waitFor();
+  for (const part of ["groups", "policies", "policies/effective", "credentials"]) {
+    await page.goto(`${lake.endpoint}/auth/users/reader-of-pages/${part}`); // as lakeFS's pages are called
+    await says(page, "Keys of reader-of-pages");
+  }
   await page.goto(`${lake.endpoint}/auth/policies`);
   await button(page, "Create policy").click();
   await field(page, "Name").fill("from-the-page");
@@ -337,7 +467,13 @@ export async function administration({ page, lake }) {
   await field(page, "Statements").fill('[{"effect": "deny", "action": ["fs:DeleteObject"], "resource": "*"}]');
   await button(page, "Create").click();
   await page.waitForURL(/policies\/from-the-page/);
-  await page.goto(`${lake.endpoint}/auth/groups/Admins`);
+  await page.goto(`${lake.endpoint}/auth/groups`);
+  await button(page, "Create group").click();
+  await says(page, "Give it a name");
+  await field(page, "Name").fill("Admins");
+  await button(page, "Create").click();
+  await says(page, "Already exists");
+  await page.goto(`${lake.endpoint}/auth/groups/Admins/members`);
   await page.getByRole("link", { name: "admin", exact: true }).waitFor();
   await page.goto(`${lake.endpoint}/auth/credentials`);
   await says(page, "Keys of admin");
@@ -399,22 +535,15 @@ export async function firstPaint({ page, at }) {
 export async function everyPage({ page, lake, axe }) {
   const faults = [];
   const wide = [];
-  const look = async (name, options) => {
-    await page.evaluate(axe);
-    const result = await page.evaluate((given) => window.axe.run(document, given), options);
-    for (const each of result.violations)
-      if (["serious", "critical"].includes(each.impact))
-        faults.push(`${name}: ${each.id}: ${each.nodes.map((node) => `${node.target} ${node.any[0]?.message ?? ""}`).slice(0, 3).join("; ")}`);
-  };
   for (const [name, address, act] of PAGES(lake)) {
     await page.emulateMedia({ colorScheme: "light" });
     await page.setViewportSize({ width: 1280, height: 800 });
     await page.goto(lake.endpoint + address);
     await settled(page);
     if (act) await act(page);
-    await look(name, { resultTypes: ["violations"] });
+    faults.push(...(await faultsOf(page, axe, name)));
     await page.emulateMedia({ colorScheme: "dark" });
-    await look(`${name}, dark`, { resultTypes: ["violations"], runOnly: ["color-contrast"] });
+    faults.push(...(await faultsOf(page, axe, `${name}, dark`, { runOnly: ["color-contrast"] })));
     await page.setViewportSize({ width: 390, height: 800 });
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     if (width > 390) wide.push(`${name}: ${width} px`);

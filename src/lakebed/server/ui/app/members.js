@@ -22,23 +22,27 @@ export function Entities({ title, what, note, icon, where, page, onCreate, versi
 
 /**
  * What belongs to a user or a group, with a way to add and to remove.
- * @param {{title: string, icon: string, where: string, all: string, change: (id: string) => string, page: string, empty: string}} props
+ * @param {{title: string, icon: string, where: string, all: string, change: (id: string) => string, page: string, empty: string, onChange?: () => void}} props
  *   `where` lists them, `all` those that can be added, `change` is the address for PUT and DELETE.
  */
-export function Belonging({ title, icon, where, all, change, page, empty }) {
+export function Belonging({ title, icon, where, all, change, page, empty, onChange }) {
   const list = useList(where, {});
+  const again = () => {
+    list.reload();
+    onChange?.();
+  };
   const [adding, setAdding] = useState(false);
   const drop = async (/** @type {string} */ id) => {
     try {
       await remove(change(id));
-      list.reload();
+      again();
     } catch (error) {
       notifyError(error);
     }
   };
-  return html`<section class="card"><header><h2>${title}</h2><${Button} icon="plus" onClick=${() => setAdding(true)}>Add<//></header><${Shown} of=${list} rows=${2}>${() => list.items.length === 0 ? html`<p class="pad soft">${empty}</p>`
+  return html`<section class="card" aria-label=${title}><header><h2>${title}</h2><${Button} icon="plus" onClick=${() => setAdding(true)}>Add<//></header><${Shown} of=${list} rows=${2}>${() => list.items.length === 0 ? html`<p class="pad soft">${empty}</p>`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.id}><span class="soft"><${Icon} name=${icon} /></span><span class="grow"><${Link} href=${`${page}/${encodeURIComponent(each.id)}`}>${each.id}<//></span><${Button} kind="bare" icon="close" aria-label=${`Remove ${each.id}`} onClick=${() => drop(each.id)} /></li>`)}</ul><${More} of=${list} />`}<//></section>
-    ${adding && html`<${Adding} title=${title} all=${all} change=${change} there=${list.items.map((each) => each.id)} onClose=${() => setAdding(false)} onDone=${() => { setAdding(false); list.reload(); }} />`}`;
+    ${adding && html`<${Adding} title=${title} all=${all} change=${change} there=${list.items.map((each) => each.id)} onClose=${() => setAdding(false)} onDone=${() => { setAdding(false); again(); }} />`}`;
 }
 
 /** @param {{title: string, all: string, change: (id: string) => string, there: string[], onClose: () => void, onDone: () => void}} props */

@@ -32,7 +32,7 @@ function Listing({ name, of: ref, prefix, search, readOnly }) {
   const chooser = useRef(/** @type {any} */ (null));
   const folders = useRef(/** @type {any} */ (null));
   const all = path`/repositories/${name}/refs/${ref}/objects`;
-  const list = useList(...(search ? /** @type {const} */ ([`${all}/search`, { prefix, text: search }, 200]) : /** @type {const} */ ([`${all}/ls`, { prefix: prefix + begins, delimiter: "/", user_metadata: false }, 200])));
+  const list = useList(`${all}/${search ? "search" : "ls"}`, search ? { prefix, text: search } : { prefix: prefix + begins, delimiter: "/", user_metadata: false }, 200);
   const branch = useLoad((signal) => get(path`/repositories/${name}/branches/${ref}`, {}, signal).catch(() => null), `${name} ${ref}`);
   const uploads = useUploads(name, ref, prefix, () => list.reload());
   useEffect(() => {

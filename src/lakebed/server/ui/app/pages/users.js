@@ -19,11 +19,13 @@ export function UserPage({ parts }) {
   const user = parts.user;
   const where = path`/auth/users/${user}`;
   const found = useLoad((signal) => get(where, {}, signal), user);
+  const [changes, setChanges] = useState(0);
+  const onChange = () => setChanges((value) => value + 1);
   return html`<${Shown} of=${found}>${(/** @type {any} */ data) => html`<${Heading} title=${user} note=${html`User, created <${Time} at=${data.creation_date} />`}><${DeleteButton} what="user" id=${user} where=${where} page="/auth/users" text="Their keys and logins stop working. What they committed stays." /><//>
     <${Keys} user=${user} />
-    <div class="columns"><${Belonging} title="Groups" icon="group" where=${`${where}/groups`} all="/auth/groups" change=${(/** @type {string} */ group) => path`/auth/groups/${group}/members/${user}`} page="/auth/groups" empty="In no group." />
-      <${Belonging} title="Policies" icon="policy" where=${`${where}/policies`} all="/auth/policies" change=${(/** @type {string} */ policy) => `${where}${path`/policies/${policy}`}`} page="/auth/policies" empty="None of their own. Policies of their groups count too." /></div>
-    <${InEffect} where=${`${where}/policies`} />`}<//>`;
+    <div class="columns"><${Belonging} title="Groups" icon="group" where=${`${where}/groups`} all="/auth/groups" change=${(/** @type {string} */ group) => path`/auth/groups/${group}/members/${user}`} page="/auth/groups" empty="In no group." onChange=${onChange} />
+      <${Belonging} title="Policies" icon="policy" where=${`${where}/policies`} all="/auth/policies" change=${(/** @type {string} */ policy) => `${where}${path`/policies/${policy}`}`} page="/auth/policies" empty="None of their own. Policies of their groups count too." onChange=${onChange} /></div>
+    <${InEffect} key=${changes} where=${`${where}/policies`} />`}<//>`;
 }
 
 /** Everything that counts for a user: the policies of their own, and those of their groups. @param {{where: string}} props */
