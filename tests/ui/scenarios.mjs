@@ -481,7 +481,7 @@ export async function administration({ page, lake }) {
   await page.getByText("ready", { exact: true }).waitFor();
 }
 
-/** Somebody who may only read is told so, and by which permission. */
+/** Somebody who may only read is told so, by the buttons where it is known, and by which permission. */
 export async function readerIsRefused({ page, context, at, lake }) {
   await context.clearCookies();
   await page.goto(`${lake.endpoint}/auth/login`);
@@ -489,12 +489,30 @@ export async function readerIsRefused({ page, context, at, lake }) {
   await field(page, "Secret access key").fill(lake.reader.secret);
   await button(page, "Log in").click();
   await page.waitForURL(/\/repositories/);
-  await page.goto(at(`changes?ref=${lake.branch}`));
-  await button(page, "Commit").click();
-  await field(page, "Message").fill("I may not");
-  await dialog(page).getByRole("button", { name: "Commit" }).click();
+  const refused = async (address, name, permission) => {
+    await page.goto(address);
+    const found = page.getByRole("button", { name, exact: true, disabled: true }).and(page.locator(`[title*="it takes ${permission}"]`));
+    await found.first().waitFor();
+  };
+  await refused(at(`changes?ref=${lake.branch}`), "Commit", "fs:CreateCommit");
+  await refused(at(`changes?ref=${lake.branch}`), "Discard all", "fs:RevertBranch");
+  await refused(at(`compare?ref=main&compare=${lake.branch}`), "Merge", "fs:CreateCommit");
+  await refused(at("object?ref=main&path=README.md"), "Delete", "fs:DeleteObject");
+  await refused(at("settings"), "Protect", "branches:SetBranchProtectionRules");
+  await refused(at("settings"), "Delete", "fs:DeleteRepository");
+  await refused(at("settings/retention"), "Edit rules", "retention:SetGarbageCollectionRules");
+  await refused(`${lake.endpoint}/auth/credentials`, "Create keys", "auth:CreateCredentials");
+  await page.goto(at("import"));
+  await says(page, "You may not: it takes fs:CreateCommit");
+  // Whether a name that is still to be chosen is allowed, the server says when it is asked.
+  await page.goto(at("branches"));
+  await button(page, "Create branch").click();
+  await field(page, "Name").fill("mine");
+  await button(page, "Create").click();
   await says(page, "You may not do this");
-  await says(page, "fs:CreateCommit");
+  await says(page, "fs:CreateBranch");
+  await page.goto(at(`pulls/${lake.pull}`));
+  await says(page, "pr:ReadPullRequest");
   await page.goto(`${lake.endpoint}/auth/users`);
   await says(page, "auth:ListUsers");
 }

@@ -5,7 +5,7 @@ import { call, post, remove } from "./api.js";
 import { Button, Empty, Field, Filter, Form, Heading, More, Shown, Time } from "./components.js";
 import { Icon } from "./icons.js";
 import { Link, go } from "./router.js";
-import { notifyError, useAction, useList } from "./state.js";
+import { notifyError, useAction, useList, useMissing } from "./state.js";
 
 /**
  * A page with all users, groups or policies.
@@ -72,8 +72,9 @@ export function CreateForm({ what, where, page, withDescription, onClose }) {
 export function DeleteButton({ what, id, where, page, text }) {
   const [asking, setAsking] = useState(false);
   const action = useAction();
+  const missing = useMissing({ remove: [`auth:Delete${what.charAt(0).toUpperCase()}${what.slice(1)}`, `${what}/${id}`] });
   const submit = async () => (await action.run(() => remove(where))) && go(page);
-  return html`<${Button} kind="danger" icon="garbage" onClick=${() => setAsking(true)}>Delete<//>
+  return html`<${Button} kind="danger" icon="garbage" why=${missing.remove} onClick=${() => setAsking(true)}>Delete<//>
     ${asking && html`<${Form} title=${`Delete ${what} ${id}`} label="Delete" kind="danger" action=${action} onClose=${() => setAsking(false)} onSubmit=${submit}><p>${text}</p><//>`}`;
 }
 

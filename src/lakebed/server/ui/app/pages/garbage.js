@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/preact-htm.js";
 import { ApiError, get, getAll, path, post, put, remove } from "../api.js";
 import { Badge, Button, Code, Empty, ErrorBox, Facts, Field, Form, Heading, Loading, More, Shown, Time } from "../components.js";
 import { count, counted, size } from "../format.js";
-import { hasFeature, notify, useAction, useList, useLoad } from "../state.js";
+import { hasFeature, notify, useAction, useList, useLoad, useMissing } from "../state.js";
 
 /** @type {Record<string, string>} */
 const TONES = { done: "good", running: "warn", incomplete: "warn", refused: "bad", died: "bad" };
@@ -67,7 +67,8 @@ function Retention({ name }) {
   const where = path`/repositories/${name}/settings/gc_rules`;
   const rules = useLoad((signal) => get(where, {}, signal).catch((error) => (error instanceof ApiError && error.status === 404 ? null : Promise.reject(error))), name);
   const [editing, setEditing] = useState(false);
-  const why = hasFeature("retention") ? "" : "This server keeps all commits: rules cannot be set";
+  const missing = useMissing({ set: ["retention:SetGarbageCollectionRules", `repository/${name}`] });
+  const why = hasFeature("retention") ? missing.set : "This server keeps all commits: rules cannot be set";
   return html`<section class="card"><header><h2>Retention of commits</h2><${Button} why=${why} onClick=${() => setEditing(true)}>Edit rules<//></header><div class="pad stack"><${Shown} of=${rules} rows=${3}>${(/** @type {any} */ found) => found
       ? html`<p>Commits are kept for <strong>${counted(found.default_retention_days, "day")}</strong>${found.branches?.length ? ", and on these branches:" : "."} What a tag names, and the head of each branch, stays.</p>${found.branches?.length > 0 && html`<${Facts} across of=${Object.fromEntries(found.branches.map((/** @type {any} */ each) => [each.branch_id, counted(each.retention_days, "day")]))} />`}`
       : html`<p>No rules are set: all commits are kept for ever.</p>${why && html`<p class="soft small">${why}.</p>`}`}<//>
