@@ -87,7 +87,7 @@ export async function repositories({ page, lake }) {
   await page.getByRole("link", { name: "lakes.parquet" }).waitFor();
 }
 
-export async function objects({ page, at }) {
+export async function objects({ page, context, at, lake }) {
   await page.goto(at("objects?ref=main"));
   await page.getByRole("link", { name: "by-continent/" }).click();
   await page.getByRole("link", { name: "africa.csv" }).waitFor();
@@ -111,6 +111,28 @@ export async function objects({ page, at }) {
   await page.getByRole("button", { name: "Actions for plain.txt" }).click();
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download" }).click()]);
   assert.equal(download.suggestedFilename(), "plain.txt");
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const copied = async (name) => {
+    await page.evaluate(() => navigator.clipboard.writeText(""));
+    await page.getByRole("button", { name: "Actions for plain.txt" }).click();
+    await button(page, name).click();
+    for (let tries = 0; tries < 600; tries += 1) {
+      const text = await page.evaluate(() => navigator.clipboard.readText());
+      if (text) return text;
+      await page.waitForTimeout(50);
+    }
+    throw new Error(`${name} copied nothing`);
+  };
+  await page.keyboard.press("Escape");
+  assert.equal(await copied("Copy path"), `lakefs://${lake.repository}/main/uploaded/plain.txt`);
+  const signed = await fetch(await copied("Copy presigned URL")); // by somebody without keys
+  assert.equal(await signed.text(), "hello");
+  await page.getByRole("button", { name: "Actions for plain.txt" }).click();
+  await button(page, "Use it from…").click();
+  for (const name of ["lakectl", "boto3", "pandas", "DuckDB", "Spark"]) {
+    await page.getByRole("tab", { name, exact: true }).click();
+    await dialog(page).getByText("uploaded/plain.txt").waitFor();
+  }
   await page.goto(at("objects?ref=main"));
   await page.getByRole("button", { name: "Actions for uploaded/" }).click();
   await page.getByRole("button", { name: "Delete" }).click();
@@ -122,6 +144,9 @@ export async function objects({ page, at }) {
   await settled(page);
   await page.getByRole("button", { name: "Upload" }).click();
   await says(page, "Only branches take uploads");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Ref: v1" }).click();
+  await page.locator(".picker").getByText("Recent").waitFor();
 }
 
 /** Search on the server: in all folders below, by a link that can be kept. */
@@ -199,7 +224,12 @@ export async function previews({ page, at }) {
 }
 
 export async function changes({ page, at }) {
+  await page.goto(at("objects?ref=draft"));
+  await page.getByLabel("Files to upload").setInputFiles([{ name: "mistake.txt", mimeType: "text/plain", buffer: Buffer.from("x") }]);
+  await page.getByRole("link", { name: "mistake.txt" }).waitFor();
   await page.goto(at("changes?ref=draft"));
+  await button(page, "Discard the change of mistake.txt").click();
+  await page.getByRole("link", { name: "mistake.txt" }).waitFor({ state: "detached" });
   await page.getByText("new.txt").waitFor();
   await button(page, "Commit").click();
   await says(page, "Say what the commit changes");
@@ -227,7 +257,13 @@ export async function history({ page, at, lake }) {
   await page.getByLabel("Message, author or id").fill("depths");
   await page.getByRole("link", { name: "Add seven lakes" }).waitFor({ state: "detached" });
   await page.getByLabel("Message, author or id").fill("nobody wrote this");
-  await says(page, "No loaded commit has");
+  await says(page, "No commit has");
+  // Those that are not loaded yet are looked at too.
+  await page.route(/\/commits\?/, (route) => route.continue({ url: route.request().url().replace("amount=100", "amount=2") }));
+  await page.reload();
+  await page.getByLabel("Message, author or id").fill("seven lakes");
+  await page.getByRole("link", { name: "Add seven lakes" }).waitFor();
+  await page.unroute(/\/commits\?/);
   await page.goto(at(`commits/${lake.commit}`));
   await button(page, "Compare rows").click();
   await says(page, "3 rows added");
@@ -241,11 +277,20 @@ export async function history({ page, at, lake }) {
   await field(page, "Name of the branch").fill("main");
   await button(page, "Create branch").click();
   await says(page, "already exists");
-  await page.keyboard.press("Escape");
-  await button(page, "Revert").click();
-  await field(page, "On branch").fill("no-such-branch");
-  await dialog(page).getByRole("button", { name: "Revert" }).click();
-  await dialog(page).getByRole("alert").waitFor();
+  await field(page, "Name of the branch").fill("from-a-commit");
+  await button(page, "Create branch").click();
+  await page.waitForURL(/ref=from-a-commit/);
+  for (const [name, message] of [["Revert", "Revert"], ["Cherry-pick", "Three new stations"]]) {
+    await page.goto(at(`commits/${lake.commit}`));
+    await button(page, name).click();
+    await field(page, "On branch").fill("no-such-branch");
+    await dialog(page).getByRole("button", { name }).click();
+    await dialog(page).getByRole("alert").waitFor();
+    await field(page, "On branch").fill("from-a-commit");
+    await dialog(page).getByRole("button", { name }).click();
+    await page.waitForURL(/commits\?ref=from-a-commit/);
+    await page.locator(".log li").first().getByText(message).waitFor();
+  }
 }
 
 export async function branchesAndTags({ page, at }) {
@@ -265,6 +310,13 @@ export async function branchesAndTags({ page, at }) {
   await page.getByLabel("Files to upload").setInputFiles([{ name: "x.txt", mimeType: "text/plain", buffer: Buffer.from("x") }]);
   await says(page, "Cannot write to protected branch");
   await page.goto(at("branches"));
+  await button(page, "Create branch").click();
+  await field(page, "Name").fill("short-lived");
+  await button(page, "Create").click();
+  await page.getByRole("button", { name: "Actions for short-lived" }).click();
+  await button(page, "Delete").click();
+  await dialog(page).getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("link", { name: "short-lived" }).waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Actions for main" }).click();
   await says(page, "The default branch cannot be deleted");
   await page.goto(at("tags"));
@@ -335,6 +387,13 @@ export async function actions({ page, at }) {
   await field(page, "Message").fill("A level below again");
   await dialog(page).getByRole("button", { name: "Commit" }).click();
   await dialog(page).getByText("a level is below the bed").waitFor();
+  // What is turned off says so.
+  await page.route(at("actions"), async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, body: (await answer.text()).replace('content="actions ', 'content="') });
+  });
+  await page.goto(at("actions"));
+  await says(page, "Actions are turned off on this server");
 }
 
 /** Somebody commits; somebody else watches what the hook prints, while it goes on. */
@@ -357,6 +416,11 @@ export async function watching({ page, context, at }) {
   await other.getByText("the gate is open").waitFor();
   await other.getByText("running", { exact: true }).first().waitFor({ state: "detached" });
   await other.getByText("completed", { exact: true }).first().waitFor();
+  await says(page, "Nothing is uncommitted");
+  await page.goto(at("changes?ref=gate"));
+  await page.getByRole("link", { name: "gate.txt" }).waitFor();
+  await button(page, "Discard all").click();
+  await dialog(page).getByRole("button", { name: "Discard all" }).click();
   await says(page, "Nothing is uncommitted");
 }
 
@@ -426,6 +490,24 @@ export async function imports({ page, at, lake }) {
   await page.getByText("done", { exact: true }).waitFor();
   await page.getByRole("link", { name: "Objects on main" }).click();
   await page.getByRole("link", { name: "imported/" }).waitFor();
+  // One that is not over can be cancelled; if it was over before, that is said.
+  let held = true;
+  await page.route(/\/import\?id=/, async (route) => {
+    if (route.request().method() !== "GET" || !held) return route.continue();
+    const answer = await route.fetch();
+    return route.fulfill({ response: answer, json: { ...(await answer.json()), completed: false, commit: undefined } });
+  });
+  await page.goto(at("import"));
+  await field(page, "Where it is").fill(lake.importable);
+  await field(page, "Destination").fill("imported-again/");
+  await field(page, "Message of the commit").fill("Once more");
+  await button(page, "Import").click();
+  await page.getByText("running", { exact: true }).waitFor();
+  await page.getByRole("progressbar", { name: "Import" }).waitFor();
+  await button(page, "Cancel").click();
+  await page.getByRole("alert").waitFor();
+  held = false;
+  await page.getByText("done", { exact: true }).waitFor();
 }
 
 export async function administration({ page, lake }) {
@@ -498,7 +580,7 @@ export async function readerIsRefused({ page, context, at, lake }) {
   await refused(at(`changes?ref=${lake.branch}`), "Discard all", "fs:RevertBranch");
   await refused(at(`compare?ref=main&compare=${lake.branch}`), "Merge", "fs:CreateCommit");
   await refused(at("object?ref=main&path=README.md"), "Delete", "fs:DeleteObject");
-  await refused(at("settings"), "Protect", "branches:SetBranchProtectionRules");
+  await refused(at("settings"), "Save", "fs:UpdateRepository");
   await refused(at("settings"), "Delete", "fs:DeleteRepository");
   await refused(at("settings/retention"), "Edit rules", "retention:SetGarbageCollectionRules");
   await refused(`${lake.endpoint}/auth/credentials`, "Create keys", "auth:CreateCredentials");

@@ -201,6 +201,9 @@ const KEYS = [
   ["g u", "uncommitted changes"],
   ["g c", "commits"],
   ["g b", "branches"],
+  ["g t", "tags"],
+  ["g d", "compare"],
+  ["g s", "settings"],
   ["g r", "all repositories"],
   ["Esc", "close a window or a menu"],
 ];

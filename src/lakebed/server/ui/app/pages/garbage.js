@@ -30,7 +30,8 @@ function Due({ name, runs }) {
   return html`<section class="card"><header><h2>What is due</h2></header><div class="pad stack"><${Shown} of=${runs} rows=${3}>${(/** @type {any[]} */ found) => {
     const last = found.find((each) => each.summary);
     return html`${last ? html`<${Facts} across of=${dueFacts(last.summary)} /><p class="soft small">As of the run that began <${Time} at=${Date.parse(last.began) / 1000} />. A run deletes what an earlier one found already.</p>`
-        : html`<p>No run has looked yet. The server makes runs itself if it is told to (<code>reclaim.enabled</code>); you can make one from any machine that reaches the storage:</p>`}
+        : html`<p>No run has looked yet.</p>`}
+      <p>${hasFeature("reclaim") ? "The server makes runs by itself, every few minutes. You can make one too:" : html`This server makes no runs by itself (<code>reclaim.enabled</code> is off). Make them from any machine that reaches the storage:`}</p>
       <${Code} text=${`lakebed gc run lakefs://${name}${last ? "" : " --dry-run"}`} />`;
   }}<//>${config.data && html`<p class="soft small">Objects younger than ${asHours(config.data.grace_period)} are always left alone.</p>`}</div></section>`;
 }
@@ -49,7 +50,7 @@ function dueFacts(of) {
 function Runs({ runs }) {
   return html`<section class="card"><header><h2>Runs</h2><button onClick=${runs.reload}>Look again</button></header><${Shown} of=${runs} rows=${3}>${(/** @type {any[]} */ found) => found.length === 0
     ? html`<${Empty} icon="garbage" title="No runs yet"><p>Each run leaves its figures here for some weeks.</p><//>`
-    : html`<div class="scroll"><table><thead><tr><th>Began</th><th>State</th><th class="number">Looked at</th><th class="number">Waiting</th><th class="number">Deleted</th><th class="number">Freed</th><th class="wide-only">Old commits</th></tr></thead>
+    : html`<div class="scroll" tabindex="0"><table><thead><tr><th>Began</th><th>State</th><th class="number">Looked at</th><th class="number">Waiting</th><th class="number">Deleted</th><th class="number">Freed</th><th class="wide-only">Old commits</th></tr></thead>
       <tbody>${found.map((each) => html`<${RunRow} key=${each.run_id} run=${each} />`)}</tbody></table></div>`}<//></section>`;
 }
 
@@ -110,6 +111,6 @@ function Unfinished({ name }) {
   const list = useList(path`/repositories/${name}/gc/uploads`, {});
   return html`<section class="card"><header><h2>Unfinished uploads</h2></header>${list.error ? html`<div class="pad"><${ErrorBox} error=${list.error} retry=${list.reload} /></div>` : !list.data ? html`<${Loading} rows=${3} />` : list.items.length === 0
     ? html`<${Empty} icon="check" title="No unfinished uploads"><p>Uploads in parts, and addresses that were given out and not used, keep bytes from being collected.</p><//>`
-    : html`<div class="scroll"><table><thead><tr><th>Path</th><th>Branch</th><th>Kind</th><th>Begun</th></tr></thead><tbody>${list.items.map((each) => html`<tr key=${each.id}><td><code>${each.path}</code></td><td>${each.branch}</td><td>${each.kind}</td><td class="soft"><${Time} at=${Date.parse(each.begun) / 1000} /></td></tr>`)}</tbody></table></div>`}
+    : html`<div class="scroll" tabindex="0"><table><thead><tr><th>Path</th><th>Branch</th><th>Kind</th><th>Begun</th></tr></thead><tbody>${list.items.map((each) => html`<tr key=${each.id}><td><code>${each.path}</code></td><td>${each.branch}</td><td>${each.kind}</td><td class="soft"><${Time} at=${Date.parse(each.begun) / 1000} /></td></tr>`)}</tbody></table></div>`}
     <${More} of=${list} /></section>`;
 }

@@ -33,6 +33,6 @@ function InEffect({ where }) {
   const list = useList(where, { effective: true });
   return html`<section class="card" aria-label="Policies in effect"><header><h2>Policies in effect</h2><span class="soft small">of their own and of their groups; a deny wins</span></header><${Shown} of=${list} rows=${2}>${() => list.items.length === 0
     ? html`<p class="pad soft">None: they may log in, and nothing else.</p>`
-    : html`<div class="scroll"><table><thead><tr><th>Policy</th><th>Effect</th><th>Actions</th><th>Resource</th></tr></thead><tbody>${list.items.flatMap((policy) => policy.statement.map((/** @type {any} */ each, /** @type {number} */ at) => html`<tr key=${`${policy.id} ${at}`}>
+    : html`<div class="scroll" tabindex="0"><table><thead><tr><th>Policy</th><th>Effect</th><th>Actions</th><th>Resource</th></tr></thead><tbody>${list.items.flatMap((policy) => policy.statement.map((/** @type {any} */ each, /** @type {number} */ at) => html`<tr key=${`${policy.id} ${at}`}>
       <td>${at === 0 && html`<${Link} href=${`/auth/policies/${encodeURIComponent(policy.id)}`}>${policy.id}<//>`}</td><td><${Badge} tone=${each.effect === "deny" ? "bad" : "good"}>${each.effect}<//></td><td class="mono">${each.action.join(" ")}</td><td class="mono">${each.resource}${each.condition && " (on a condition)"}</td></tr>`))}</tbody></table></div><${More} of=${list} />`}<//></section>`;
 }
