@@ -87,7 +87,10 @@ class Runner:
         new_caller: NewCaller,
         run_hook: RunHook,
         heartbeat_seconds: float,
+        stores_early: bool,
     ) -> None:
+        """Make the runner of a process; see `lakebed.hooks.actions.Actions`."""
+        self._stores_early = stores_early
         self._engine = engine
         self._runtime = runtime
         self._settings = settings
@@ -100,8 +103,6 @@ class Runner:
         self, repository: Repository, held: HeldRun, actions: Sequence[Action]
     ) -> list[Failure]:
         """Run all hooks, with signs of life, and write down the end; return what failed.
-
-        What they print is stored while they run.
 
         Raises:
             NotOurs: Another process took the run up.
@@ -150,7 +151,7 @@ class Runner:
                             self._write_log(one, hook_run_id, output)
                     stored[hook_run_id] = length
 
-        tasks = [work, beat, stream]
+        tasks = [work, beat, stream] if self._stores_early else [work, beat]
         self._runtime.map_parallel(lambda each: each(), tasks, limit=len(tasks))
 
         def end(run: pb.Run) -> None:

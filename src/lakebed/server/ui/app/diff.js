@@ -36,7 +36,7 @@ function Item({ name, item, left, right, tools }) {
   const ref = item.type === "removed" ? left : right;
   return html`<li><span class=${`swatch ${item.type}`} title=${KINDS[item.type]?.[1]}>${KINDS[item.type]?.[0] ?? "?"}<span class="unseen">${KINDS[item.type]?.[1]}</span></span>
     <span class="grow mono"><${Link} href=${inRepository(name, item.path_type === "common_prefix" ? "objects" : "object", { ref, path: item.path })}>${item.path}<//></span>
-    <span class="soft small">${item.type === "removed" ? "" : size(item.size_bytes)}</span>
+    <span class=${`soft small ${canCompare && tools ? "wide-only" : ""}`}>${item.type === "removed" ? "" : size(item.size_bytes)}</span>
     ${canCompare && html`<${Button} kind="quiet" icon="table" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Hide rows" : "Compare rows"}<//>`}
     ${tools?.(item)}
     ${open && html`<div class="rows-of"><${RowDifferences} name=${name} place=${item.path} left=${left} right=${right} /></div>`}</li>`;
