@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from lakebed.block import Address
+from lakebed.block import Address, PutResult
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.hooks.errors import RunNotFound
 from lakebed.hooks.events import Event
@@ -66,9 +66,9 @@ class SlowLogs(MemoryBlockStore):
         self.has_begun = threading.Event()
         self._is_overtaken = threading.Event()
 
-    def put(self, address: Address, chunks: Iterable[bytes], **more: object) -> object:  # type: ignore[override]
+    def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         if not str(address).endswith(".log"):
-            return super().put(address, chunks, **more)  # type: ignore[arg-type]
+            return super().put(address, chunks)
         content = b"".join(chunks)
         if self.has_begun.is_set():
             self._is_overtaken.set()
@@ -76,7 +76,7 @@ class SlowLogs(MemoryBlockStore):
             self.has_begun.set()
             self._is_overtaken.wait(0.5)
         self.logs.append(content)
-        return super().put(address, [content], **more)  # type: ignore[arg-type]
+        return super().put(address, [content])
 
 
 def test_the_whole_log_is_what_is_stored_last() -> None:
