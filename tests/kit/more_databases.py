@@ -6,10 +6,18 @@ import pytest
 
 from lakebed.kv import Store
 from lakebed.kv.drivers.bigtable import BigtableCells
+from lakebed.kv.drivers.cassandra import CassandraCells
+from lakebed.kv.drivers.hbase import HBaseCells
 from lakebed.kv.drivers.mongodb import MongoDBCells
 from lakebed.kv.drivers.mysql import MySQLStore
 from lakebed.kv.wrappers.fenced import Cells, FencedStore, _Fate
 from lakebed.runtime import Runtime
+from lakebed.testing.servers.java_databases import (
+    cassandra_server,
+    cassandra_url,
+    hbase_server,
+    hbase_url,
+)
 from lakebed.testing.servers.more_databases import (
     bigtable_server,
     bigtable_url,
@@ -27,6 +35,10 @@ def open_mysql(url: str, runtime: Runtime, reply_seconds: float) -> Store:
 
 def leave_lost_connections(store: Store) -> None:
     store._fence = lambda _: None  # type: ignore[attr-defined] # MySQL's
+
+
+def open_cassandra(url: str, runtime: Runtime, reply_seconds: float) -> Store:
+    return FencedStore(CassandraCells(url, runtime, reply_seconds=reply_seconds), runtime)
 
 
 OpenCells = Callable[..., Cells]
@@ -64,5 +76,13 @@ MORE_DATABASES = [
             take_out_the_fence,
             durable=False,
         ),
+        Database(
+            "cassandra",
+            cassandra_server,
+            cassandra_url,
+            open_cassandra,
+            take_out_the_fence,
+        ),
+        Database("hbase", hbase_server, hbase_url, fenced(HBaseCells), take_out_the_fence),
     )
 ]

@@ -1,4 +1,4 @@
-"""URLs and tables of Bigtable and MongoDB that are refused; no server is needed for that."""
+"""URLs and tables of databases that are refused; no server is needed for that."""
 
 import pytest
 from google.cloud.bigtable_admin_v2.types import Table
@@ -18,6 +18,16 @@ pytestmark = pytest.mark.slow
         ("mongodb://user:secret-word@host", "does not name a database"),
         ("mongodb://user:secret-word@host:port/lakebed", "malformed"),
         ("mongodb://us/er:secret-word@host/lakebed", "malformed"),
+        ("cassandra://user:secret-word@host", "with a host and a keyspace"),
+        ("cassandra://user:secret-word@host/Upper", "with a host and a keyspace"),
+        ("cassandra://user:secret-word@host:port/lakebed", "malformed"),
+        ("cassandra://user:secret-word@host/lakebed?quorum=1", "has no option quorum"),
+        ("cassandra://host/lakebed?tls=true&ca=/nowhere", "cannot read the certificates"),
+        ("hbase://host", "with a host and a table"),
+        ("hbase://user:secret-word@host/lakebed", "and no password"),
+        ("hbase://host/lake bed", "with a host and a table"),
+        ("hbase://host/lakebed?pool_size=0", "pool_size must be a number"),
+        ("hbase://host/lakebed?tls=true&ca=/nowhere", "cannot read the certificates"),
     ],
 )
 def test_a_url_that_cannot_be_is_refused(url: str, complaint: str) -> None:

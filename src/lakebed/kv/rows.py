@@ -11,6 +11,8 @@ from lakebed.kv.wrappers.fenced import Cell
 
 _LENGTH_BYTES: Final = 2
 _HEAD: Final = 2 * VERSION_BYTES
+_ALIVE: Final = b"\x01"
+_DEAD: Final = b"\x00"
 
 
 def row_name(partition: bytes, key: bytes = b"") -> bytes:
@@ -42,3 +44,14 @@ def unpack(data: bytes, *, tombstone: bool) -> Cell:
     """Return the cell that `pack` made bytes of."""
     stamp, version = data[:VERSION_BYTES], Version(data[VERSION_BYTES:_HEAD])
     return Cell(version, stamp, None if tombstone else data[_HEAD:])
+
+
+def pack_body(cell: Cell) -> bytes:
+    """Return all of a cell but its stamp, for databases that keep the stamp beside it."""
+    return cell.version + (_DEAD if cell.value is None else _ALIVE + cell.value)
+
+
+def unpack_body(stamp: bytes, body: bytes) -> Cell:
+    """Return the cell that `pack_body` made bytes of."""
+    version, kind = Version(body[:VERSION_BYTES]), body[VERSION_BYTES : VERSION_BYTES + 1]
+    return Cell(version, stamp, body[VERSION_BYTES + 1 :] if kind == _ALIVE else None)

