@@ -109,7 +109,7 @@ test-long: install .airflow/.installed ## the same tests with more seeds and rou
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600
 
 # Begins with the programs that are missing, and fails if there are any. Nothing is skipped.
-test-kv-all: install ## the tests of databases that come by Maven and Go: MariaDB, MongoDB, Bigtable
+test-kv-all: install ## the tests of databases that come by Maven and Go: MariaDB, Cassandra, HBase, MongoDB, Bigtable
 	$(BIN)/python -m lakebed.testing.servers.fetch_databases
 	pytest -q -m kv_all --durations 10 --timeout 600 tests
 

@@ -18,9 +18,9 @@ from pymongo import MongoClient
 
 from benchmarks.kv_postgresql import PARTITION, THREADS, VALUE, Call, _fill, _key
 from lakebed.kv import Store, Version, open_store
-from lakebed.kv.drivers import cassandra
+from lakebed.kv.drivers.cassandra import statements as cassandra
 from lakebed.kv.drivers.hbase import driver as hbase
-from lakebed.kv.drivers.hbase.link import Link, parse_url
+from lakebed.kv.drivers.hbase.link import SERVICE, Link, parse_url
 from lakebed.kv.rows import after_prefix, pack, pack_body, row_name
 from lakebed.kv.wrappers.fenced import Cell
 from lakebed.testing.servers.java_databases import (
@@ -58,8 +58,11 @@ def open_cassandra() -> Opened:
         ) as cluster,
     ):
         versions = _fill(store)
-        session = cluster.connect("lakebed")
-        read, replace = session.prepare(cassandra.READ), session.prepare(cassandra.REPLACE)
+        session = cluster.connect()
+        read, replace = (
+            session.prepare(text.format(table="lakebed.lakebed_kv"))
+            for text in (cassandra.READ, cassandra.REPLACE)
+        )
 
         def get(thread: int, number: int) -> None:
             row = cassandra.row_of(PARTITION, _key(thread, number))
@@ -81,25 +84,24 @@ def open_hbase() -> Opened:
         versions = _fill(store)
         address = parse_url(hbase_url(server.port))
         idle = [Link(address, reply_seconds=60.0) for _ in range(THREADS)]
-        service = hbase.SERVICE
 
         def get(thread: int, number: int) -> None:
             link = idle.pop()
             name = row_name(PARTITION, _key(thread, number))
-            assert link.call.get(b"lakebed", service.TGet(row=name)).columnValues
+            assert link.call.get(b"lakebed", SERVICE.TGet(row=name)).columnValues
             idle.append(link)
 
         def set_if(thread: int, number: int) -> None:
             link, key, new = idle.pop(), _key(thread, number), _new()
             name = row_name(PARTITION, key)
             columns = [(hbase.STAMP, new.stamp), (hbase.BODY, pack_body(new))]
-            put = service.TPut(
+            put = SERVICE.TPut(
                 row=name,
                 columnValues=[
-                    service.TColumnValue(family=hbase.FAMILY, qualifier=each, value=value)
+                    SERVICE.TColumnValue(family=hbase.FAMILY, qualifier=each, value=value)
                     for each, value in columns
                 ],
-                durability=service.TDurability.FSYNC_WAL,
+                durability=SERVICE.TDurability.FSYNC_WAL,
             )
             there = (b"lakebed", name, hbase.FAMILY, hbase.STAMP, versions[key], put)
             assert link.call.checkAndPut(*there)

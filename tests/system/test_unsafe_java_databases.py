@@ -52,7 +52,7 @@ def test_a_keyspace_without_a_log_is_refused(cassandra: DatabaseServer) -> None:
 
 
 def test_a_keyspace_that_is_missing_is_named(cassandra: DatabaseServer) -> None:
-    with pytest.raises(StoreUnavailable, match=r"the keyspace nowhere: .* does not make one"):
+    with pytest.raises(StoreUnavailable, match=r"no keyspace nowhere\. Lakebed does not make one"):
         open_store(trusted_url(cassandra, "nowhere"))
 
 
