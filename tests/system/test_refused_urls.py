@@ -3,7 +3,7 @@
 import pytest
 from google.cloud.bigtable_admin_v2.types import Table
 
-from lakebed.kv import InvalidArgument, UnsafeStore, open_store
+from lakebed.kv import InvalidArgument, StoreUnreachable, UnsafeStore, open_store
 from lakebed.kv.drivers.bigtable import _check_clusters
 
 pytestmark = pytest.mark.slow
@@ -32,6 +32,16 @@ pytestmark = pytest.mark.slow
 )
 def test_a_url_that_cannot_be_is_refused(url: str, complaint: str) -> None:
     with pytest.raises(InvalidArgument, match=complaint) as caught:
+        open_store(url)
+    assert "secret-word" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["cassandra://user:secret-word@nowhere.invalid/lakebed", "hbase://nowhere.invalid/lakebed"],
+)
+def test_a_host_that_is_not_there_is_said_to_be_unreachable(url: str) -> None:
+    with pytest.raises(StoreUnreachable, match="cannot") as caught:
         open_store(url)
     assert "secret-word" not in str(caught.value)
 

@@ -4,6 +4,7 @@ import re
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Timer
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -112,16 +113,19 @@ class Client:
 
     def __init__(self, address: Address, reply_seconds: float) -> None:
         self._table = address.table
-        self.cluster = Cluster(
-            **address.settings,
-            # Spoken by all versions, and needs no checksums of the library's in Python.
-            protocol_version=ProtocolVersion.V4,
-            execution_profiles={EXEC_PROFILE_DEFAULT: _profile(reply_seconds)},
-            connect_timeout=CONNECT_SECONDS,
-            control_connection_timeout=CONNECT_SECONDS,
-            schema_metadata_enabled=False,
-        )
         self._known: dict[str, Any] = {}
+        try:
+            self.cluster = Cluster(
+                **address.settings,
+                # Spoken by all versions, and needs no checksums of the library's in Python.
+                protocol_version=ProtocolVersion.V4,
+                execution_profiles={EXEC_PROFILE_DEFAULT: _profile(reply_seconds)},
+                connect_timeout=CONNECT_SECONDS,
+                control_connection_timeout=CONNECT_SECONDS,
+                schema_metadata_enabled=False,
+            )
+        except ERRORS as error:
+            raise StoreUnreachable(f"cannot find a node of cassandra: {error}") from error
         try:
             self._session = self.cluster.connect()
         except ERRORS as error:
@@ -138,9 +142,7 @@ class Client:
             StoreUnavailable: It does not answer.
         """
         for text in (READ, CREATE, REPLACE, PAGE, PARTITIONS):
-            self._known[text] = read(
-                lambda text=text: self._session.prepare(text.format(table=self._table))
-            )
+            self._known[text] = read(partial(self._session.prepare, text.format(table=self._table)))
         self._known[PARTITIONS].fetch_size = PARTITIONS_PAGE
         self._known[PAGE].fetch_size = None  # rows of several lanes are in order only all at once
 
