@@ -6,10 +6,10 @@ emulator and MongoDB's is one of others; both keep all in memory.
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import grpc
-from cassandra import ConsistencyLevel
+from cassandra import ConsistencyLevel, WriteTimeout
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.query import tuple_factory
 from google.cloud.bigtable_v2 import BigtableClient
@@ -72,7 +72,11 @@ def open_cassandra() -> Opened:
             key, new = _key(thread, number), _new()
             row = cassandra.row_of(PARTITION, key)
             there = (new.stamp, pack_body(new), *row, versions[key])
-            assert session.execute(replace, there).one()[0]
+            while True:
+                with suppress(WriteTimeout):  # threads that met here kept each other from it
+                    swapped, *found = session.execute(replace, there).one()
+                    assert swapped or found == [new.stamp]
+                    break
             versions[key] = new.version
 
         yield store, versions, (get, set_if)
