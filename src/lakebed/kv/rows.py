@@ -4,9 +4,10 @@ A row is named by its partition, with the length before it, and its key. What it
 the stamp, so that a comparison of the first bytes is a comparison of stamps.
 """
 
+from collections.abc import Callable
 from typing import Final
 
-from lakebed.kv.store import VERSION_BYTES, Version
+from lakebed.kv.store import PARTITIONS_PAGE, VERSION_BYTES, Version
 from lakebed.kv.wrappers.fenced import Cell
 
 _LENGTH_BYTES: Final = 2
@@ -33,6 +34,27 @@ def after_prefix(prefix: bytes) -> bytes:
     """
     shortened = prefix.rstrip(b"\xff")
     return shortened[:-1] + bytes([shortened[-1] + 1]) if shortened else b""
+
+
+def list_partitions(
+    first_name: Callable[[bytes], bytes | None], cursor: bytes
+) -> tuple[list[bytes], bytes | None]:
+    """Return some partitions, and where to go on, as `Store.partition_page`.
+
+    The first row of a partition tells its name; the next partition lies behind all of its rows.
+
+    Args:
+        first_name: Returns the name of the first row at or after a name; None if there is none.
+        cursor: Where to begin.
+    """
+    page: list[bytes] = []
+    while len(page) < PARTITIONS_PAGE:
+        name = first_name(cursor)
+        if name is None:
+            return page, None
+        page.append(split_name(name)[0])
+        cursor = after_prefix(row_name(page[-1]))
+    return page, cursor
 
 
 def pack(cell: Cell) -> bytes:

@@ -1,7 +1,6 @@
 """Connections to the nodes of a cluster, and what their errors mean."""
 
 import re
-import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,7 +46,7 @@ from lakebed.kv.errors import (
     StoreUnreachable,
 )
 from lakebed.kv.store import PARTITIONS_PAGE
-from lakebed.kv.urls import is_on, split_url
+from lakebed.kv.urls import is_on, split_url, tls_context
 
 ResultT = TypeVar("ResultT")
 
@@ -94,13 +93,9 @@ def parse_url(url: str) -> Address:
         settings["auth_provider"] = PlainTextAuthProvider(
             unquote(parts.username), unquote(parts.password or "")
         )
-    if is_on(options, "tls"):
-        try:
-            settings["ssl_context"] = ssl.create_default_context(cafile=options.get("ca"))
-        except OSError as error:
-            raise InvalidArgument(
-                f"cannot read the certificates in {options.get('ca')}: {error}"
-            ) from None
+    context = tls_context(options)
+    if context is not None:
+        settings["ssl_context"] = context
     return Address(settings, keyspace, f"{keyspace}.{TABLE}", is_on(options, "durable"))
 
 

@@ -13,8 +13,15 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.pool import Pool
-from lakebed.kv.rows import after_prefix, pack_body, row_name, split_name, unpack_body
-from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store
+from lakebed.kv.rows import (
+    after_prefix,
+    list_partitions,
+    pack_body,
+    row_name,
+    split_name,
+    unpack_body,
+)
+from lakebed.kv.store import Limits, Store
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 
@@ -111,15 +118,11 @@ class HBaseCells(Cells):
         return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        # The first row of a partition tells its name; the next one lies behind all of its rows.
-        page: list[bytes] = []
-        while len(page) < PARTITIONS_PAGE:
-            rows = self._rows(cursor, b"", 1, [STAMP])
-            if not rows:
-                return page, None
-            page.append(split_name(rows[0].row)[0])
-            cursor = after_prefix(row_name(page[-1]))
-        return page, cursor
+        def first_name(start: bytes) -> bytes | None:
+            rows = self._rows(start, b"", 1, [STAMP])
+            return rows[0].row if rows else None
+
+        return list_partitions(first_name, cursor)
 
     def close(self) -> None:
         self._pool.close()

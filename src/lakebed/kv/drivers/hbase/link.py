@@ -16,13 +16,12 @@ from thriftpy2.transport import TCyBufferedTransport, TSocket
 
 from lakebed.kv.errors import InvalidArgument
 from lakebed.kv.pool import POOL_SIZE
-from lakebed.kv.urls import is_on, split_url
+from lakebed.kv.urls import pool_size, split_url, tls_context
 
 CONNECT_SECONDS: Final = 2.0
 # Busy connections are not looked at: every look lets another thread run first.
 LOOK_AFTER_SECONDS: Final = 0.02
 DEFAULT_PORT: Final = 9090
-POOL_SIZE_MAX: Final = 1000
 _OPTIONS: Final = frozenset({"tls", "ca", "pool_size"})
 _EXAMPLE: Final = "hbase://host:9090/table"
 _TABLE: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*:)?[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -59,18 +58,13 @@ def parse_url(url: str) -> Address:
             f"the URL is malformed: use {_EXAMPLE}, with a host and a table, and no password: the"
             " Thrift server takes none"
         )
-    size = options.get("pool_size", str(POOL_SIZE))
-    if not (size.isascii() and size.isdigit() and 1 <= int(size) <= POOL_SIZE_MAX):
-        raise InvalidArgument(f"pool_size must be a number from 1 to {POOL_SIZE_MAX}, not '{size}'")
-    context: ssl.SSLContext | None = None
-    if is_on(options, "tls"):
-        try:
-            context = ssl.create_default_context(cafile=options.get("ca"))
-        except OSError as error:
-            raise InvalidArgument(
-                f"cannot read the certificates in {options.get('ca')}: {error}"
-            ) from None
-    return Address(parts.hostname, parts.port or DEFAULT_PORT, table, int(size), context)
+    return Address(
+        parts.hostname,
+        parts.port or DEFAULT_PORT,
+        table,
+        pool_size(options, POOL_SIZE),
+        tls_context(options),
+    )
 
 
 class Link:
