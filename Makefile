@@ -125,7 +125,7 @@ test-long: install .airflow/.installed ## the same tests with more seeds and rou
 # Begins with the programs that are missing, and fails if there are any. Nothing is skipped.
 test-kv-all: install ## the tests of databases that come by Maven and Go: MariaDB, Cassandra, HBase, MongoDB, Bigtable
 	$(BIN)/python -m lakebed.testing.servers.fetch_databases
-	pytest -q -m kv_all --durations 10 --timeout 600 tests
+	pytest $(PARALLEL) -q -m kv_all --durations 10 --timeout 900 tests/conformance tests/system
 
 test-ui: install ## the web UI in a real browser
 	pytest -q tests/ui tests/server/test_page.py tests/catalog/test_preview.py

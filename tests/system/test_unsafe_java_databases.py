@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.kv_all]
 
 @pytest.fixture(scope="module")
 def cassandra() -> Iterator[DatabaseServer]:
-    with cassandra_server(sync="periodic") as server:
+    with cassandra_server(durable=False) as server:
         yield server
 
 

@@ -42,7 +42,11 @@ listen_address: 127.0.0.1
 storage_port: {gossip}
 rpc_address: 127.0.0.1
 native_transport_port: {port}
-commitlog_sync: {sync}
+{sync}
+# The machine may be busy with other tests.
+cas_contention_timeout: 4500ms
+read_request_timeout: 4500ms
+write_request_timeout: 4500ms
 data_file_directories: [{folder}/data]
 commitlog_directory: {folder}/commitlog
 saved_caches_directory: {folder}/caches
@@ -52,6 +56,8 @@ seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
     parameters: [seeds: "127.0.0.1:{gossip}"]
 """
+_AT_ONCE: Final = "commitlog_sync: batch"
+_LATER: Final = "commitlog_sync: periodic\ncommitlog_sync_period: 10s"
 _QUIET_LOG: Final = """\
 <configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
@@ -64,8 +70,10 @@ _KEYSPACE: Final = "lakebed"
 
 
 @contextmanager
-def cassandra_server(*, sync: str = "batch") -> Iterator[DatabaseServer]:
+def cassandra_server(*, durable: bool = True) -> Iterator[DatabaseServer]:
     """Run a Cassandra of one node while the block lasts, with the keyspace of `cassandra_url`.
+
+    `durable`: it answers when its disk has a write, which is not how it comes.
 
     Raises:
         ServerMissingError: The program is missing or does not start.
@@ -75,6 +83,7 @@ def cassandra_server(*, sync: str = "batch") -> Iterator[DatabaseServer]:
 
     def command(folder: Path, port: int) -> Sequence[str]:
         settings, log = folder / "cassandra.yaml", folder / "logback.xml"
+        sync = _AT_ONCE if durable else _LATER
         settings.write_text(
             _CASSANDRA_YAML.format(folder=folder, port=port, gossip=gossip, sync=sync)
         )
