@@ -20,6 +20,14 @@ from tests.kit.served import PATIENCE_SECONDS, free_port
 ROOT: Final = Path(__file__).parents[2]
 PAIR: Final = (WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key)
 READY_SECONDS: Final = 60
+EMBEDDED: Final = """
+import lakebed
+with lakebed.open({folder!r}) as lake:
+    main = lake.repository("lake").create().branch("main")
+    main.object("a").upload(b"1")
+    assert main.commit("first").id
+    assert main.object("a").reader().read() == b"1"
+"""
 
 
 def run(*command: str | Path) -> None:
@@ -147,3 +155,4 @@ def test_without_the_extra_there_is_no_server_and_that_is_said(wheel: Path, tmp_
         assert "the server needs an extra: pip install 'lakebed[server]'" in line
         assert "pip install '.[server]'" in line
     assert list(tmp_path.iterdir()) == []
+    run(program.with_name("python"), "-c", EMBEDDED.format(folder=str(tmp_path / "lake")))
