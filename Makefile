@@ -144,9 +144,9 @@ test-long: install .airflow/.installed ## the same tests with more seeds and rou
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600
 
 # Begins with the programs that are missing, and fails if there are any. Nothing is skipped.
-test-kv-all: install ## the tests of databases that are not in make test: MariaDB, MongoDB, Bigtable, GCS, Cosmos DB
+test-kv-all: install ## the tests of databases that are not in make test: MariaDB, Cassandra, HBase, MongoDB, Bigtable, GCS, Cosmos DB
 	$(BIN)/python -m lakebed.testing.servers.fetch_databases
-	pytest -q -m kv_all --durations 10 --timeout 600 tests
+	pytest $(PARALLEL) -q -m kv_all --durations 10 --timeout 900 tests/conformance tests/system
 
 test-ui: install ## the web UI in a real browser
 	pytest -q tests/ui tests/server/test_page.py tests/catalog/test_preview.py
