@@ -1,7 +1,6 @@
 """Lakebed: Git-like version control for data lakes."""
 
-from importlib.metadata import version
-
-__version__ = version("lakebed")
+__version__ = "0.1.0.dev0"
+"""As in pyproject.toml: to read it from the installed package takes as long as a small command."""
 
 __all__ = ["__version__"]

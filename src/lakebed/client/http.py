@@ -11,12 +11,18 @@ from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
-import httpx
-
 from lakebed import __version__
-from lakebed.client.errors import InvalidName, Refused, UnexpectedAnswer, Unreachable
+from lakebed.client import traffic
+from lakebed.client.errors import (
+    InvalidName,
+    NeverReached,
+    Refused,
+    UnexpectedAnswer,
+    Unreachable,
+)
 from lakebed.client.retry import PATIENT_READS, Retries, RetryPolicy
 from lakebed.client.settings import ClientSettings
+from lakebed.client.slim_httpx import httpx
 from lakebed.runtime import Runtime, ThreadRuntime
 
 Query = Mapping[str, str | int | bool | list[str] | None]
@@ -48,7 +54,10 @@ class Client:
         self._was_there = False
         self._http = httpx.Client(
             base_url=f"{settings.endpoint}/api/v1/",
-            auth=(settings.access_key_id, settings.secret_access_key),
+            # Without a key: for the one request that makes the first.
+            auth=(settings.access_key_id, settings.secret_access_key)
+            if settings.access_key_id
+            else None,
             headers={"User-Agent": f"lakebed/{__version__}", "Accept": "application/json"},
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS, pool=None),
             limits=httpx.Limits(
@@ -86,6 +95,7 @@ class Client:
         """Like `call`, for callers that want the headers of the answer too."""
         with self.stream(method, *path, query=query, json=body, headers=headers) as response:
             response.read()
+            traffic.show_answer_body(response)
             return response
 
     @contextmanager
@@ -127,22 +137,53 @@ class Client:
             if transfer
             else httpx.USE_CLIENT_DEFAULT,
         )
-        with self._explained(method):
-            response = self._send(request)
+        with self._answered(request) as response:
+            yield response
+
+    @contextmanager
+    def stream_url(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: Iterator[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[httpx.Response]:
+        """Send or get bytes at a presigned URL, which needs no credentials; raises as `stream`."""
+        request = self._http.build_request(
+            method,
+            url,
+            content=content,
+            headers={"Accept": "*/*", **(headers or {})},
+            timeout=httpx.Timeout(_TRANSFER_SECONDS, connect=_CONNECT_SECONDS, pool=None),
+        )
+        with self._answered(request, is_signed=True) as response:
+            yield response
+
+    @contextmanager
+    def _answered(
+        self, request: httpx.Request, *, is_signed: bool = False
+    ) -> Iterator[httpx.Response]:
+        """Send a request, and close its answer."""
+        with self._explained(request.method):
+            response = self._send(request, is_signed=is_signed)
             try:
                 if not response.is_success:
                     response.read()
+                    traffic.show_answer_body(response)
                     raise _refusal(response)
                 yield response
             finally:
                 response.close()
 
-    def _send(self, request: httpx.Request) -> httpx.Response:
+    def _send(self, request: httpx.Request, *, is_signed: bool) -> httpx.Response:
         """Send a request, again where the policy says so, and return the last answer."""
+        auth = None if is_signed else httpx.USE_CLIENT_DEFAULT
         retries = Retries(self._retry_policy, request.method, self._runtime)
         while True:
+            traffic.show_request(request)
             try:
-                response = self._http.send(request, stream=True)
+                response = self._http.send(request, stream=True, auth=auth)
             except httpx.ReadTimeout:
                 raise  # it was waited for long enough, and the work may still be going on
             except httpx.TransportError as error:
@@ -152,6 +193,7 @@ class Client:
                 reason = _reason(error)
             else:
                 self._was_there = True
+                traffic.show_answer(response)
                 _LOGGER.debug("%s %s: %d", request.method, request.url.path, response.status_code)
                 after = response.headers.get("Retry-After", "")
                 pause = retries.pause_after_answer(response.status_code, after)
@@ -176,7 +218,8 @@ class Client:
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise Unreachable(
+            kind = Unreachable if self._was_there else NeverReached
+            raise kind(
                 f"cannot reach {self.endpoint} ({_reason(error)}): is the server running there?"
             ) from None
         except httpx.TimeoutException:

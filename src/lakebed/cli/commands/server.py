@@ -1,4 +1,4 @@
-"""`lakebed run`, `quickstart` and `config`: start a server, or check its settings.
+"""`lakebed run`, `quickstart` and `config check`: start a server, or check its settings.
 
 The server is imported when one of them runs, so that the other commands start fast.
 """
@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakebed.cli.groups import new_group
 from lakebed.cli.options import ServerConfigOption, dotted_settings
 
 if TYPE_CHECKING:
     from lakebed.auth import KeyPair
-
-config_app = new_group("The settings of a server.")
 
 HostOption = Annotated[
     str | None, typer.Option(help="The address to listen at.", show_default="127.0.0.1")
@@ -44,7 +41,29 @@ def run(
 
     flags = dotted_settings(listen__host=host, listen__port=port, processes__workers=workers)
     settings = load(config, environment=os.environ, flags=flags)
-    serve(settings, on_ready=lambda endpoint: typer.echo(f"lakebed is ready at {endpoint}"))
+    serve(settings, on_ready=_say_ready)
+
+
+def _say_ready(endpoint: str) -> None:
+    """Say that a server is ready, and what it waits for if it is a new one."""
+    typer.echo(f"lakebed is ready at {endpoint}")
+    if not _is_set_up(endpoint):
+        typer.echo(f"It has no users yet, and waits for: {_program()} setup --endpoint {endpoint}")
+    sys.stdout.flush()
+
+
+def _is_set_up(endpoint: str) -> bool:
+    from lakebed.client.errors import ClientError  # noqa: PLC0415 - see above
+    from lakebed.client.http import Client  # noqa: PLC0415 - see above
+    from lakebed.client.settings import ClientSettings  # noqa: PLC0415 - see above
+
+    client = Client(ClientSettings(endpoint, "", ""))
+    try:
+        return bool(client.get("setup_lakefs")["state"] != "not_initialized")
+    except ClientError:
+        return True  # it cannot be asked from here, and nothing is said about it
+    finally:
+        client.close()
 
 
 def quickstart(
@@ -78,7 +97,6 @@ def quickstart(
     serve(settings, on_ready=lambda endpoint: _welcome(endpoint, prepared.pair, data_dir, garbage))
 
 
-@config_app.command()
 def check(*, config: ServerConfigOption = None) -> None:
     """Check the settings, open the database, and print what they come to; secrets are masked.
 
