@@ -107,15 +107,15 @@ def parse_ref(text: str) -> RefUri:
     return RefUri(parts[0], parts[1])
 
 
-def parse_place(text: str) -> RepositoryUri | PathUri:
-    """Read `lakefs://<repository>` or `lakefs://<repository>/<ref>/<path>`.
+def parse_place(text: str) -> PathUri:
+    """Read `lakefs://<repository>/<ref>/<path>`, or a repository, whose ref is empty then.
 
     Raises:
         Misuse: The text is neither.
     """
     parts = _parts(text, "the URI of a repository, object or prefix", _PATH_EXAMPLE)
     if parts[1:] in ([], [""]):
-        return RepositoryUri(parts[0])
+        return PathUri(parts[0], "", "")
     return parse_path(text)
 
 
@@ -199,6 +199,5 @@ ObjectArgument = Annotated[
     PathUri, typer.Argument(parser=parse_object, metavar="OBJECT", help=_PATH_EXAMPLE)
 ]
 PlaceArgument = Annotated[
-    RepositoryUri | PathUri,
-    typer.Argument(parser=parse_place, metavar="PATH", help=_PATH_EXAMPLE),
+    PathUri, typer.Argument(parser=parse_place, metavar="PATH", help=_PATH_EXAMPLE)
 ]

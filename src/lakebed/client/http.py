@@ -60,6 +60,8 @@ class Client:
             else None,
             headers={"User-Agent": f"lakebed/{__version__}", "Accept": "application/json"},
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS, pool=None),
+            # With the headers that are added on the way.
+            event_hooks={"request": [traffic.show_request]},
             limits=httpx.Limits(
                 max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX
             ),
@@ -181,7 +183,6 @@ class Client:
         auth = None if is_signed else httpx.USE_CLIENT_DEFAULT
         retries = Retries(self._retry_policy, request.method, self._runtime)
         while True:
-            traffic.show_request(request)
             try:
                 response = self._http.send(request, stream=True, auth=auth)
             except httpx.ReadTimeout:

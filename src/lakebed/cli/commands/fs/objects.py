@@ -48,8 +48,8 @@ def ls(
 
     lakebed fs ls lakefs://my-repo/main/folder/
     """
-    if isinstance(path, RepositoryUri):
-        show_branches(session, path, Page())
+    if not path.ref:
+        show_branches(session, RepositoryUri(path.repository), Page())
         return
     items = list_items(
         session.client,
