@@ -62,16 +62,18 @@ def test_a_script_for_each_shell_asks_the_command(
 
 
 def test_bash_completes_commands(home: Path) -> None:
+    program = home / "lakebed"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m lakebed "$@"\n')
+    program.chmod(0o755)
     ask = (
-        'source <("$0" -m lakebed completion bash)\n'
-        'lakebed() { "$PYTHON" -m lakebed "$@"; }\n'
+        'source <("$0" completion bash)\n'
         "COMP_WORDS=(lakebed branch re) COMP_CWORD=2\n"
-        "_lakebed_completion lakebed\n"
+        '_lakebed_completion "$0"\n'
         'echo "${COMPREPLY[@]}"\n'
     )
     ended = subprocess.run(
-        ["bash", "-c", ask, sys.executable],
-        env=bare_environ(home) | {"PYTHON": sys.executable},
+        ["bash", "-c", ask, str(program)],
+        env=bare_environ(home),
         capture_output=True,
         text=True,
         timeout=60,

@@ -20,7 +20,7 @@ class Group(TyperGroup):
     """A group that explains itself when it is called without a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:
+        if not args and not ctx.resilient_parsing:  # a shell that completes needs no help
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(2)
         return super().parse_args(ctx, args)

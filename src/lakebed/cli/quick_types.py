@@ -16,13 +16,26 @@ _UNKNOWN: Final = object()
 def quicken(command: Any) -> None:
     """Let the arguments of a command, and of the commands in it, be read quickly."""
     for parameter in command.params:
-        convert = _converter(parameter)
-        if convert is not None:
-            parameter._runtime_param = _Quick(convert)  # noqa: SLF001 (Typer asks it first)
+        _quicken_parameter(parameter)
+    make_help = command.get_help_option
+
+    def quick_help(context: Any) -> Any:
+        option = make_help(context)
+        if option is not None:
+            _quicken_parameter(option)
+        return option
+
+    command.get_help_option = quick_help
     inner = getattr(command, "commands", None)
     if isinstance(inner, dict):
         for each in inner.values():
             quicken(each)
+
+
+def _quicken_parameter(parameter: Any) -> None:
+    convert = _converter(parameter)
+    if convert is not None:
+        parameter._runtime_param = _Quick(convert)  # noqa: SLF001 (Typer asks it first)
 
 
 class _Quick:
@@ -53,8 +66,8 @@ def _converter(parameter: Any) -> Callable[[Any], Any] | None:
     if info.parser is not None:
         parse: Callable[[Any], Any] = info.parser
         return parse
-    if kind is str:
-        return _if_text
+    if kind in (str, bool):
+        return lambda value: value if isinstance(value, kind) else _UNKNOWN
     if kind is int:
         return lambda value: _number(value, info.min, info.max)
     if kind is Path and not (info.exists or info.resolve_path or info.allow_dash):
@@ -63,10 +76,6 @@ def _converter(parameter: Any) -> Callable[[Any], Any] | None:
         words = frozenset(get_args(kind))
         return lambda value: value if value in words else _UNKNOWN
     return None
-
-
-def _if_text(value: Any) -> Any:
-    return value if isinstance(value, str) else _UNKNOWN
 
 
 def _number(value: Any, least: float | None, most: float | None) -> Any:

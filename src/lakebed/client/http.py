@@ -8,6 +8,7 @@ it.
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -36,6 +37,11 @@ _TRANSFER_SECONDS: Final = 60.0
 """How long a transfer of bytes may stand still."""
 
 CONNECTIONS_MAX: Final = 100
+_LIMITS: Final = httpx.Limits(
+    max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX
+)
+# With the headers that are added on the way.
+_HOOKS: Final = {"request": [traffic.show_request]}
 
 
 class Client:
@@ -60,16 +66,27 @@ class Client:
             else None,
             headers={"User-Agent": f"lakebed/{__version__}", "Accept": "application/json"},
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS, pool=None),
-            # With the headers that are added on the way.
-            event_hooks={"request": [traffic.show_request]},
-            limits=httpx.Limits(
-                max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX
-            ),
+            # A server without TLS shows no certificate, and to load those that are trusted takes
+            # longer than most requests.
+            verify=settings.endpoint.startswith("https:"),
+            event_hooks=_HOOKS,
+            limits=_LIMITS,
+        )
+
+    @cached_property
+    def _storage(self) -> httpx.Client:
+        """Without credentials, for presigned URLs."""
+        return httpx.Client(
+            timeout=httpx.Timeout(_TRANSFER_SECONDS, connect=_CONNECT_SECONDS, pool=None),
+            event_hooks=_HOOKS,
+            limits=_LIMITS,
         )
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+        if "_storage" in self.__dict__:
+            self._storage.close()
 
     def get(self, *path: str, query: Query | None = None) -> Any:
         """Return the JSON of the server's answer; raises as `call`."""
@@ -139,7 +156,7 @@ class Client:
             if transfer
             else httpx.USE_CLIENT_DEFAULT,
         )
-        with self._answered(request) as response:
+        with self._answered(self._http, request) as response:
             yield response
 
     @contextmanager
@@ -152,23 +169,17 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[httpx.Response]:
         """Send or get bytes at a presigned URL, which needs no credentials; raises as `stream`."""
-        request = self._http.build_request(
-            method,
-            url,
-            content=content,
-            headers={"Accept": "*/*", **(headers or {})},
-            timeout=httpx.Timeout(_TRANSFER_SECONDS, connect=_CONNECT_SECONDS, pool=None),
+        request = self._storage.build_request(
+            method, url, content=content, headers=dict(headers or {})
         )
-        with self._answered(request, is_signed=True) as response:
+        with self._answered(self._storage, request) as response:
             yield response
 
     @contextmanager
-    def _answered(
-        self, request: httpx.Request, *, is_signed: bool = False
-    ) -> Iterator[httpx.Response]:
+    def _answered(self, http: httpx.Client, request: httpx.Request) -> Iterator[httpx.Response]:
         """Send a request, and close its answer."""
         with self._explained(request.method):
-            response = self._send(request, is_signed=is_signed)
+            response = self._send(http, request)
             try:
                 if not response.is_success:
                     response.read()
@@ -178,13 +189,12 @@ class Client:
             finally:
                 response.close()
 
-    def _send(self, request: httpx.Request, *, is_signed: bool) -> httpx.Response:
+    def _send(self, http: httpx.Client, request: httpx.Request) -> httpx.Response:
         """Send a request, again where the policy says so, and return the last answer."""
-        auth = None if is_signed else httpx.USE_CLIENT_DEFAULT
         retries = Retries(self._retry_policy, request.method, self._runtime)
         while True:
             try:
-                response = self._http.send(request, stream=True, auth=auth)
+                response = http.send(request, stream=True)
             except httpx.ReadTimeout:
                 raise  # it was waited for long enough, and the work may still be going on
             except httpx.TransportError as error:

@@ -4,7 +4,6 @@ A part whose connection breaks goes on where it was. All parts are of one versio
 """
 
 import hashlib
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from http import HTTPStatus
@@ -101,7 +100,7 @@ def fetch_in_parts(
         file.truncate(size)
         starts = range(0, size, part_size)
         ends = ((start, min(start + part_size, size)) for start in starts)
-        for outcome in parallel.run(ends, lambda job: part.fetch(file.fileno(), *job)):
+        for outcome in parallel.run(ends, lambda job: part.fetch(Path(file.name), *job)):
             if outcome.error is not None:
                 raise CommandError(outcome.error)
         if is_md5(found["checksum"]):
@@ -122,19 +121,22 @@ class _Part:
         self._checksum = checksum
         self._step = step
 
-    def fetch(self, handle: int, start: int, end: int) -> None:
-        """Write the bytes from `start` up to `end` to an open file, at their place."""
+    def fetch(self, draft: Path, start: int, end: int) -> None:
+        """Write the bytes from `start` up to `end` to a file, at their place."""
         tries = 0
-        while start < end:
-            try:
-                for chunk in self._chunks(start, end):
-                    os.pwrite(handle, chunk, start)
-                    start += len(chunk)
-                    self._step(len(chunk))
-            except Unreachable:
-                tries += 1
-                if tries == _TRIES_MAX:
-                    raise
+        # Opened once more: a part that is late writes to no other file.
+        with draft.open("r+b") as file:
+            file.seek(start)
+            while start < end:
+                try:
+                    for chunk in self._chunks(start, end):
+                        file.write(chunk)
+                        start += len(chunk)
+                        self._step(len(chunk))
+                except Unreachable:
+                    tries += 1
+                    if tries == _TRIES_MAX:
+                        raise
 
     def _chunks(self, start: int, end: int) -> Iterator[bytes]:
         # The file shall hold the object's own bytes.

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedWriter
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final
 
 from lakebed.cli.errors import CommandError, Damaged
@@ -19,15 +19,17 @@ _CHUNK_BYTES: Final = 1 << 20
 _MD5_DIGITS: Final = 32
 _BYTES: Final = "application/octet-stream"
 _COMPRESSED: Final = {"gzip": "application/gzip", "bzip2": "application/x-bzip2"}
+_TYPES: Final = mimetypes.MimeTypes()
+"""Python's own list: the same on every machine."""
 _MORE_TYPES: Final = {
-    "avro": "application/vnd.apache.avro",
-    "jsonl": "application/jsonl",
-    "md": "text/markdown",
-    "parquet": "application/vnd.apache.parquet",
-    "yaml": "application/yaml",
-    "yml": "application/yaml",
+    ".avro": "application/vnd.apache.avro",
+    ".jsonl": "application/jsonl",
+    ".md": "text/markdown",
+    ".parquet": "application/vnd.apache.parquet",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
 }
-"""By the end of a name: what Python's list may not have."""
+"""What that list does not have."""
 
 _drafts: set[Path] = set()
 """Files that are not complete yet."""
@@ -94,10 +96,10 @@ def send_file(
 
 def content_type_of(name: str) -> str:
     """Return the type of content that a file's name suggests."""
-    kind, encoding = mimetypes.guess_type(name.rpartition("/")[2], strict=False)
+    kind, encoding = _TYPES.guess_type(name, strict=False)
     if encoding is not None:
         return _COMPRESSED.get(encoding, _BYTES)  # what is inside is not what is sent
-    return kind or _MORE_TYPES.get(name.rpartition(".")[2].lower(), _BYTES)
+    return kind or _MORE_TYPES.get(PurePosixPath(name).suffix.lower(), _BYTES)
 
 
 def _send_to_storage(
