@@ -230,7 +230,7 @@ def test_traffic_is_shown_without_secrets(run: CommandLine) -> None:
     secret = json.loads(printed)["secret_access_key"]
     assert code == 0
     assert "> POST http://127.0.0.1" in said
-    assert "> Authorization: ********\n" in said
+    assert "> authorization: ********\n" in said
     assert "< 201 " in said
     assert '"secret_access_key": "********"' in said
     assert secret not in said
