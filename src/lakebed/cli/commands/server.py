@@ -6,15 +6,20 @@ The server is imported when one of them runs, so that the other commands start f
 import os
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from lakebed.cli.options import ServerConfigOption, dotted_settings
+from lakebed.cli.running import OF_THE_SERVER
+from lakebed.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from lakebed.auth import KeyPair
+
+_SETUP_SECONDS: Final = 30.0
 
 HostOption = Annotated[
     str | None, typer.Option(help="The address to listen at.", show_default="127.0.0.1")
@@ -36,6 +41,7 @@ def run(
     Settings come from the file, from variables like LAKEBED_SERVER__LISTEN__PORT, and from the
     flags; later ones win. `lakebed config check` shows the result.
     """
+    _check_installed()
     from lakebed.server.config_files import load  # noqa: PLC0415 - see above
     from lakebed.server.processes.supervisor import serve  # noqa: PLC0415 - see above
 
@@ -53,17 +59,18 @@ def _say_ready(endpoint: str) -> None:
 
 
 def _is_set_up(endpoint: str) -> bool:
-    from lakebed.client.errors import ClientError  # noqa: PLC0415 - see above
-    from lakebed.client.http import Client  # noqa: PLC0415 - see above
-    from lakebed.client.settings import ClientSettings  # noqa: PLC0415 - see above
+    from lakebed.client.slim_httpx import httpx  # noqa: PLC0415 - see above
 
-    client = Client(ClientSettings(endpoint, "", ""))
     try:
-        return bool(client.get("setup_lakefs")["state"] != "not_initialized")
-    except ClientError:
+        answer = httpx.get(
+            f"{endpoint}/api/v1/setup_lakefs",
+            trust_env=False,
+            verify=False,
+            timeout=_SETUP_SECONDS,
+        )
+        return bool(answer.json()["state"] != "not_initialized")
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return True  # it cannot be asked from here, and nothing is said about it
-    finally:
-        client.close()
 
 
 def quickstart(
@@ -81,6 +88,7 @@ def quickstart(
 
     Starting it again in the same folder keeps everything.
     """
+    _check_installed()
     from lakebed.server import quickstart as steps  # noqa: PLC0415 - see above
     from lakebed.server.config_files import load  # noqa: PLC0415 - see above
     from lakebed.server.processes.preflight import check_place  # noqa: PLC0415 - see above
@@ -95,6 +103,12 @@ def quickstart(
     prepared = steps.prepare(settings, sample=sample)
     garbage = steps.about_garbage(settings)
     serve(settings, on_ready=lambda endpoint: _welcome(endpoint, prepared.pair, data_dir, garbage))
+
+
+def _check_installed() -> None:
+    """Refuse at once where only the client is installed."""
+    if any(find_spec(package) is None for package in OF_THE_SERVER):
+        raise MissingExtraError("the server", "server")
 
 
 def check(*, config: ServerConfigOption = None) -> None:
