@@ -8,7 +8,7 @@ import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,8 +18,6 @@ from lakebed.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from lakebed.auth import KeyPair
-
-_SETUP_SECONDS: Final = 30.0
 
 HostOption = Annotated[
     str | None, typer.Option(help="The address to listen at.", show_default="127.0.0.1")
@@ -52,25 +50,12 @@ def run(
 
 def _say_ready(endpoint: str) -> None:
     """Say that a server is ready, and what it waits for if it is a new one."""
+    from lakebed.client.setup import waits_for_setup  # noqa: PLC0415 - see above
+
     typer.echo(f"lakebed is ready at {endpoint}")
-    if not _is_set_up(endpoint):
+    if waits_for_setup(endpoint):
         typer.echo(f"It has no users yet, and waits for: {_program()} setup --endpoint {endpoint}")
     sys.stdout.flush()
-
-
-def _is_set_up(endpoint: str) -> bool:
-    from lakebed.client.slim_httpx import httpx  # noqa: PLC0415 - see above
-
-    try:
-        answer = httpx.get(
-            f"{endpoint}/api/v1/setup_lakefs",
-            trust_env=False,
-            verify=False,
-            timeout=_SETUP_SECONDS,
-        )
-        return bool(answer.json()["state"] != "not_initialized")
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
-        return True  # it cannot be asked from here, and nothing is said about it
 
 
 def quickstart(

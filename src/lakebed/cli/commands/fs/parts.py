@@ -18,7 +18,6 @@ from lakebed.cli.errors import CommandError
 from lakebed.cli.uris import PathUri
 from lakebed.client.errors import Unreachable
 from lakebed.client.http import Client
-from lakebed.client.slim_httpx import httpx
 
 _PART_BYTES: Final = 8 << 20
 _PART_BYTES_MIN: Final = 1 << 10
@@ -149,7 +148,7 @@ class _Part:
                 raise CommandError(f"{self._source} was replaced meanwhile: try again")
             yield from response.iter_raw()
 
-    def _ask(self, headers: dict[str, str]) -> AbstractContextManager[httpx.Response]:
+    def _ask(self, headers: dict[str, str]) -> AbstractContextManager[Any]:
         if self._url is not None:
             return self._client.stream_url("GET", self._url, headers=headers)
         return self._client.stream(

@@ -134,7 +134,7 @@ def is_there(file: Path, found: dict[str, Any]) -> bool:
     if file.stat().st_size != found["size_bytes"]:
         return False
     with file.open("rb") as content:
-        return hashlib.file_digest(content, "md5").hexdigest() == found["checksum"]
+        return hashlib.file_digest(content, "md5").hexdigest() == str(found["checksum"])
 
 
 def fetch_file(client: Client, source: PathUri, target: Path, *, step: Step) -> int:
