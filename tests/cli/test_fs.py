@@ -87,7 +87,7 @@ def test_who_interrupts_learns_what_was_done(capsys: pytest.CaptureFixture[str])
     with pytest.raises(KeyboardInterrupt), report.told_if_interrupted():
         raise KeyboardInterrupt
     assert capsys.readouterr().err == (
-        "1 object(s), 1.5 kB was uploaded before the end; the same command goes on from there\n"
+        "1 object(s), 1.5 kB were uploaded before the end; the same command goes on from there\n"
     )
 
 

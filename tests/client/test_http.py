@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.client.errors import InvalidName, Refused, UnexpectedAnswer, Unreachable
-from lakebed.client.http import Client, _joined
+from lakebed.client.http import Client, _joined, checks_certificates
 from lakebed.client.settings import ClientSettings
 from tests.client.scripted import Answer, Request, answer_json, scripted_client
 
@@ -155,3 +155,19 @@ def test_requests_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -
     with scripted_client(lambda _: answer_json({})) as client:
         client.call("POST", "repositories", query={"token": "hush"}, body={"secret": "hush"})
     assert caplog.messages == ["POST /api/v1/repositories: 200"]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_checked"),
+    [
+        ("http://h", False),
+        ("HTTP://h", False),
+        ("https://h", True),
+        ("HTTPS://h", True),
+        ("Https://h:1/", True),
+    ],
+)
+def test_certificates_are_checked_wherever_there_are_some(
+    endpoint: str, *, is_checked: bool
+) -> None:
+    assert checks_certificates(endpoint) == is_checked

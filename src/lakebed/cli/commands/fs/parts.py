@@ -19,7 +19,7 @@ from lakebed.cli.uris import PathUri
 from lakebed.client.errors import Unreachable
 from lakebed.client.http import Client
 
-_PART_BYTES: Final = 8 << 20
+PART_BYTES: Final = 8 << 20
 _PART_BYTES_MIN: Final = 1 << 10
 _TRIES_MAX: Final = 3
 
@@ -29,7 +29,6 @@ PartSizeOption = Annotated[
         "--part-size", min=_PART_BYTES_MIN, metavar="BYTES", help="Larger objects come in parts."
     ),
 ]
-PART_BYTES: Final = _PART_BYTES
 PreSignOption = Annotated[
     bool,
     typer.Option("--pre-sign", help="Let the storage send the bytes, not the server."),
@@ -64,7 +63,7 @@ def fetch_in_parts(
     found: dict[str, Any],
     *,
     step: Step,
-    part_size: int = _PART_BYTES,
+    part_size: int = PART_BYTES,
     parallelism: int = 1,
     pre_sign: bool = False,
 ) -> int:

@@ -141,8 +141,8 @@ class Report:
             yield
         except KeyboardInterrupt:
             again = "; the same command goes on from there" if self._goes_on and self._count else ""
-            done = self._figures() if self._count else "nothing"
-            warn(f"{done} was {self._done} before the end{again}")
+            done = f"{self._figures()} were" if self._count else "nothing was"
+            warn(f"{done} {self._done} before the end{again}")
             raise
 
     def _figures(self) -> str:
