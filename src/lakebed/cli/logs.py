@@ -28,14 +28,15 @@ def shown_logs(level: str | None, *, traffic: bool) -> Iterator[None]:
     _LOGGER.addHandler(handler)
     _LOGGER.setLevel(wanted)
     _LOGGER.propagate = False
-    TRAFFIC.setLevel(logging.DEBUG if traffic else max(wanted, logging.INFO))
+    before_traffic = TRAFFIC.level
+    TRAFFIC.setLevel(logging.DEBUG if traffic else before_traffic)
     try:
         yield
     finally:
         _LOGGER.removeHandler(handler)
         _LOGGER.setLevel(before[0])
         _LOGGER.propagate = before[1]
-        TRAFFIC.setLevel(logging.NOTSET)
+        TRAFFIC.setLevel(before_traffic)
 
 
 def _number(level: str) -> int:

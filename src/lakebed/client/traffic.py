@@ -12,6 +12,8 @@ from typing import Any, Final
 from lakebed.client.slim_httpx import httpx
 
 LOGGER: Final = logging.getLogger(__name__)
+# Whoever wants to see this asks for it by itself: other logs have a line for each request.
+LOGGER.setLevel(logging.INFO)
 
 _MASK: Final = "********"
 _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "set-cookie"})
@@ -29,7 +31,7 @@ def show_request(request: httpx.Request) -> None:
     """Write down a request that is about to be sent."""
     if not is_shown():
         return
-    LOGGER.debug("> %s %s", request.method, _masked_text(str(request.url), keep_query=True))
+    LOGGER.debug("> %s %s", request.method, _masked_request(str(request.url)))
     _show_headers(">", request.headers.items())
     if request.headers.get("Content-Type") == "application/json":
         _show_body(">", request.read())
@@ -77,11 +79,21 @@ def _is_secret(name: str) -> bool:
     return any(word in name.lower() for word in _SECRET_WORDS)
 
 
-def _masked_text(text: str, *, keep_query: bool = False) -> str:
-    """A URL without what gives the right to read: its query, or that of a presigned one."""
+def _masked_text(text: str) -> str:
+    """A text; a URL without its query, as it may be a presigned one."""
     if not text.startswith(("http://", "https://")):
         return text
-    before, mark, query = text.partition("?")
-    if not mark or (keep_query and "sign" not in query.lower()):
-        return text
-    return f"{before}?{_MASK}"
+    before, mark, _ = text.partition("?")
+    return f"{before}?{_MASK}" if mark else text
+
+
+def _masked_request(url: str) -> str:
+    """The URL of a request, with what it asks for, but neither secrets nor a signature."""
+    before, mark, query = url.partition("?")
+    if "sign" in query.lower():
+        return _masked_text(url)
+    pairs = (
+        f"{name}={_MASK if _is_secret(name) else value}"
+        for name, _, value in (pair.partition("=") for pair in query.split("&"))
+    )
+    return f"{before}?{'&'.join(pairs)}" if mark else url
