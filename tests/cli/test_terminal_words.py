@@ -52,6 +52,25 @@ def test_a_program_on_the_path_is_a_command(
     assert run(capfd, "nothing")[0] == 2
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_colours_are_switched_off_by_a_flag(
+    home: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    before: bool,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    page = {"results": [], "pagination": {"has_more": False, "next_offset": ""}}
+    with scripted_server(lambda _: answer_json(page)) as endpoint:
+        command = ["repo", "list", "--endpoint", endpoint]
+        assert run(capfd, *command)[1].startswith("\x1b[1mRepository")
+        command = ["--no-color", *command] if before else [*command, "--no-color"]
+        assert run(capfd, *command)[1].startswith("Repository")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_script_for_each_shell_asks_the_command(
     home: Path, capfd: pytest.CaptureFixture[str], shell: str

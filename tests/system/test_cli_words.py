@@ -89,6 +89,7 @@ def test_lists_in_a_pipe_are_lines_with_tabs(run: CommandLine, repo: str, files:
     [folder, file] = run("fs", "ls", main + "/").splitlines()
     assert folder == "folder\t\tfolder/"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d [\d:]{8}\S+\t7\ttwo\.csv", file)
+    assert run.json("show", "commit", f"{repo}/{head[:16]}")["id"] == head
     assert run("fs", "ls", repo) == run("branch", "list", repo) == f"main\t{head}\n"
     assert run.json("fs", "stat", f"{main}/two.csv")["content_type"] == "text/csv"
     [path, *commit] = run("annotate", main + "/").splitlines()[0].split("\t")

@@ -19,6 +19,7 @@ from lakebed.cli.options import (
     VerboseOption,
 )
 from lakebed.cli.running import run
+from lakebed.cli.tables import switch_off_colours
 from lakebed.cli.uris import set_base_uri
 
 COMMANDS: Final = {
@@ -158,6 +159,8 @@ def lakebed(
     if base_uri is None:
         base_uri = os.environ.get("LAKEBED_BASE_URI") or os.environ.get("LAKECTL_BASE_URI")
         set_base_uri(base_uri)
+    if no_color:
+        switch_off_colours()
     context.obj = CommonOptions(endpoint, config, as_json, base_uri, no_color, verbose, log_level)
 
 

@@ -19,6 +19,7 @@ from lakebed.cli.errors import CommandError
 from lakebed.cli.logs import shown_logs
 from lakebed.cli.options import CommonOptions, common_parameters
 from lakebed.cli.output import Output
+from lakebed.cli.tables import switch_off_colours
 from lakebed.client.http import Client, Query
 from lakebed.client.paging import list_items
 from lakebed.client.settings import ClientSettings, load_settings
@@ -155,7 +156,7 @@ def _with_session(function: Callable[..., None]) -> Callable[..., None]:
             page = {each.name: arguments.pop(each.name) for each in _PAGE_PARAMETERS}
             arguments["page"] = Page(**page)
         if options.no_color:
-            os.environ["NO_COLOR"] = "1"  # the libraries that draw bars look there too
+            switch_off_colours()
         with (
             shown_logs(options.log_level, traffic=options.verbose),
             closing(Session(options)) as session,

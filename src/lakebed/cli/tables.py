@@ -80,6 +80,11 @@ def is_coloured() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def switch_off_colours() -> None:
+    """Print without colours from now on."""
+    os.environ["NO_COLOR"] = "1"  # the library that draws bars looks there too
+
+
 def table_lines(
     items: Iterable[Item], columns: Sequence[Column], *, terminal_width: int | None = None
 ) -> list[str]:
