@@ -81,9 +81,9 @@ class Output:
         if self.as_json:
             _print_json(pairs)
         elif sys.stdout.isatty():
-            self._aligned({f"{printable(name)}:": printable(pairs[name]) for name in pairs})
+            self._aligned({f"{printable(name)}:": printable(pairs[name]) for name in sorted(pairs)})
         else:
-            for pair in pairs.items():
+            for pair in sorted(pairs.items()):
                 print(for_scripts(pair))
 
     @staticmethod
