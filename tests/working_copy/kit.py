@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,22 +38,38 @@ class InTurn:
                 yield Outcome(job, None, str(error))
 
 
+@dataclass(frozen=True)
+class Inside:
+    """A server in this process, and a client of it."""
+
+    services: Services
+    client: Client
+
+
+@pytest.fixture(scope="session")
+def inside() -> Iterator[Inside]:
+    """A server in this process; to start one takes longer than most tests."""
+    with server() as made:
+        settings = ClientSettings("http://lake", ADMIN.access_key_id, ADMIN.secret_access_key)
+        client = Client(settings)
+        client._http.close()
+        client._http = httpx.Client(
+            base_url="http://lake/api/v1/",
+            auth=(settings.access_key_id, settings.secret_access_key),
+            transport=httpx.WSGITransport(app=build(made.services)),
+        )
+        yield Inside(made.services, client)
+
+
 class Lake:
     """A new repository, and what tests do to it beside working copies."""
 
-    def __init__(self, services: Services, folder: Path) -> None:
+    def __init__(self, inside: Inside, folder: Path) -> None:
         self.folder = folder
-        self.services = services
+        self.services = inside.services
+        self.client = inside.client
         self.name = f"lake-{secrets.token_hex(4)}"
         self.source = Source(self.name, "main", "data/")
-        settings = ClientSettings("http://lake", ADMIN.access_key_id, ADMIN.secret_access_key)
-        self.client = Client(settings)
-        self.client._http.close()
-        self.client._http = httpx.Client(
-            base_url="http://lake/api/v1/",
-            auth=(settings.access_key_id, settings.secret_access_key),
-            transport=httpx.WSGITransport(app=build(services)),
-        )
         namespace = f"mem://lakes/{self.name}"
         self.client.call(
             "POST", "repositories", body={"name": self.name, "storage_namespace": namespace}
@@ -123,13 +140,6 @@ class Lake:
     def status(self, root: Path, **options: bool) -> list[tuple[str, str, str]]:
         with self.copy(root) as opened:
             return [(change.side, change.kind, change.path) for change in opened.status(**options)]
-
-
-@pytest.fixture(scope="session")
-def services() -> Iterator[Services]:
-    """A server in this process."""
-    with server() as made:
-        yield made.services
 
 
 def on_disk(root: Path) -> Files:

@@ -175,6 +175,8 @@ class WorkingCopy:
         self._folder = folder
         self._hashes = hashes
         self._transfers = tools.transfers
+        if not self.place.active_operation:
+            folder.remove_own(_OPERATION_NOTE)  # of one that died when all was done
         self._remote = Remote(tools.client, self.place.source, step=tools.step)
 
     # Looking

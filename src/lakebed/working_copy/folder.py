@@ -24,6 +24,7 @@ OWN_FOLDER: Final = ".lakebed"
 IGNORED_NAMES: Final = frozenset({PLACE_FILE, ".DS_Store"})
 """Names that are not data, in any folder; lakectl leaves out the same."""
 
+_DRAFT_SUFFIX: Final = ".part"
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -49,8 +50,10 @@ class Folder:
 
     def close(self) -> None:
         """Let others work on the folder."""
-        self.discard_drafts()
-        os.close(self._fd)
+        try:
+            self._discard_drafts()
+        finally:
+            os.close(self._fd)
 
     def is_empty(self) -> bool:
         """Whether nothing is in it, but for what is ours."""
@@ -193,18 +196,19 @@ class Folder:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._fd)
 
-    def discard_drafts(self) -> None:
+    def _discard_drafts(self) -> None:
         """Remove the files that a process that died did not complete."""
-        own = self.root / OWN_FOLDER
-        with suppress(OSError):  # it is not there, or has notes in it
-            for draft in own.glob("*.part"):
-                draft.unlink()
-            own.rmdir()
+        with suppress(OSError, NotAFile):  # it is not there, or has notes in it
+            with self._opened(f"{OWN_FOLDER}/") as fd:
+                for name in os.listdir(fd):  # noqa: PTH208 (by an open folder, which is no link)
+                    if name.endswith(_DRAFT_SUFFIX):
+                        os.unlink(name, dir_fd=fd)
+            os.rmdir(OWN_FOLDER, dir_fd=self._fd)
 
     @contextmanager
     def _draft(self, write: Callable[[BinaryIO], None]) -> Iterator[str]:
         self._make_own()
-        draft = f"{OWN_FOLDER}/{secrets.token_hex(8)}.part"
+        draft = f"{OWN_FOLDER}/{secrets.token_hex(8)}{_DRAFT_SUFFIX}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with os.fdopen(os.open(draft, flags, 0o666, dir_fd=self._fd), "wb") as file:
