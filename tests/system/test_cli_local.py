@@ -86,7 +86,7 @@ def test_from_clone_to_commit_and_back(run: CommandLine, main: str) -> None:
         f"Checked out {first} in work: 2 downloaded, 1 removed\n"
     )
     assert Path("work/b/c").read_text() == "of b/c"
-    assert run.json("local", "pull", "work") == {"commit": second, "downloaded": 1, "removed": 1}
+    assert run.json("local", "pull", "work") == {"commit": second, "downloaded": 2, "removed": 1}
     assert sorted(path.name for path in Path("work").iterdir()) == [".lakefs_ref.yaml", "a", "new"]
 
 

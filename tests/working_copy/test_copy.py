@@ -22,6 +22,7 @@ from lakebed.working_copy.errors import (
     WorkingCopyError,
 )
 from lakebed.working_copy.folder import Folder
+from lakebed.working_copy.hashes import LocalFile
 from lakebed.working_copy.place import PLACE_FILE, Source, find_below, find_root, read_place
 from tests.working_copy.kit import Inside, Lake, edit_unseen, inside, md5, on_disk, write
 
@@ -121,9 +122,9 @@ def test_an_edit_in_the_tick_of_the_first_look_is_seen(
     # A file system with coarse times shows the same for a file that was written to since.
     (root / "young").write_bytes(b"two")
 
-    def coarse(path: str, found: os.stat_result) -> copy.LocalFile:
+    def coarse(path: str, found: os.stat_result) -> LocalFile:
         stamps = young if path == "young" else found
-        return copy.LocalFile(
+        return LocalFile(
             path, stamps.st_size, stamps.st_mtime_ns, stamps.st_ctime_ns, stamps.st_ino
         )
 

@@ -160,7 +160,7 @@ def _works(work: object) -> bool:
 
 
 @given(acts=st.lists(ACTS, min_size=3, max_size=12))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nothing_of_anybody_is_lost(inside: Inside, acts: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(Lake(inside, Path(folder)))

@@ -245,7 +245,7 @@ class WorkingCopy:
 
     def _sync(self, operation: str, target: str, *, throw_away: bool = False) -> Summary:
         """Make the folder what a commit holds; see `judge`."""
-        if operation != "clone" and not throw_away and target == self.place.at_head:
+        if operation != "clone" and not throw_away and self._is_as_good_as(target):
             self._end(target)
             return Summary(target)
         found = self._check(operation, target, throw_away=throw_away)
@@ -260,6 +260,11 @@ class WorkingCopy:
             self._transfer(wanted, self._fetch)
         self._end(target)
         return Summary(target, found.get(Verdict.FETCH, 0), found.get(Verdict.REMOVE, 0))
+
+    def _is_as_good_as(self, target: str) -> bool:
+        """Whether a commit holds what the folder was made from."""
+        at_head = self.place.at_head
+        return target == at_head or next(self._remote.diff(at_head, target), None) is None
 
     def _check(self, operation: str, target: str, *, throw_away: bool) -> dict[Verdict, int]:
         """Count what there is to do, before anything is done.

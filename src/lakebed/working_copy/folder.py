@@ -241,6 +241,7 @@ class Folder:
                 if make:
                     with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=fd)
+                        os.fsync(fd)
                 following = os.open(part, _FOLDER_FLAGS, dir_fd=fd)
                 os.close(fd)
                 fd = following

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _TICK_NS: Final = 2_000_000_000
 """The coarsest time stamps that file systems have."""
@@ -58,32 +58,36 @@ class Hashes:
 
     def find(self, file: LocalFile) -> Known | None:
         """Return what is known of a file."""
-        row = self._database.execute(
+        found = self._execute(
             "SELECT size, mtime_ns, ctime_ns, inode, md5, checksum, is_settled"
             " FROM files WHERE path = ?",
-            (file.path,),
-        ).fetchone()
-        if row is None:
+            file.path,
+        )
+        if not found:
             return None
+        row = found[0]
         stamps = (file.size, file.mtime_ns, file.ctime_ns, file.inode)
         return Known(row[4], row[5], is_current=bool(row[6]) and row[:4] == stamps)
 
     def note(self, file: LocalFile, md5: str, checksum: str, *, read_ns: int) -> None:
         """Remember a file that was read at a time, and the object that it is the same as."""
         is_settled = file.mtime_ns < read_ns - _TICK_NS
-        self._database.execute(
+        self._execute(
             "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *(file.path, file.size, file.mtime_ns, file.ctime_ns, file.inode),
-                *(md5, checksum, is_settled),
-            ),
+            *(file.path, file.size, file.mtime_ns, file.ctime_ns, file.inode),
+            *(md5, checksum, is_settled),
         )
 
     def link(self, file: LocalFile, checksum: str) -> None:
         """Remember that a file whose hash is known is the same as an object."""
-        self._database.execute(
-            "UPDATE files SET checksum = ? WHERE path = ?", (checksum, file.path)
-        )
+        self._execute("UPDATE files SET checksum = ? WHERE path = ?", checksum, file.path)
+
+    def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement; none if the disk is full, for example."""
+        try:
+            return self._database.execute(statement, values).fetchall()
+        except sqlite3.Error:
+            return []
 
     def close(self) -> None:
         """Keep what was noted."""
@@ -110,7 +114,6 @@ def _opened(file: Path | None) -> sqlite3.Connection:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             database = sqlite3.connect(file)
-            database.execute("PRAGMA synchronous = OFF")
             database.execute(_SCHEMA)
             database.execute("SELECT * FROM files LIMIT 1").fetchone()
         except (sqlite3.Error, OSError):

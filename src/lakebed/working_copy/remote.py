@@ -23,6 +23,7 @@ changed."""
 _CHUNK_BYTES: Final = 1 << 20
 _REMOVED_AT_ONCE: Final = 1000
 _MD5_DIGITS: Final = 32
+_TIME_DIGITS_MAX: Final = 10
 _NOT_FOUND: Final = 404
 _EXISTS: Final = 409
 _FAILED_CONDITION: Final = 412
@@ -112,7 +113,8 @@ class Remote:
         if not _is_data(path, found.get("size_bytes")):
             return None
         noted = (stats.get("metadata") or {}).get(_CLIENT_MTIME, "")
-        mtime = int(noted) if noted.isdecimal() else int(stats["mtime"])
+        is_time = noted.isdecimal() and len(noted) <= _TIME_DIGITS_MAX
+        mtime = int(noted if is_time else stats["mtime"])
         return Item(path, str(stats["checksum"]), int(found["size_bytes"]), mtime, ref)
 
     def fetch(self, item: Item, write: Callable[[bytes], object]) -> str:
