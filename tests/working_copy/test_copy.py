@@ -116,21 +116,20 @@ def test_an_edit_that_keeps_size_and_times_is_seen(lake: Lake, root: Path) -> No
 def test_an_edit_in_the_tick_of_the_first_look_is_seen(
     lake: Lake, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(root, "young", "one")
-    young = (root / "young").stat()
-    assert lake.status(root) == [("local", "added", "young")]
+    write(root, "a.csv", "content of data/a.csv")
+    young = (root / "a.csv").stat()
+    assert lake.status(root) == []
     # A file system with coarse times shows the same for a file that was written to since.
-    (root / "young").write_bytes(b"two")
+    write(root, "a.csv", "CONTENT of data/a.csv")
 
     def coarse(path: str, found: os.stat_result) -> LocalFile:
-        stamps = young if path == "young" else found
+        stamps = young if path == "a.csv" else found
         return LocalFile(
             path, stamps.st_size, stamps.st_mtime_ns, stamps.st_ctime_ns, stamps.st_ino
         )
 
     monkeypatch.setattr("lakebed.working_copy.folder._described", coarse)
-    lake.commit_copy(root)
-    assert lake.read("data/young") == b"two"
+    assert lake.status(root) == [("local", "modified", "a.csv")]
 
 
 def test_a_file_that_is_known_is_not_read_again(

@@ -131,6 +131,21 @@ def test_a_commit_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None:
     assert last > 30
 
 
+def test_what_an_interrupted_pull_brought_is_not_taken_for_mine(lake: Lake, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    lake.clone(root)
+    for content in ("1", "2"):
+        lake.put("data/changed", content)
+        lake.put("data/mine", content)
+        lake.commit()
+        if content == "1":
+            died = (not survives(lake, last, lambda: lake.pull(root)) for last in count(start=1))
+            assert any(dead and on_disk(root)["changed"] == b"1" for dead in died)
+            assert on_disk(root)["mine"] == b"0"
+    lake.pull(root)
+    assert on_disk(root) == lake.files(prefix="data/")
+
+
 def test_a_checkout_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None:
     root = tmp_path / "copy"
     lake.clone(root)

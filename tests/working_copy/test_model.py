@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lakebed.working_copy.errors import Conflicts
@@ -159,6 +159,12 @@ def _works(work: object) -> bool:
     return True
 
 
+@example(
+    acts=[
+        *(("write", 0, "a", b"1"), ("write", 1, "a", b"2"), ("stage", "b/c", b"1")),
+        *(("commit", 0), ("pull", 1), ("commit", 1), ("write", 0, "b/c", b"2"), ("commit", 0)),
+    ]
+)
 @given(acts=st.lists(ACTS, min_size=3, max_size=12))
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nothing_of_anybody_is_lost(inside: Inside, acts: list[tuple[object, ...]]) -> None:
