@@ -63,7 +63,7 @@ def test_from_clone_to_commit_and_back(run: CommandLine, main: str) -> None:
     assert run("local", "clone", f"{main}/data", "work") == (
         f"Cloned {main}/data to work: 2 downloaded, 0 removed\n"
     )
-    assert run("local", "list") == f"work\t{main}/data/\t{first}\n"
+    assert run("local", "list") == f"work\t{main}/data/\t{first[:16]}\n"
     assert run("local", "status", "work") == ""
     Path("work/a").write_text("mine")
     Path("work/new").write_text("mine")
@@ -102,11 +102,13 @@ def test_a_conflict_is_one_message_and_code_1(run: CommandLine, main: str) -> No
         assert said.splitlines() == [
             "lakebed: changed here and on the server: a",
             (
-                "lakebed: nothing was overwritten: move your files aside and pull again, or throw"
-                " your changes away with `lakebed local pull --force`"
+                "lakebed: nothing was overwritten: move these files out of the folder and run"
+                " `lakebed local pull`, or throw all your changes away with"
+                " `lakebed local pull --force`"
             ),
         ]
-    run("local", "pull", "work", "--force")
+    Path("work/a").rename("mine")
+    run("local", "pull", "work")
     assert Path("work/a").read_text() == "theirs"
 
 

@@ -196,10 +196,10 @@ def test_a_pull_brings_the_changes_of_others_and_keeps_mine(lake: Lake, root: Pa
 
 def test_a_conflict_stops_a_pull_before_anything_is_changed(lake: Lake, root: Path) -> None:
     write(root, "b/c.csv", "mine")
-    (root / "b/d.csv").unlink()
+    write(root, "b/d.csv", "mine")
     lake.put("data/a.csv", "theirs")
     lake.put("data/b/c.csv", "theirs")
-    lake.put("data/b/d.csv", "theirs")
+    lake.delete("data/b/d.csv")
     lake.commit()
     before, place = on_disk(root), read_place(root)
     with pytest.raises(Conflicts, match=r"b/c\.csv, b/d\.csv") as error:
@@ -208,6 +208,18 @@ def test_a_conflict_stops_a_pull_before_anything_is_changed(lake: Lake, root: Pa
     assert (on_disk(root), read_place(root)) == (before, place)
     lake.pull(root, force=True)
     assert on_disk(root) == lake.files(prefix="data/")
+
+
+def test_a_file_that_is_out_of_the_way_is_brought_back_by_a_pull_only(
+    lake: Lake, root: Path
+) -> None:
+    lake.put("data/a.csv", "theirs")
+    lake.commit()
+    (root / "a.csv").unlink()
+    with pytest.raises(Conflicts):
+        lake.commit_copy(root)
+    lake.pull(root)
+    assert on_disk(root)["a.csv"] == b"theirs"
 
 
 def test_the_same_change_on_both_sides_is_no_conflict(lake: Lake, root: Path) -> None:

@@ -45,13 +45,14 @@ class Model:
     head: Content
     staged: dict[str, bytes | None] = field(default_factory=dict)
 
-    def pull(self, copy: ModelCopy) -> bool:
+    def pull(self, copy: ModelCopy, *, bring_back: bool = True) -> bool:
         """Bring in the changes of others; False, and nothing, if there are conflicts."""
         theirs = [
             path for path in _paths(copy.base, self.head) if _differ(copy.base, self.head, path)
         ]
         wanted = [path for path in theirs if _differ(copy.files, self.head, path)]
-        if any(_differ(copy.files, copy.base, path) for path in wanted):
+        strict = [path for path in wanted if path in copy.files or not bring_back]
+        if any(_differ(copy.files, copy.base, path) for path in strict):
             return False
         for path in wanted:
             _set(copy.files, path, self.head.get(path))
@@ -59,7 +60,7 @@ class Model:
         return True
 
     def commit(self, copy: ModelCopy) -> bool:
-        if not self.pull(copy):
+        if not self.pull(copy, bring_back=False):
             return False
         mine = [
             path for path in _paths(copy.files, self.head) if _differ(copy.files, self.head, path)

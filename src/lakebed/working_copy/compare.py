@@ -75,16 +75,21 @@ def align(*sides: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
         yield path, found
 
 
-def judge(row: Row, is_same: IsSame, *, throw_away: bool = False) -> Verdict:
+def judge(
+    row: Row, is_same: IsSame, *, throw_away: bool = False, bring_back: bool = False
+) -> Verdict:
     """Say what has to be done to a path.
 
     Changes that were made here stay, unless `throw_away`: then the folder gets what the target has.
+    With `bring_back`, a file that is missing here, and was changed there, is no conflict: whoever
+    moves a file out of the way gets the other one.
     """
     if not throw_away and _are_same(row.base, row.target):
         return Verdict.KEEP
     if is_same(row.local, row.target):
         return Verdict.KEEP
-    if not throw_away and not is_same(row.local, row.base):
+    may_replace = throw_away or (bring_back and row.local is None)
+    if not may_replace and not is_same(row.local, row.base):
         return Verdict.CONFLICT
     return Verdict.FETCH if row.target else Verdict.REMOVE
 

@@ -276,7 +276,7 @@ class WorkingCopy:
         conflicts = []
         names = NameCheck(ignores_case=self._folder.ignores_case())
         for row in self._rows(operation, target, throw_away=throw_away):
-            verdict = judge(row, self._is_same, throw_away=throw_away)
+            verdict = self._judge(row, operation, throw_away=throw_away)
             counts[verdict] = counts.get(verdict, 0) + 1
             if verdict is Verdict.CONFLICT:
                 conflicts.append(row.path)
@@ -286,8 +286,8 @@ class WorkingCopy:
         if conflicts:
             raise Conflicts(
                 conflicts,
-                "move your files aside and pull again, or throw your changes away with"
-                " `lakebed local pull --force`",
+                "move these files out of the folder and run `lakebed local pull`, or throw all your"
+                " changes away with `lakebed local pull --force`",
             )
         return counts
 
@@ -295,10 +295,14 @@ class WorkingCopy:
         self, operation: str, target: str, *, throw_away: bool
     ) -> Iterator[tuple[Row, Verdict]]:
         for row in self._rows(operation, target, throw_away=throw_away):
-            verdict = judge(row, self._is_same, throw_away=throw_away)
+            verdict = self._judge(row, operation, throw_away=throw_away)
             if verdict is Verdict.CONFLICT:
                 raise Changed(row.path)
             yield row, verdict
+
+    def _judge(self, row: Row, operation: str, *, throw_away: bool) -> Verdict:
+        bring_back = operation == "pull"
+        return judge(row, self._is_same, throw_away=throw_away, bring_back=bring_back)
 
     def _rows(self, operation: str, target: str, *, throw_away: bool = False) -> Iterator[Row]:
         remote, local, at_head = self._remote, self._folder.walk(), self.place.at_head

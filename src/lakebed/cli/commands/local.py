@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -26,6 +26,9 @@ from lakebed.working_copy.copy import (
 )
 from lakebed.working_copy.hashes import cache_file
 from lakebed.working_copy.place import Source, find_below, find_root, read_place
+
+_ID_SHOWN: Final = 16
+"""So much of a commit's id that it is taken for the whole."""
 
 app = new_group()
 
@@ -87,7 +90,7 @@ def status(
 
     lakebed local status data
     """
-    with _opened(session, directory, "Comparing") as copy:
+    with _opened(session, directory) as copy:
         changes = [
             {"source": change.side, "change": change.kind, "path": change.path}
             for change in copy.status(local_only=local)
@@ -203,18 +206,18 @@ def list_folders(session: Session, directory: DirectoryArgument = Path()) -> Non
         [
             ("Directory", lambda item: item["directory"]),
             ("Source", lambda item: item["src"]),
-            ("Commit", lambda item: item["at_head"]),
+            ("Commit", lambda item: item["at_head"][:_ID_SHOWN]),
         ],
     )
 
 
 @contextmanager
 def _opened(
-    session: Session, directory: Path, title: str, parallelism: int = 1
+    session: Session, directory: Path, title: str = "", parallelism: int = 1
 ) -> Iterator[WorkingCopy]:
     root = find_root(directory)
     with (
-        _tools(session, f"{title} {directory}", parallelism) as tools,
+        _tools(session, f"{title} {directory}" if title else "", parallelism) as tools,
         working_copy(root, tools) as copy,
     ):
         yield copy
@@ -222,7 +225,8 @@ def _opened(
 
 @contextmanager
 def _tools(session: Session, title: str, parallelism: int) -> Iterator[Tools]:
-    with progress(session, title) as advance:
+    shown = progress(session, title) if title else nullcontext(_ignore)
+    with shown as advance:
         transfers = _Transfers(parallelism, advance)
         yield Tools(session.client, transfers, transfers.step, _cache_of)
 
@@ -249,6 +253,10 @@ class _Transfers:
         if (current := self._round) is not None:
             current.check()
         self._advance(count)
+
+
+def _ignore(_: int) -> None:
+    pass
 
 
 def _cache_of(root: Path) -> Path | None:
