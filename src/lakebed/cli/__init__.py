@@ -90,6 +90,10 @@ COMMANDS: Final = {
     ),
     "tag": ("lakebed.cli.commands.refs:tag_app", "Create, list and delete tags."),
     "fs": ("lakebed.cli.commands.fs:app", "List, read, upload, download and remove objects."),
+    "local": (
+        "lakebed.cli.commands.local:app",
+        "Work on objects as files in a folder, and commit what you changed.",
+    ),
     "auth": ("lakebed.cli.commands.auth:app", "Manage users, groups, policies and credentials."),
     "refs-dump": (
         "lakebed.cli.commands.refs:dump_app",
