@@ -1,19 +1,20 @@
 """A connection on which nothing waits for ever, and which can be proved to have ended."""
 
 import select
-import ssl
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pymysql
-from pymysql.constants import CLIENT, ER
+from pymysql.constants import CLIENT, CR, ER
 
+from lakebed.kv.drivers.kernel_timeouts import bound_by_kernel
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.errors import InvalidArgument, StoreUnavailable
 from lakebed.kv.pool import POOL_SIZE
-from lakebed.kv.urls import is_on, split_url
+from lakebed.kv.urls import is_on, pool_size, split_url, tls_context
 from lakebed.runtime import Runtime
 
 CONNECT_SECONDS: Final = 2
@@ -22,7 +23,6 @@ LIFETIME_SECONDS: Final = 120.0
 # Busy connections are not looked at: every look lets another thread run first.
 LOOK_AFTER_SECONDS: Final = 0.02
 DEFAULT_PORT: Final = 3306
-POOL_SIZE_MAX: Final = 1000
 _OPTIONS: Final = frozenset({"tls", "ca", "pool_size", "durable"})
 _EXAMPLE: Final = "mysql://user:password@host:3306/database"
 
@@ -58,9 +58,6 @@ def parse_url(url: str) -> Address:
         raise InvalidArgument(
             f"the URL is malformed: use {_EXAMPLE}, with a user, a host and a database"
         )
-    size = options.get("pool_size", str(POOL_SIZE))
-    if not (size.isascii() and size.isdigit() and 1 <= int(size) <= POOL_SIZE_MAX):
-        raise InvalidArgument(f"pool_size must be a number from 1 to {POOL_SIZE_MAX}, not '{size}'")
     settings: dict[str, Any] = {
         "host": parts.hostname,
         "port": parts.port or DEFAULT_PORT,
@@ -70,15 +67,45 @@ def parse_url(url: str) -> Address:
         # Else the library reads all certificates for each connection, and checks none of them.
         "ssl_disabled": True,
     }
-    if is_on(options, "tls"):
+    context = tls_context(options)
+    if context is not None:
         del settings["ssl_disabled"]
+        settings["ssl"] = context
+    return Address(settings, pool_size(options, POOL_SIZE), is_on(options, "durable"))
+
+
+class _Connection(pymysql.Connection):
+    """A connection whose time-outs are the kernel's, unless it is encrypted."""
+
+    def __init__(self, *, reply_seconds: float, **settings: Any) -> None:
+        seconds = reply_seconds if "ssl" in settings else None
+        super().__init__(
+            **settings, defer_connect=True, read_timeout=seconds, write_timeout=seconds
+        )
+        where = settings["host"], settings["port"]
         try:
-            settings["ssl"] = ssl.create_default_context(cafile=options.get("ca"))
+            connected = socket.create_connection(where, settings["connect_timeout"])
         except OSError as error:
-            raise InvalidArgument(
-                f"cannot read the certificates in {options.get('ca')}: {error}"
-            ) from None
-    return Address(settings, int(size), is_on(options, "durable"))
+            reason = f"Can't connect to the server ({error})"
+            raise pymysql.OperationalError(CR.CR_CONN_HOST_ERROR, reason) from error
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        bound_by_kernel(connected, reply_seconds)
+        self.connect(connected)
+
+    def _read_bytes(self, count: int) -> bytes:
+        try:
+            data: bytes | None = self._rfile.read(count)  # type: ignore[attr-defined]
+        except OSError as error:
+            data, reason = None, str(error)
+        else:
+            reason = "it took too long" if data is None else "it was closed"
+        if data is None or len(data) < count:
+            self._force_close()  # type: ignore[attr-defined]
+            raise pymysql.OperationalError(
+                CR.CR_SERVER_LOST, f"Lost connection to the server while it replied ({reason})"
+            )
+        return data
 
 
 class Link:
@@ -92,13 +119,12 @@ class Link:
             StoreUnavailable: It cannot be used.
         """
         self._runtime = runtime
-        self._connection = pymysql.connect(
+        self._connection = _Connection(
             **address.settings,
+            reply_seconds=reply_seconds,
             autocommit=True,
             charset="utf8mb4",
             connect_timeout=CONNECT_SECONDS,
-            read_timeout=reply_seconds,
-            write_timeout=reply_seconds,
             sql_mode=statements.SQL_MODE,
             init_command=statements.PREPARE_SESSION,
             # Rows that matched are counted, also those that already were as they should be.
