@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-long test-kv-all simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare proto lock clean
+.PHONY: help install install-fast quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-long test-kv-all simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare docs docs-reference proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -169,6 +169,18 @@ BASE ?= HEAD
 bench-compare: install ## how many times as fast as the commit BASE, operation by operation; fails where a bar is missed
 	$(BIN)/python -m benchmarks.compare --base $(BASE)
 
+# An environment of its own: no test needs the builder of the site.
+.docs/.installed: requirements/docs.txt | $(filter .uv/bin/uv,$(UV))
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .docs
+	$(UV) pip sync --quiet --python .docs/bin/python --require-hashes requirements/docs.txt
+	touch $@
+
+docs: .docs/.installed ## build the documentation into .site; fails on a broken link
+	.docs/bin/mkdocs build --strict --clean
+
+docs-reference: install ## write the pages of docs/reference from the code
+	$(BIN)/python -m tests.docs.reference
+
 proto: install ## generate the protobuf code from the .proto files
 	$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
 		$(shell find src -name '*.proto')
@@ -190,6 +202,9 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/airflow.txt requirements/airflow.in
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--output-file requirements/docs.txt requirements/docs.in
 
 clean: ## remove what the targets made
-	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .docs .quickstart .site .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
