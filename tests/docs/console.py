@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).parents[2]
 _FENCE: Final = re.compile(r"^\s*(```+)(\w*)")
 _MARK: Final = re.compile(r"^<!-- not run: (.*) -->$")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?")
-_ID: Final = re.compile(r"\b(?:[0-9a-f]{12,64}|[0-9a-v]{20})\b")
+_ID: Final = re.compile(r"\b(?:[0-9a-f]{8,64}|[0-9a-v]{20})\b")
 ANYTHING: Final = "..."
 
 
@@ -55,8 +55,8 @@ class Block:
             if line.startswith("$ "):
                 found.append(Step(number, line[2:]))
                 typing = True
-            elif typing and (line.startswith("> ") or found[-1].command.endswith("\\")):
-                found[-1].command += "\n" + line.removeprefix("> ")
+            elif typing and (line[:2] in {">", "> "} or found[-1].command.endswith("\\")):
+                found[-1].command += "\n" + line.removeprefix(">").removeprefix(" ")
             elif found:
                 typing = False
                 found[-1].shown.append(line)
@@ -119,7 +119,7 @@ class Names:
         pairs = zip(_ID.findall(shown), _ID.findall(printed), strict=True)
         return all(self._real.setdefault(ours, theirs) == theirs for ours, theirs in pairs)
 
-    def differences(self, shown: list[str], printed: list[str]) -> str | None:
+    def difference(self, shown: list[str], printed: list[str]) -> str | None:
         """Return what is wrong with the output of a command; None if it is as the page shows."""
         rest = list(printed)
         for at, line in enumerate(shown):

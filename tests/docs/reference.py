@@ -51,12 +51,14 @@ def settings_page() -> str:
     for section in fields(ServerSettings):
         kind = get_type_hints(ServerSettings)[section.name]
         lines += [f"## {section.name}", _paragraph(kind)]
-        lines += ["\n".join(_table("setting", "default", "", rows=_settings(kind, section.name)))]
+        defaults = getattr(ServerSettings(), section.name)
+        rows = _settings(kind, section.name, defaults)
+        lines += ["\n".join(_table("setting", "default", "", rows=rows))]
     return "\n\n".join(lines) + "\n"
 
 
-def _settings(kind: type, prefix: str) -> Iterator[tuple[str, ...]]:
-    """All settings of a class, and of the classes inside of it."""
+def _settings(kind: type, prefix: str, defaults: object) -> Iterator[tuple[str, ...]]:
+    """All settings of a class, and of the classes inside of it; `defaults` is one, or None."""
     said = _field_docs(kind)
     hints = get_type_hints(kind)
     for each in fields(kind):
@@ -64,9 +66,9 @@ def _settings(kind: type, prefix: str) -> Iterator[tuple[str, ...]]:
         inside = next((one for one in _alternatives(hints[each.name]) if is_dataclass(one)), None)
         if inside is not None:
             assert isinstance(inside, type)
-            yield from _settings(inside, key)
+            yield from _settings(inside, key, getattr(defaults, each.name, None))
             continue
-        default = each.default_factory() if each.default_factory is not MISSING else each.default
+        default = getattr(defaults, each.name, each.default)
         words = said.get(each.name, "")
         assert words, f"{key} needs a docstring: {kind.__module__}.{kind.__name__}"
         choices = [one for one in _alternatives(hints[each.name]) if get_origin(one) is Literal]
@@ -88,7 +90,7 @@ def _default(value: object) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, int | float):
-        return f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
+        return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
     return f"`{value}`"
 
 
@@ -198,7 +200,7 @@ def permissions_page() -> str:
     for operation in Operation:
         for action in _s3_actions(operation):
             used[action].append(f"`s3:{operation.value}`")
-    actions = [(f"`{each}`", ", ".join(used[each]) or "none") for each in Action]
+    actions = [(f"`{each}`", ", ".join(used[each]) or "nothing yet") for each in Action]
     policies = [
         (name, "; ".join(f"`{', '.join(one.actions)}` on `{one.resource}`" for one in statements))
         for name, statements in BASE_POLICIES.items()
@@ -267,7 +269,7 @@ def metrics_page() -> str:
 def errors_page() -> str:
     """Return the page on the kinds of errors."""
     rows = [
-        (f"`{each.kind}`", str(_status(each)), f"`{_s3_code(each)}`", _paragraph(each))
+        (f"`{each.kind}`", str(_status(each)), _s3_code(each), _paragraph(each))
         for each in _errors()
         if _status(each) != http_errors.UNEXPECTED
     ]
@@ -314,8 +316,8 @@ def _status(error: type[LakebedError]) -> int:
 
 
 def _s3_code(error: type[LakebedError]) -> str:
-    found = (code.code for kind, code in translation._CODES if issubclass(error, kind))
-    return next(found, "InternalError")
+    found = (f"`{code.code}`" for kind, code in translation._CODES if issubclass(error, kind))
+    return next(found, "")
 
 
 def _paragraph(thing: type) -> str:

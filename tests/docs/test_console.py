@@ -1,24 +1,13 @@
 """Every `console` block of README and the documentation does what it shows, on a real server."""
 
-import io
-import os
-import re
-import shlex
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import httpx
 import pytest
 
-from lakebed import cli
-from lakebed.cli import running
-from lakebed.server.quickstart import SAMPLE, WELL_KNOWN_PAIR
-from lakebed.testing.servers.lakebed import end
-from lakebed.testing.servers.object_stores import free_ports
-from tests.docs.console import ROOT, Block, Names, Step, blocks, pages
+from tests.docs.console import ROOT, Block, Names, blocks, pages
+from tests.docs.shell import Quickstart, Shell, run_quickstart
 
 REASONS: Final = {
     "installs",
@@ -29,10 +18,6 @@ REASONS: Final = {
     "needs systemd",
 }
 """Why a block may be left out."""
-
-EXAMPLE: Final = "127.0.0.1:8000"
-_SHELL: Final = re.compile(r"[|&;<>$`*?(){}]|^[A-Z_]+=")
-PATIENCE_SECONDS: Final = 60
 
 PAGES: Final = {str(page.relative_to(ROOT)): list(blocks(page)) for page in pages()}
 MARKS: Final = [(name, each) for name, found in PAGES.items() for each in found if each.not_run]
@@ -64,110 +49,51 @@ def test_what_is_typed_stands_in_console_blocks(name: str) -> None:
     assert typed == []
 
 
-class Terminal(io.TextIOWrapper):
-    """Looks like a terminal to commands, so that lists are tables."""
+def test_an_id_stands_for_the_same_thing_throughout_a_page() -> None:
+    ours, theirs, other = "a" * 64, "b" * 64, "c" * 64
+    names = Names()
+    assert names.difference([f"made {ours}"], [f"made {theirs}"]) is None
+    assert names.as_typed(f"show {ours}") == f"show {theirs}"
+    assert names.difference([f"made {ours}"], [f"made {other}"]) is not None
 
-    def isatty(self) -> bool:
-        return True
 
-
-class Shell:
-    """Types the commands of a page, in a folder where `lakebed quickstart` runs."""
-
-    def __init__(self, endpoint: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._endpoint, self._monkeypatch = endpoint, monkeypatch
-        self._names = Names()
-        programs = Path(sys.executable).parent
-        monkeypatch.chdir(folder)
-        self._export("PATH", f"{programs}:{os.environ['PATH']}")
-        self._export("HOME", str(folder))
-        self._export("NO_COLOR", "1")
-        self._export("COLUMNS", "100")
-        self._export("LAKEBED_ENDPOINT", f"http://{endpoint}")
-        self._export("LAKEBED_ACCESS_KEY_ID", WELL_KNOWN_PAIR.access_key_id)
-        self._export("LAKEBED_SECRET_ACCESS_KEY", WELL_KNOWN_PAIR.secret_access_key)
-
-    def _export(self, name: str, value: str) -> None:
-        self._monkeypatch.setenv(name, value)
-
-    def type(self, step: Step) -> None:
-        """Run a command, and compare what it prints with what the page shows."""
-        command = self._names.as_typed(step.command).replace(EXAMPLE, self._endpoint)
-        if command.startswith("export "):
-            name, _, value = command.removeprefix("export ").partition("=")
-            self._export(name, value)
-            return
-        words = [] if _SHELL.search(command) else shlex.split(command)
-        run = self._run_here if words[:1] == ["lakebed"] else self._run_in_bash
-        code, printed = run(command)
-        printed = printed.replace(self._endpoint, EXAMPLE)
-        assert (code != 0) == step.may_fail, f"{step.command}\nended with {code}:\n{printed}"
-        if step.shown:
-            wrong = self._names.differences(step.shown, printed.splitlines())
-            assert wrong is None, f"{step.command}\n{wrong}; it prints:\n{printed}"
-
-    def _run_here(self, command: str) -> tuple[int, str]:
-        """Run a command of ours in this process, which is ten times as fast as in its own."""
-        printed = io.BytesIO()
-        terminal = Terminal(printed, write_through=True)
-        with self._monkeypatch.context() as patch:
-            patch.setattr(sys, "stdout", terminal)
-            patch.setattr(sys, "stderr", io.TextIOWrapper(terminal.buffer, write_through=True))
-            code = running.run(cli.app, shlex.split(command)[1:])
-        return code, printed.getvalue().decode()
-
-    def _run_in_bash(self, command: str) -> tuple[int, str]:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        return done.returncode, done.stdout
+@pytest.mark.parametrize(
+    ("shown", "printed", "fits"),
+    [
+        (["one", "two"], ["one", "two"], True),
+        (["one"], ["one", "two"], False),
+        (["one", "two"], ["one"], False),
+        (["one", "..."], ["one", "two", "three"], True),
+        (["...", "three"], ["one", "two", "three"], True),
+        (["...", "four"], ["one", "two", "three"], False),
+        (["at 2026-01-01 10:00:00+00:00"], ["at 2027-01-01 10:00:01+00:00"], True),
+        (["a  b"], ["a b"], True),
+        (["a b"], ["a c"], False),
+    ],
+)
+def test_what_fits(shown: list[str], printed: list[str], *, fits: bool) -> None:
+    assert (Names().difference(shown, printed) is None) is fits
 
 
 @pytest.fixture(scope="module")
-def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The address of a fresh quickstart, and its folder."""
-    data, port = tmp_path_factory.mktemp("quickstart") / "data", free_ports(1)[0]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lakebed", "quickstart", "--port", str(port), "--data-dir", data],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        assert any("Lakebed is ready" in line for line in process.stdout)
-        yield f"127.0.0.1:{port}", data
-    finally:
-        end(process)
-
-
-@pytest.fixture
-def shell(
-    quickstart: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Shell]:
-    """A shell in a new folder; repositories that its page makes are gone afterwards."""
-    endpoint, data = quickstart
-    (tmp_path / "data").symlink_to(data)
-    yield Shell(endpoint, tmp_path, monkeypatch)
-    pair = (WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key)
-    url = f"http://{endpoint}/api/v1/repositories"
-    with httpx.Client(auth=pair, timeout=PATIENCE_SECONDS, trust_env=False) as api:
-        for each in api.get(url, params={"amount": 1000}).raise_for_status().json()["results"]:
-            if each["id"] != SAMPLE:
-                api.delete(f"{url}/{each['id']}", params={"force": True}).raise_for_status()
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quickstart]:
+    """One server for all pages."""
+    with run_quickstart(tmp_path_factory.mktemp("quickstart")) as server:
+        yield server
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TO_RUN)
-def test_the_blocks_of_a_page_do_what_they_show(shell: Shell, name: str) -> None:
-    for block in TO_RUN[name]:
-        for step in block.steps():
-            try:
-                shell.type(step)
-            except AssertionError as error:
-                pytest.fail(f"{name}:{step.line}: {error}", pytrace=False)
+def test_the_blocks_of_a_page_do_what_they_show(
+    quickstart: Quickstart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    shell = Shell(quickstart, tmp_path, monkeypatch)
+    try:
+        for block in TO_RUN[name]:
+            for step in block.steps():
+                try:
+                    shell.check(step)
+                except AssertionError as error:
+                    pytest.fail(f"{name}:{step.line}: {error}", pytrace=False)
+    finally:
+        shell.clean_up()
