@@ -14,7 +14,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 
-_FENCE: Final = re.compile(r"^\s*(```+)(\w*)")
+_FENCE: Final = re.compile(r"^( *)(```+)(\w*)")
 _MARK: Final = re.compile(r"^<!-- not run: (.*) -->$")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?")
 _ID: Final = re.compile(r"\b(?:[0-9a-f]{8,64}|[0-9a-v]{20})\b")
@@ -79,7 +79,7 @@ def blocks(page: Path) -> Iterator[Block]:
     Raises:
         AssertionError: A mark does not stand before a `console` block.
     """
-    fence, mark = "", None
+    indent, fence, mark = "", "", None
     inside: Block | None = None
     for number, line in enumerate(page.read_text().splitlines(), 1):
         if inside is not None:
@@ -87,16 +87,16 @@ def blocks(page: Path) -> Iterator[Block]:
                 yield inside
                 inside = None
             else:
-                inside.lines.append(line)
+                inside.lines.append(line.removeprefix(indent))
         elif found := _FENCE.match(line):
-            fence = found[1]
-            inside = Block(page, number, found[2], [], mark)
+            indent, fence = found[1], found[2]
+            inside = Block(page, number, found[3], [], mark)
             assert mark is None or inside.kind == "console", f"{page.name}:{number}: a mark"
             mark = None
         elif line.strip():
             assert mark is None, f"{page.name}:{number}: a mark stands right before its block"
-            found = _MARK.match(line)
-            mark = found[1] if found else None
+            marked = _MARK.match(line.strip())
+            mark = marked[1] if marked else None
 
 
 class Names:

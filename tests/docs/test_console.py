@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from tests.docs.console import ROOT, Block, Names, blocks, pages
+from tests.docs.console import ROOT, Block, Names, Step, blocks, pages
 from tests.docs.shell import Quickstart, Shell, run_quickstart
 
 REASONS: Final = {
@@ -97,3 +97,26 @@ def test_the_blocks_of_a_page_do_what_they_show(
                     pytest.fail(f"{name}:{step.line}: {error}", pytrace=False)
     finally:
         shell.clean_up()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("README.md", ["['new/one.csv', 'new/two.csv']"]),
+        ("docs/clients.md", ["1161", "['Tanganyika', 'Baikal']"]),
+    ],
+)
+def test_the_python_blocks_of_a_page_run(
+    quickstart: Quickstart,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    printed: list[str],
+) -> None:
+    shell = Shell(quickstart, tmp_path, monkeypatch)
+    found = [each for each in PAGES[name] if each.kind == "python"]
+    assert len(found) == len(printed)
+    for block, line in zip(found, printed, strict=True):
+        program = "\n".join(["python - <<'END'", *block.lines, "END"])
+        shell.check(Step(block.line, program, [line]))
