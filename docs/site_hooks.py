@@ -14,6 +14,8 @@ from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).parents[1]
 ADDED: Final = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "design/*.md")
+_ELSEWHERE: Final = {"README.md": "index.md", "design": "ARCHITECTURE.md"}
+"""What has no page of its own, and the page that stands for it."""
 _LINK: Final = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
 _FROM_ELSEWHERE: Final = re.compile(r'<(?:script|img|iframe)[^>]*src="?(?:https?:)?//[^>]*>')
 _STYLE_FROM_ELSEWHERE: Final = re.compile(r'<link[^>]*href="?(?:https?:)?//[^>]*>')
@@ -35,9 +37,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
     def link(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), found[1]))
-        in_site = target.removeprefix("docs/")
-        if target == "README.md":
-            in_site = "index.md"
+        in_site = _ELSEWHERE.get(target, target.removeprefix("docs/"))
         start = posixpath.dirname(path.removeprefix("docs/")) or "."
         return f"]({posixpath.relpath(in_site, start)}"
 
