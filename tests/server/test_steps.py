@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from lakebed.installation import opening
 from lakebed.kv import Store, open_store
 from lakebed.runtime import Runtime
-from lakebed.server import app
 from lakebed.testing.faults import FaultyStore
 from tests.kit.steps import Steps
 from tests.server.kit import REPOSITORY, Server, server
@@ -36,7 +36,7 @@ def world() -> Iterator[World]:
         return FaultyStore(open_store(url, runtime=runtime), steps.count_store)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(app, "open_store", counted)
+        patch.setattr(opening, "open_store", counted)
         with server() as found:
             found.put("committed")
             body = {"message": "all"}

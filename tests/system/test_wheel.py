@@ -20,6 +20,14 @@ from tests.kit.served import PATIENCE_SECONDS, free_port
 ROOT: Final = Path(__file__).parents[2]
 PAIR: Final = (WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key)
 READY_SECONDS: Final = 60
+EMBEDDED: Final = """
+import lakebed
+with lakebed.open({folder!r}) as lake:
+    main = lake.repository("lake").create().branch("main")
+    main.object("a").upload(b"1")
+    assert main.commit("first").id
+    assert main.object("a").reader().read() == b"1"
+"""
 
 
 def run(*command: str | Path) -> None:
@@ -28,19 +36,29 @@ def run(*command: str | Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of an environment with the wheel, and what the lock file says that it needs."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder)
     (wheel,) = folder.glob("lakebed-*.whl")
+    return wheel
+
+
+def install(wheel: Path, lock: str) -> Path:
+    """Install the wheel and what a lock file says that it needs; return the command."""
     uv = shutil.which("uv") or ROOT / ".uv" / "bin" / "uv"
-    python = folder / "venv" / "bin" / "python"
-    run(uv, "venv", "--quiet", "--no-project", "--python", sys.executable, folder / "venv")
-    locked = ROOT / "requirements" / "run.txt"
+    place = wheel.parent / lock
+    python = place / "bin" / "python"
+    run(uv, "venv", "--quiet", "--no-project", "--python", sys.executable, place)
     install = (uv, "pip", "install", "--quiet", "--python", python)
-    run(*install, "--require-hashes", "-r", locked)
+    run(*install, "--require-hashes", "-r", ROOT / "requirements" / lock)
     run(*install, "--no-deps", wheel)
     return python.with_name("lakebed")
+
+
+@pytest.fixture(scope="module")
+def program(wheel: Path) -> Path:
+    """The command of an environment with the wheel, and what its server needs."""
+    return install(wheel, "run.txt")
 
 
 @contextmanager
@@ -117,3 +135,24 @@ def assert_refused(program: Path, port: int, data: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert f"port {port} of 127.0.0.1 is in use" in line
+
+
+@pytest.mark.timeout(300)
+def test_without_the_extra_there_is_no_server_and_that_is_said(wheel: Path, tmp_path: Path) -> None:
+    program = install(wheel, "client.txt")
+    for command in ("run", "quickstart"):
+        refused = subprocess.run(
+            [program, command],
+            env={"PATH": os.defpath},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (refused.returncode, refused.stdout) == (1, "")
+        (line,) = refused.stderr.splitlines()
+        assert "the server needs an extra: pip install 'lakebed[server]'" in line
+        assert "pip install '.[server]'" in line
+    assert list(tmp_path.iterdir()) == []
+    run(program.with_name("python"), "-c", EMBEDDED.format(folder=str(tmp_path / "lake")))

@@ -2,8 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -28,7 +27,7 @@ class User(_message.Message):
     created_us: int
     email: str
     friendly_name: str
-    def __init__(self, unique_id: _Optional[str] = ..., deleting: _Optional[bool] = ..., created_us: _Optional[int] = ..., email: _Optional[str] = ..., friendly_name: _Optional[str] = ...) -> None: ...
+    def __init__(self, unique_id: _Optional[str] = ..., deleting: bool = ..., created_us: _Optional[int] = ..., email: _Optional[str] = ..., friendly_name: _Optional[str] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("unique_id", "deleting", "created_us", "description")
@@ -40,7 +39,7 @@ class Group(_message.Message):
     deleting: bool
     created_us: int
     description: str
-    def __init__(self, unique_id: _Optional[str] = ..., deleting: _Optional[bool] = ..., created_us: _Optional[int] = ..., description: _Optional[str] = ...) -> None: ...
+    def __init__(self, unique_id: _Optional[str] = ..., deleting: bool = ..., created_us: _Optional[int] = ..., description: _Optional[str] = ...) -> None: ...
 
 class Policy(_message.Message):
     __slots__ = ("unique_id", "deleting", "created_us", "statements")
@@ -52,7 +51,7 @@ class Policy(_message.Message):
     deleting: bool
     created_us: int
     statements: _containers.RepeatedCompositeFieldContainer[PolicyStatement]
-    def __init__(self, unique_id: _Optional[str] = ..., deleting: _Optional[bool] = ..., created_us: _Optional[int] = ..., statements: _Optional[_Iterable[_Union[PolicyStatement, _Mapping]]] = ...) -> None: ...
+    def __init__(self, unique_id: _Optional[str] = ..., deleting: bool = ..., created_us: _Optional[int] = ..., statements: _Optional[_Iterable[_Union[PolicyStatement, _Mapping]]] = ...) -> None: ...
 
 class PolicyStatement(_message.Message):
     __slots__ = ("effect", "actions", "resource", "conditions")
@@ -120,7 +119,7 @@ class Setup(_message.Message):
     user: FirstUser
     replaced: _containers.RepeatedCompositeFieldContainer[FirstUser]
     finished: bool
-    def __init__(self, attempt_id: _Optional[str] = ..., user: _Optional[_Union[FirstUser, _Mapping]] = ..., replaced: _Optional[_Iterable[_Union[FirstUser, _Mapping]]] = ..., finished: _Optional[bool] = ...) -> None: ...
+    def __init__(self, attempt_id: _Optional[str] = ..., user: _Optional[_Union[FirstUser, _Mapping]] = ..., replaced: _Optional[_Iterable[_Union[FirstUser, _Mapping]]] = ..., finished: bool = ...) -> None: ...
 
 class FirstUser(_message.Message):
     __slots__ = ("user", "unique_id")

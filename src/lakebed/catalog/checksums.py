@@ -11,11 +11,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha1, sha256
-from typing import Final, NamedTuple, Protocol
-
-from awscrt import checksums as crt
+from typing import Any, Final, NamedTuple, Protocol
 
 from lakebed.block.streams import HashedChunks
+from lakebed.errors import MissingExtraError
 
 
 class Digest(Protocol):
@@ -35,6 +34,15 @@ class MD5(Digest, Protocol):
         """Return the MD5 of the bytes so far, in hexadecimal."""
 
 
+def _crt() -> Any:
+    """Return the library for the checksums that Python has not; it comes with the server."""
+    try:
+        from awscrt import checksums  # noqa: PLC0415 - only servers have it
+    except ImportError as error:
+        raise MissingExtraError("a checksum of S3", "server") from error
+    return checksums
+
+
 class _Crc:
     """A cyclic redundancy check under way."""
 
@@ -52,21 +60,18 @@ class _Crc:
 
 ALGORITHMS: Final[Mapping[str, Callable[[], Digest]]] = {
     "crc32": lambda: _Crc(zlib.crc32, 4),
-    "crc32c": lambda: _Crc(crt.crc32c, 4),
-    "crc64nvme": lambda: _Crc(crt.crc64nvme, 8),
+    "crc32c": lambda: _Crc(_crt().crc32c, 4),
+    "crc64nvme": lambda: _Crc(_crt().crc64nvme, 8),
     "sha1": lambda: sha1(usedforsecurity=False),
     "sha256": sha256,
 }
 """By the names that S3 gives them, in lower case."""
 
-_SIZES: Final = {name: len(new().digest()) for name, new in ALGORITHMS.items()}
+_SIZES: Final = {"crc32": 4, "crc32c": 4, "crc64nvme": 8, "sha1": 20, "sha256": 32}
+"""How many bytes each has."""
 
-_COMBINE: Final[Mapping[str, Callable[[int, int, int], int]]] = {
-    "crc32": crt.combine_crc32,
-    "crc32c": crt.combine_crc32c,
-    "crc64nvme": crt.combine_crc64nvme,
-}
-"""From the checksums of two runs of bytes, and the length of the second, to that of both."""
+_COMBINABLE: Final = ("crc32", "crc32c", "crc64nvme")
+"""The checksums of two runs of bytes make that of both."""
 
 _COMPOSITE: Final = re.compile(r"(.+)-([1-9][0-9]{0,4})", re.ASCII)
 """The value of a composite checksum: base 64, which has no hyphen, then the number of parts."""
@@ -90,7 +95,7 @@ class Scheme(NamedTuple):
 
 
 SCHEMES: Final = frozenset(
-    [Scheme(name, ChecksumType.FULL_OBJECT) for name in _COMBINE]
+    [Scheme(name, ChecksumType.FULL_OBJECT) for name in _COMBINABLE]
     + [Scheme(name, ChecksumType.COMPOSITE) for name in ALGORITHMS if name != "crc64nvme"]
 )
 """The ones that S3 has."""
@@ -162,9 +167,10 @@ def of_parts(scheme: Scheme, parts: Iterable[tuple[Checksum, int]]) -> Checksum:
         whole.update(b"".join(digest for digest, _ in digests))
         bare = Checksum.of(algorithm, whole.digest())
         return Checksum(algorithm, f"{bare.value}-{len(digests)}")
+    combine = getattr(_crt(), f"combine_{algorithm}")
     value = 0
     for digest, size in digests:
-        value = _COMBINE[algorithm](value, int.from_bytes(digest, "big"), size)
+        value = combine(value, int.from_bytes(digest, "big"), size)
     return Checksum.of(algorithm, value.to_bytes(_SIZES[algorithm], "big"))
 
 

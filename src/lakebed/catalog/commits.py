@@ -6,6 +6,7 @@ from typing import Final
 from lakebed.catalog.errors import InvalidMetadata
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.committed import Strategy
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Commit, RepositoryID
 from lakebed.formats import MetaRangeID
@@ -19,6 +20,44 @@ RESERVED: Final = ".lakebed."
 """What names in a commit's metadata begin with that Lakebed alone writes, of that one commit."""
 PULL_REQUEST_KEY: Final = f"{RESERVED}pull_request"
 """Where the merge of a pull request says which one it is of."""
+
+
+STRATEGY_KEY: Final = ".lakefs.merge.strategy"
+"""Where a merge says, in its commit's metadata, which side wins; or that a conflict ends it."""
+DEFAULT_STRATEGY: Final = "default"
+STRATEGIES: Final[Mapping[str, Strategy | None]] = {
+    "": None,
+    "dest-wins": Strategy.DEST_WINS,
+    "source-wins": Strategy.SOURCE_WINS,
+}
+"""Which side wins where both changed an object, by the names that clients know."""
+
+
+def default_message(source: str, destination: str) -> str:
+    """Return the message of a merge that was given none."""
+    return f"Merge '{source}' into '{destination}'"
+
+
+def merge_request(
+    source: str,
+    destination: str,
+    *,
+    committer: str,
+    message: str,
+    metadata: Mapping[str, str],
+    strategy: str,
+    squash: bool,
+    allow_empty: bool,
+) -> MergeRequest:
+    """Return what a merge asks for in the words of clients; `strategy` is one of `STRATEGIES`."""
+    return MergeRequest(
+        committer=committer,
+        message=message or default_message(source, destination),
+        metadata={**metadata, STRATEGY_KEY: strategy or DEFAULT_STRATEGY},
+        strategy=STRATEGIES[strategy],
+        squash=squash,
+        allow_empty=allow_empty,
+    )
 
 
 def check_commit_metadata(metadata: Mapping[str, str]) -> None:

@@ -3,8 +3,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -125,7 +124,7 @@ class MultipartUpload(_message.Message):
     checksum_type: str
     presigned: bool
     copied_from: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[_records_pb2.StagedEntry, _Mapping]] = ..., staged: _Optional[bool] = ..., reopened: _Optional[bool] = ..., checksum_algorithm: _Optional[str] = ..., checksum_type: _Optional[str] = ..., presigned: _Optional[bool] = ..., copied_from: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, branch: _Optional[str] = ..., path: _Optional[bytes] = ..., address: _Optional[str] = ..., created_us: _Optional[int] = ..., storage_upload_id: _Optional[str] = ..., content_type: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., entry: _Optional[_Union[_records_pb2.StagedEntry, _Mapping]] = ..., staged: bool = ..., reopened: bool = ..., checksum_algorithm: _Optional[str] = ..., checksum_type: _Optional[str] = ..., presigned: bool = ..., copied_from: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class MultipartPart(_message.Message):
     __slots__ = ("md5", "storage_etag", "size", "modified_us", "checksum", "copied_from")
@@ -169,7 +168,7 @@ class ImportSource(_message.Message):
     place: str
     is_prefix: bool
     destination: bytes
-    def __init__(self, place: _Optional[str] = ..., is_prefix: _Optional[bool] = ..., destination: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, place: _Optional[str] = ..., is_prefix: bool = ..., destination: _Optional[bytes] = ...) -> None: ...
 
 class Import(_message.Message):
     __slots__ = ("branch", "branch_unique_id", "sources", "committer", "message", "metadata", "strict", "force", "state", "started_us", "updated_us", "owner", "attempts", "objects", "skipped", "skipped_addresses", "saved_metarange_id", "saved_skipped", "metarange_id", "offered_commit_ids", "commit_id", "error_kind", "error", "outside", "handed_metarange_id", "current", "username")
@@ -234,7 +233,7 @@ class Import(_message.Message):
     handed_metarange_id: str
     current: str
     username: str
-    def __init__(self, branch: _Optional[str] = ..., branch_unique_id: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[ImportSource, _Mapping]]] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., strict: _Optional[bool] = ..., force: _Optional[bool] = ..., state: _Optional[_Union[ImportState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., objects: _Optional[int] = ..., skipped: _Optional[int] = ..., skipped_addresses: _Optional[_Iterable[str]] = ..., saved_metarange_id: _Optional[str] = ..., saved_skipped: _Optional[int] = ..., metarange_id: _Optional[str] = ..., offered_commit_ids: _Optional[_Iterable[str]] = ..., commit_id: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ..., outside: _Optional[bool] = ..., handed_metarange_id: _Optional[str] = ..., current: _Optional[str] = ..., username: _Optional[str] = ...) -> None: ...
+    def __init__(self, branch: _Optional[str] = ..., branch_unique_id: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[ImportSource, _Mapping]]] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., strict: bool = ..., force: bool = ..., state: _Optional[_Union[ImportState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., objects: _Optional[int] = ..., skipped: _Optional[int] = ..., skipped_addresses: _Optional[_Iterable[str]] = ..., saved_metarange_id: _Optional[str] = ..., saved_skipped: _Optional[int] = ..., metarange_id: _Optional[str] = ..., offered_commit_ids: _Optional[_Iterable[str]] = ..., commit_id: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ..., outside: bool = ..., handed_metarange_id: _Optional[str] = ..., current: _Optional[str] = ..., username: _Optional[str] = ...) -> None: ...
 
 class WaitingImport(_message.Message):
     __slots__ = ("repository", "unique_id")

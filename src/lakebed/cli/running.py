@@ -5,13 +5,17 @@ import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import typer
 from typer.main import get_command
 
 from lakebed.cli.errors import FAILED, INTERRUPTED, exit_code
 from lakebed.cli.output import printable
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, MissingExtraError
+
+OF_THE_SERVER: Final = frozenset({"awscrt", "cryptography", "falcon", "httptools", "jwt", "lupa"})
+"""Packages that the command line runs without, unless a command opens or starts a server."""
 
 
 def run(app: typer.Typer, arguments: list[str]) -> int:
@@ -41,6 +45,8 @@ def _explained(error: Exception) -> tuple[str, int]:
         context = getattr(error, "ctx", None)
         hint = f" (see `{context.command_path} --help`)" if context else ""
         return " ".join(f"{error.format_message()}{hint}".split()), error.exit_code
+    if isinstance(error, ModuleNotFoundError) and error.name in OF_THE_SERVER:
+        error = MissingExtraError("the server", "server")
     if isinstance(error, LakebedError):
         return str(error), exit_code(error)
     if isinstance(error, OSError):

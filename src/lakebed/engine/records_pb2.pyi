@@ -2,8 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -59,7 +58,7 @@ class Repository(_message.Message):
     read_only: bool
     metadata: _containers.ScalarMap[str, str]
     adopted_unique_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, unique_id: _Optional[str] = ..., state: _Optional[_Union[RepositoryState, str]] = ..., storage_namespace: _Optional[str] = ..., default_branch: _Optional[str] = ..., created_us: _Optional[int] = ..., read_only: _Optional[bool] = ..., metadata: _Optional[_Mapping[str, str]] = ..., adopted_unique_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, unique_id: _Optional[str] = ..., state: _Optional[_Union[RepositoryState, str]] = ..., storage_namespace: _Optional[str] = ..., default_branch: _Optional[str] = ..., created_us: _Optional[int] = ..., read_only: bool = ..., metadata: _Optional[_Mapping[str, str]] = ..., adopted_unique_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NamespaceClaim(_message.Message):
     __slots__ = ("repository", "unique_id", "closed_us", "purge_requested_us")
@@ -99,7 +98,7 @@ class Branch(_message.Message):
     created_us: int
     pending: bool
     next_commit_id: str
-    def __init__(self, unique_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: _Optional[bool] = ..., created_us: _Optional[int] = ..., pending: _Optional[bool] = ..., next_commit_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, unique_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: bool = ..., created_us: _Optional[int] = ..., pending: bool = ..., next_commit_id: _Optional[str] = ...) -> None: ...
 
 class Emptied(_message.Message):
     __slots__ = ("sealed_tokens", "metarange_id", "stretches", "sought")
@@ -133,7 +132,7 @@ class Tag(_message.Message):
     created_us: int
     pending: bool
     unique_id: str
-    def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ..., pending: _Optional[bool] = ..., unique_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ..., pending: bool = ..., unique_id: _Optional[str] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("version", "committer", "message", "metarange_id", "created_us", "parents", "metadata", "generation", "consumed_tokens", "nonce", "stored_us", "branch", "sources")
@@ -216,7 +215,7 @@ class BranchProtectionRule(_message.Message):
     STRICT_FIELD_NUMBER: _ClassVar[int]
     pattern: str
     strict: bool
-    def __init__(self, pattern: _Optional[str] = ..., strict: _Optional[bool] = ...) -> None: ...
+    def __init__(self, pattern: _Optional[str] = ..., strict: bool = ...) -> None: ...
 
 class RestoredRefs(_message.Message):
     __slots__ = ("dump_id", "finished")
@@ -224,7 +223,7 @@ class RestoredRefs(_message.Message):
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     dump_id: str
     finished: bool
-    def __init__(self, dump_id: _Optional[str] = ..., finished: _Optional[bool] = ...) -> None: ...
+    def __init__(self, dump_id: _Optional[str] = ..., finished: bool = ...) -> None: ...
 
 class Entry(_message.Message):
     __slots__ = ("address", "address_type", "size", "checksum", "modified_us", "content_type", "metadata")

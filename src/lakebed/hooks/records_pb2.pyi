@@ -2,8 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -73,7 +72,7 @@ class Run(_message.Message):
     pre_run_id: str
     ref_unique_id: str
     is_trial: bool
-    def __init__(self, event_type: _Optional[str] = ..., state: _Optional[_Union[RunState, str]] = ..., created_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., passed: _Optional[bool] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., metarange_id: _Optional[str] = ..., source_ref: _Optional[str] = ..., branch: _Optional[str] = ..., tag: _Optional[str] = ..., commit_id: _Optional[str] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., merge_source: _Optional[str] = ..., username: _Optional[str] = ..., pre_run_id: _Optional[str] = ..., ref_unique_id: _Optional[str] = ..., is_trial: _Optional[bool] = ...) -> None: ...
+    def __init__(self, event_type: _Optional[str] = ..., state: _Optional[_Union[RunState, str]] = ..., created_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., passed: bool = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., metarange_id: _Optional[str] = ..., source_ref: _Optional[str] = ..., branch: _Optional[str] = ..., tag: _Optional[str] = ..., commit_id: _Optional[str] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., merge_source: _Optional[str] = ..., username: _Optional[str] = ..., pre_run_id: _Optional[str] = ..., ref_unique_id: _Optional[str] = ..., is_trial: bool = ...) -> None: ...
 
 class HookRun(_message.Message):
     __slots__ = ("action", "hook_id", "started_us", "ended_us", "passed", "skipped")
@@ -89,7 +88,7 @@ class HookRun(_message.Message):
     ended_us: int
     passed: bool
     skipped: bool
-    def __init__(self, action: _Optional[str] = ..., hook_id: _Optional[str] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., passed: _Optional[bool] = ..., skipped: _Optional[bool] = ...) -> None: ...
+    def __init__(self, action: _Optional[str] = ..., hook_id: _Optional[str] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., passed: bool = ..., skipped: bool = ...) -> None: ...
 
 class RunIndex(_message.Message):
     __slots__ = ()

@@ -11,16 +11,12 @@ import falcon
 from falcon.routing import CompiledRouter
 
 from lakebed.auth import AuthService, AuthSettings, ServerKeys
-from lakebed.block import Namespace, open_block
+from lakebed.block import Namespace
 from lakebed.builders import Builders
-from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.tasks import RunInBackground
 from lakebed.engine.engine import Engine
 from lakebed.errors import MissingExtraError
-from lakebed.hooks.actions import Actions
-from lakebed.hooks.guard import Guard
-from lakebed.kv import open_store
-from lakebed.runtime import ThreadRuntime
+from lakebed.installation.opening import InstallationSettings, open_installation
 from lakebed.server.api.dispatch import Operations, add_operations, send_answer
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.hook_calls import HookCalls
@@ -37,7 +33,7 @@ from lakebed.server.http.request import while_waiting
 from lakebed.server.processes.children import begin_builder
 from lakebed.server.questions import StorageQuestion, ask_store
 from lakebed.server.s3.gateway import Gateway
-from lakebed.server.services import Foundation, Services
+from lakebed.server.services import Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings, TracingSettings
 from lakebed.server.ui import pages
 
@@ -87,46 +83,44 @@ def open_services(
     settings: ServerSettings, *, run_in_background: RunInBackground = run_in_thread
 ) -> Services:
     """Open what the settings name, and put the parts together."""
-    runtime = ThreadRuntime()
     url, storage = settings.database.url, settings.blockstore.block
-    store = open_store(url, runtime=runtime)
-    block = open_block(storage, runtime=runtime)
     # Another process would not see what is in the memory of this one, or could not open it.
-    build_large = None
+    builders = None
     if not settings.one_process:
-        build_large = Builders(
+        builders = Builders(
             url,
             storage,
             processes=settings.processes.builders,
             cache=settings.cache,
             begin=partial(begin_builder, settings.logging),
             limit_seconds=settings.engine.scan_limit_seconds,
-        ).build
+        )
     keys = ServerKeys.derive(settings.auth.key())
     signer = URLSigner(keys.signing)
-    guard = Guard(runtime)
-    engine = Engine(
-        store,
-        block,
-        runtime=runtime,
-        hooks=guard if settings.hooks.enabled else None,
-        settings=settings.engine,
-        cache=settings.cache,
-        build_large=build_large,
-    )
-    catalog = Catalog(
-        engine,
-        store,
-        block,
-        runtime,
-        settings.gc,
-        links=settings.links,
-        run_in_background=run_in_background,
-        signer=signer,
-        # Else the background process runs them.
-        runs_imports=settings.in_memory,
-    )
     calls = HookCalls()
+    opened = open_installation(
+        InstallationSettings(
+            database_url=url,
+            storage=storage,
+            gc=settings.gc,
+            links=settings.links,
+            engine=settings.engine,
+            cache=settings.cache,
+            hooks=settings.hooks,
+        ),
+        run_in_background=run_in_background,
+        new_caller=calls.caller,
+        # Else the background process runs imports and hooks.
+        runs_everything=settings.in_memory,
+        builders=builders,
+        signer=signer,
+        while_waiting=while_waiting,
+    )
+    store, block, engine = (
+        opened.foundation.store,
+        opened.foundation.block,
+        opened.foundation.engine,
+    )
     services = Services(
         readiness=Readiness(
             {
@@ -137,33 +131,19 @@ def open_services(
             }
         ),
         settings=settings,
-        runtime=runtime,
-        catalog=catalog,
-        actions=Actions(
-            guard,
-            engine,
-            catalog,
-            store,
-            block,
-            runtime,
-            settings.hooks,
-            heartbeat_seconds=settings.gc.task_heartbeat_seconds,
-            new_caller=calls.caller,
-            while_waiting=while_waiting,
-            run_in_background=run_in_background,
-            # Else the background process runs them.
-            runs_post_hooks=settings.in_memory,
-        ),
+        runtime=opened.runtime,
+        catalog=opened.catalog,
+        actions=opened.actions,
         auth=AuthService(
             store,
-            runtime,
+            opened.runtime,
             keys=keys,
             settings=AuthSettings(
                 refused=frozenset(() if settings.listen.is_loopback else (WELL_KNOWN_KEY_ID,))
             ),
         ),
         signer=signer,
-        foundation=Foundation(store=store, block=block, engine=engine),
+        foundation=opened.foundation,
     )
     calls.attach(services, lambda: build_api(services))
     return services

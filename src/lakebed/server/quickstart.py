@@ -12,6 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from lakebed.auth import AuthNotFound, KeyPair, NewCredential
+from lakebed.installation.folder import (
+    NAMESPACE_PREFIX,
+    SHORT_TIMES,
+    database_url,
+    storage_settings,
+)
 from lakebed.server.app import open_services
 from lakebed.server.processes.preflight import CannotStart
 from lakebed.server.sample import add_sample
@@ -27,12 +33,11 @@ _FOR_OTHERS: Final = 0o077
 
 _SHORT_TIMES: Final[dict[str, object]] = {
     "reclaim.enabled": True,
-    # Garbage is old when every upload that could still name it has ended.
     "limits.transfer_seconds": 1800.0,
-    "gc.link_life_seconds": 1800.0,
-    "gc.copy_window_seconds": 1800.0,
-    "gc.min_age_seconds": 3600.0,
-    "gc.gap_seconds": 1200.0,
+    "gc.link_life_seconds": SHORT_TIMES.link_life_seconds,
+    "gc.copy_window_seconds": SHORT_TIMES.copy_window_seconds,
+    "gc.min_age_seconds": SHORT_TIMES.min_age_seconds,
+    "gc.gap_seconds": SHORT_TIMES.gap_seconds,
 }
 """One machine collects its own garbage, as soon as that is safe: `ServerSettings.check` refuses
 shorter ages for these times."""
@@ -50,10 +55,10 @@ def flags_of(folder: Path, host: str, port: int) -> dict[str, object]:
     return {
         "listen.host": host,
         "listen.port": port,
-        "database.url": f"sqlite:///{folder}/lakebed.db",
+        "database.url": database_url(folder),
         "blockstore.type": "local",
-        "blockstore.local.root": str(folder / "objects"),
-        "blockstore.default_namespace_prefix": "local://",
+        "blockstore.local.root": str(storage_settings(folder).root),
+        "blockstore.default_namespace_prefix": NAMESPACE_PREFIX,
         "auth.secret_key": None,
         "auth.secret_key_file": str(folder / "secret.key"),
         "logging.file": str(log_file(folder)),

@@ -3,29 +3,13 @@
 from dataclasses import dataclass
 
 from lakebed.auth import AuthService
-from lakebed.block import BlockStore
 from lakebed.catalog.catalog import Catalog
-from lakebed.engine.engine import Engine
 from lakebed.hooks.actions import Actions
-from lakebed.kv import Store
+from lakebed.installation.opening import Foundation
 from lakebed.runtime import Runtime
 from lakebed.server.http.presigned import URLSigner
 from lakebed.server.http.readiness import Readiness
 from lakebed.server.settings import ServerSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Foundation:
-    """What the services stand on: for the code that puts a process together, not for the doors."""
-
-    store: Store
-    block: BlockStore
-    engine: Engine
-
-    def close(self) -> None:
-        """Give back what was opened."""
-        self.block.close()
-        self.store.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,10 +63,20 @@ class ListenSettings:
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks of proxies in front of the server, which name their clients in
     ``X-Forwarded-For``. They must append to it or replace it, and drop ``X_Forwarded_For``."""
+    tls_certificate: Path | None = None
+    """A file with the certificate of the server, and those that lead to a known authority (PEM).
+    With it the server speaks HTTPS only. It is read again when it changes."""
+    tls_key: Path | None = None
+    """A file with the private key of the certificate (PEM, without a password)."""
     objects_origin: str | None = None
     """A second origin of this server, as ``https://objects.example.com``, with a host name of its
     own. URLs of objects that the server signs itself lead there. It serves them and signed S3
     requests, and nothing else. So no object, whatever is in it, can act as a page of the server."""
+
+    @property
+    def scheme(self) -> str:
+        """How URLs of the server begin."""
+        return "http" if self.tls_certificate is None else "https"
 
     @property
     def is_loopback(self) -> bool:
@@ -352,13 +362,7 @@ def mask(secret: str) -> str:
 
 def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _impossible_numbers(settings)
-    if not 1 <= settings.listen.port <= _PORT_MAX:
-        yield f"listen.port is {settings.listen.port}: use 1 to {_PORT_MAX}"
-    if not _ORIGIN.fullmatch(settings.listen.objects_origin or "https://unset"):
-        yield (
-            f"listen.objects_origin is {settings.listen.objects_origin!r}: write it as"
-            " https://objects.example.com, in lower case and without a path"
-        )
+    yield from _listen_problems(settings.listen)
     yield from _network_problems("listen.trusted_proxies", settings.listen.trusted_proxies)
     yield from _network_problems("metrics.networks", settings.metrics.networks)
     yield from _network_problems("hooks.allowed_networks", settings.hooks.allowed_networks)
@@ -379,6 +383,18 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
     if settings.auth.secret_key and settings.auth.secret_key_file:
         yield "auth: set secret_key or secret_key_file, not both"
     yield from _time_problems(settings)
+
+
+def _listen_problems(listen: ListenSettings) -> Iterator[str]:
+    if not 1 <= listen.port <= _PORT_MAX:
+        yield f"listen.port is {listen.port}: use 1 to {_PORT_MAX}"
+    if (listen.tls_certificate is None) != (listen.tls_key is None):
+        yield "listen: set tls_certificate and tls_key, or neither of them"
+    if not _ORIGIN.fullmatch(listen.objects_origin or "https://unset"):
+        yield (
+            f"listen.objects_origin is {listen.objects_origin!r}: write it as"
+            " https://objects.example.com, in lower case and without a path"
+        )
 
 
 def _network_problems(key: str, networks: Iterable[str]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from lakebed.cli.output import printable, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import PathUri, parse_path
 from lakebed.client.http import Client
+from lakebed.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -116,7 +117,7 @@ def import_(
     }
     if spark:
         if find_spec("pyspark") is None:
-            raise CommandError("--spark needs Spark: pip install 'lakebed[spark]'")
+            raise MissingExtraError("--spark", "spark")
         started = session.client.call("POST", *parts, body={**body, "spark": True})
         errors = _start_job(session, destination, started, master, local_root, strict=strict)
         running: _Import = _SparkImport(session.client, parts, started["id"], errors)

@@ -6,6 +6,7 @@ The server is imported when one of them runs, so that the other commands start f
 import os
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,8 @@ import typer
 
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import ServerConfigOption, dotted_settings
+from lakebed.cli.running import OF_THE_SERVER
+from lakebed.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from lakebed.auth import KeyPair
@@ -39,6 +42,7 @@ def run(
     Settings come from the file, from variables like LAKEBED_SERVER__LISTEN__PORT, and from the
     flags; later ones win. `lakebed config check` shows the result.
     """
+    _check_installed()
     from lakebed.server.config_files import load  # noqa: PLC0415 - see above
     from lakebed.server.processes.supervisor import serve  # noqa: PLC0415 - see above
 
@@ -62,6 +66,7 @@ def quickstart(
 
     Starting it again in the same folder keeps everything.
     """
+    _check_installed()
     from lakebed.server import quickstart as steps  # noqa: PLC0415 - see above
     from lakebed.server.config_files import load  # noqa: PLC0415 - see above
     from lakebed.server.processes.preflight import check_place  # noqa: PLC0415 - see above
@@ -76,6 +81,12 @@ def quickstart(
     prepared = steps.prepare(settings, sample=sample)
     garbage = steps.about_garbage(settings)
     serve(settings, on_ready=lambda endpoint: _welcome(endpoint, prepared.pair, data_dir, garbage))
+
+
+def _check_installed() -> None:
+    """Refuse at once where only the client is installed."""
+    if any(find_spec(package) is None for package in OF_THE_SERVER):
+        raise MissingExtraError("the server", "server")
 
 
 @config_app.command()

@@ -17,6 +17,7 @@ from typing import Any, Final
 from lakebed.runtime import about_to_wait
 from lakebed.server.connections.heads import HeadReader, LastHeaders
 from lakebed.server.connections.request_bodies import Stalled
+from lakebed.server.connections.tls import TlsSocket
 from lakebed.server.http import refusals
 from lakebed.server.http.refusals import Refusal
 
@@ -106,6 +107,11 @@ class Connection:
             return bool(self.socket.recv(1, socket.MSG_PEEK))
         except OSError:
             return False
+
+    @property
+    def has_decrypted(self) -> bool:
+        """Whether TLS has bytes that were not received yet; the system knows nothing of them."""
+        return isinstance(self.socket, TlsSocket) and self.socket.pending() > 0
 
     def receive_now(self, size: int = _RECEIVE_BYTES) -> bytes | None:
         """Return what is there: None if nothing is, no bytes at the end of the connection."""

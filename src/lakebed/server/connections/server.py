@@ -28,6 +28,7 @@ from lakebed.server.connections.request_bodies import (
     RequestBody,
     Stalled,
 )
+from lakebed.server.connections.tls import Tls
 from lakebed.server.connections.turns import Turns
 from lakebed.server.http import refusals
 from lakebed.server.http.refusals import Refusal
@@ -89,13 +90,14 @@ class ConnectionServer:
             files_max: How many files this process may open.
 
         Raises:
-            OSError: The port cannot be opened.
+            OSError: The port cannot be opened, or the certificate cannot be read.
         """
         self._app = app
         self._limits = settings.limits
         self._shutdown_seconds = settings.processes.shutdown_seconds
         self._connections_max = max(1, min(_CONNECTIONS_MAX, files_max - _OTHER_FILES))
         self._environ = _common_environ(settings)
+        self._tls = Tls.of(settings.listen)
         self._listener = _listen(address, settings.listen.port)
         self._listening = self._listener.fileno()
         self._poll = select.epoll()
@@ -193,6 +195,12 @@ class ConnectionServer:
             connected.close()
             return
         connected.setblocking(False)
+        if self._tls is not None:
+            try:
+                connected = self._tls.wrap(connected)
+            except (OSError, ValueError):  # the client is gone, or did not wait for the handshake
+                connected.close()
+                return
         environ = {**self._environ, "REMOTE_ADDR": host, "REMOTE_PORT": str(port)}
         try:
             connection = Connection(connected, environ, stall_seconds=self._limits.stall_seconds)
@@ -223,7 +231,9 @@ class ConnectionServer:
         connection.stage = stage
         connection.deadline = time.monotonic() + seconds
         self._waiting[connection.handle] = connection
-        self._poll.modify(connection.handle, _EVENTS[stage])
+        # What TLS has decrypted already makes no event.
+        event = Stage.READY if self._tls is not None and connection.has_decrypted else stage
+        self._poll.modify(connection.handle, _EVENTS[event])
         if self._is_stopping and stage is Stage.IDLE and not connection.has_something:
             self._take_and_close(connection)
 
@@ -278,6 +288,8 @@ class ConnectionServer:
             except OSError:
                 self._close(connection)
         self._bound_memory()
+        if self._tls is not None:
+            self._tls.renew()
         if self._is_full and not self._is_stopping:
             self._is_full = False
             self._listen_again()
@@ -464,7 +476,7 @@ def _common_environ(settings: ServerSettings) -> dict[str, Any]:
         "SERVER_NAME": settings.listen.host,
         "SERVER_PORT": str(settings.listen.port),
         "wsgi.version": (1, 0),
-        "wsgi.url_scheme": "http",
+        "wsgi.url_scheme": settings.listen.scheme,
         "wsgi.errors": sys.stderr,
         "wsgi.input_terminated": True,
         "wsgi.multithread": True,

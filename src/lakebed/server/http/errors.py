@@ -13,12 +13,11 @@ from typing import Any, Final
 import falcon
 import msgspec
 
-from lakebed import auth, block, kv
-from lakebed.builders import BuilderFailed
+from lakebed import auth, block
 from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
 from lakebed.errors import LakebedError
-from lakebed.hooks import errors as hooks
+from lakebed.installation import statuses
 from lakebed.server.http import admission, bodies, browsers, refusals
 from lakebed.server.http.logs import cause_of
 from lakebed.server.http.metrics_access import MetricsRefused
@@ -27,7 +26,7 @@ from lakebed.server.http.request import current_record
 
 JSON_TYPE: Final = "application/json"
 RETRY_SECONDS: Final = 1
-UNEXPECTED: Final = 500
+UNEXPECTED: Final = statuses.UNEXPECTED
 _NO_PARTS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -102,53 +101,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (bodies.BodyTooSlow, 408),
     (bodies.BodyError, 400),
     (admission.Overloaded, 503),
-    # objects
-    (catalog.TaskNotFound, 404),
-    (catalog.UploadNotUnfinished, 404),
-    (catalog.NothingLeft, 404),
-    (catalog.ImportOver, 409),
-    (catalog.PullNotFound, 404),
-    (catalog.PullBusy, 409),
-    (catalog.MultipartNotFound, 404),
-    (catalog.MissingBytes, 410),
-    (catalog.ChangedBytes, 410),
-    (catalog.CatalogError, 400),
-    # hooks
-    (hooks.RunNotFound, 404),
-    (hooks.TooManyTrials, 429),
-    (hooks.InvalidAction, 412),
-    # the engine
-    (engine.NotFound, 404),
-    (engine.NamespaceTaken, 400),
-    (engine.NotUnique, 409),
-    (engine.MergeConflict, 409),
-    (engine.Invalid, 400),
-    (engine.PreconditionFailed, 412),
-    (engine.Refused, 412),
-    (engine.DirtyBranch, 400),
-    (engine.NoChanges, 400),
-    (engine.Protected, 403),
-    (engine.ReadOnly, 403),
-    (engine.DefaultBranch, 403),
-    (engine.Deleting, 410),
-    (engine.MissingFile, 410),
-    (engine.CommitExpired, 410),
-    (engine.TooManyExpire, 409),
-    (engine.Stale, 408),
-    (engine.TooManyTries, 429),
-    (engine.GivenUp, 503),
-    (BuilderFailed, 503),
-    # stores and storages
-    (kv.InvalidArgument, 400),
-    (kv.OutcomeUnknown, 503),
-    (block.ObjectNotFound, 410),
-    (block.UploadNotFound, 404),
-    (block.AlreadyExists, 412),
-    (block.Forbidden, 403),
-    (block.StorageUnavailable, 503),
-    (block.RangeNotSatisfiable, 416),
-    (block.InvalidArgument, 400),
-    (block.NotSupported, 400),
+    *statuses.STATUSES,
 )
 
 # Errors that are counted and logged as refusals; of others the access line has the kind.

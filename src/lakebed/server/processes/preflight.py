@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lakebed.errors import LakebedError
 from lakebed.kv import check_url, open_store
+from lakebed.server.connections.tls import Tls
 from lakebed.server.settings import ListenSettings, ServerSettings, embedded_path
 
 
@@ -19,12 +20,13 @@ class CannotStart(LakebedError):  # noqa: N818 - it says what happened
 
 
 def check_place(settings: ServerSettings) -> None:
-    """Make sure that the port is free and that folders can be written.
+    """Make sure that the port is free, and that the certificate can be read and folders written.
 
     Raises:
-        CannotStart: The port is taken, or a folder cannot be written.
+        CannotStart: One of them is not so.
     """
     check_port(settings.listen)
+    check_certificate(settings.listen)
     for folder in _folders(settings):
         _check_folder(folder)
 
@@ -79,6 +81,22 @@ def check_port(listen: ListenSettings) -> None:
             probe.listen()
         except OSError as error:
             raise CannotStart(port_message(listen.host, listen.port, error)) from error
+
+
+def check_certificate(listen: ListenSettings) -> None:
+    """Make sure that the certificate of TLS, if there is one, can be used.
+
+    Raises:
+        CannotStart: It cannot be read, or its key does not belong to it.
+    """
+    try:
+        Tls.of(listen)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CannotStart(
+            f"cannot use the certificate {listen.tls_certificate} with the key {listen.tls_key}:"
+            f" {reason}"
+        ) from error
 
 
 def port_message(host: str, port: int, error: OSError) -> str:

@@ -10,14 +10,11 @@ alone until something could be (`LastRun.next_us`), so that an idle one costs ne
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
-from lakebed.catalog.catalog import Catalog
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import Repository
 from lakebed.errors import LakebedError
-from lakebed.formats.gc_files import GCLease, GCRunID
 from lakebed.gc.errors import Busy
 from lakebed.gc.job import Job, Options
 from lakebed.gc.on_arrow import ArrowExecutor
@@ -25,6 +22,7 @@ from lakebed.gc.report import SERVER, Summary, thin_out
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
 from lakebed.ids import UniqueID
+from lakebed.installation.collecting import OwnServer
 from lakebed.prometheus import Gauge
 from lakebed.server.http import logs
 from lakebed.server.services import Services
@@ -45,42 +43,6 @@ class RunsFailed(LakebedError):  # noqa: N818 - it says what happened
 
     def __init__(self, count: int) -> None:
         super().__init__(f"{count} runs failed, see above")
-
-
-class OwnServer:
-    """The server's part of runs of one repository, without HTTP: see `ServerSide`."""
-
-    def __init__(self, catalog: Catalog, repository: Repository) -> None:
-        self._catalog = catalog
-        self._id = repository.id
-
-    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
-        done = self._catalog.retention.expire(
-            self._id, unique_id=UniqueID(unique_id), max_share=max_share, dry_run=dry_run
-        )
-        return asdict(done)
-
-    def prepare(self, unique_id: str) -> GCRunID:
-        gc, meant = self._catalog.gc, UniqueID(unique_id)
-        page = gc.prepare_uncommitted(self._id, unique_id=meant)
-        while page.continuation_token is not None:
-            page = gc.prepare_uncommitted(self._id, unique_id=meant, token=page.continuation_token)
-        gc.prepare_commits(self._id, unique_id=meant, run_id=page.run_id)
-        # If the repository is there now, it was there while its commits were read.
-        self.check_still_there(unique_id, page.run_id)
-        return page.run_id
-
-    def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
-        self._catalog.gc.prepare_commits(self._id, unique_id=UniqueID(unique_id), run_id=run_id)
-
-    def take_lease(self, holder: str, over: str) -> GCLease:
-        return self._catalog.gc_leases.take(self._id, holder, over=over)
-
-    def renew_lease(self, holder: str) -> GCLease:
-        return self._catalog.gc_leases.renew(self._id, holder)
-
-    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
-        self._catalog.gc_leases.give_back(self._id, holder, is_good=is_good, next_us=next_us)
 
 
 class Reclaim:

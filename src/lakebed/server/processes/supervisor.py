@@ -14,6 +14,7 @@ import os
 import select
 import shutil
 import signal
+import ssl
 import tempfile
 import threading
 import time
@@ -77,7 +78,7 @@ def endpoint_of(settings: ServerSettings) -> str:
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - these are looked up
     host = settings.listen.host
     shown = everywhere.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{settings.listen.port}"
+    return f"{settings.listen.scheme}://{shown}:{settings.listen.port}"
 
 
 class _Supervisor:
@@ -239,7 +240,12 @@ class _Child:
 
 
 def _answers(endpoint: str) -> bool:
-    connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=2)
+    scheme, _, place = endpoint.partition("://")
+    connection = http.client.HTTPConnection(place, timeout=2)
+    if scheme == "https":
+        # Whom the certificate names does not matter: this is a question to our own process.
+        trusting = ssl._create_unverified_context()  # noqa: S323, SLF001 - see above
+        connection = http.client.HTTPSConnection(place, timeout=2, context=trusting)
     try:
         connection.request("GET", "/healthcheck")
         return connection.getresponse().status < http.client.BAD_REQUEST

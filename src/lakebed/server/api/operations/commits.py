@@ -3,8 +3,9 @@
 from typing import Final
 
 from lakebed.catalog import nouns
+from lakebed.catalog.commits import STRATEGIES, merge_request
 from lakebed.catalog.errors import MergeConflict, ParentNumberMissing
-from lakebed.catalog.nouns import BranchID, CommitRequest, MergeRequest, RepositoryID, Strategy
+from lakebed.catalog.nouns import BranchID, CommitRequest, RepositoryID
 from lakebed.server.api.models import (
     CherryPickCreation,
     Commit,
@@ -32,14 +33,6 @@ _ARN: Final = f"{_REPOSITORY}/branch/{{branch}}"
 
 TAKEN_ALONG: Final = "X-Lakebed-Taken-Along"
 """Says that another's commit took the changes along."""
-STRATEGY_KEY: Final = ".lakefs.merge.strategy"
-"""Where a merge says, in its commit's metadata, which side wins; or that a conflict ends it."""
-DEFAULT_STRATEGY: Final = "default"
-_STRATEGIES: Final = {
-    "": None,
-    "dest-wins": Strategy.DEST_WINS,
-    "source-wins": Strategy.SOURCE_WINS,
-}
 _PLAIN: Final = Merge()
 _NO_OVERRIDES: Final = CommitOverrides()
 _CONFLICTS_SHOWN: Final = 100
@@ -131,13 +124,13 @@ def merge_into_branch(
     body: Merge = _PLAIN,
 ) -> Reply:
     """Merge a ref into a branch."""
-    one_of(body.strategy, _STRATEGIES, "strategy")
-    strategy = {STRATEGY_KEY: body.strategy or DEFAULT_STRATEGY}
-    wanted = MergeRequest(
+    wanted = merge_request(
+        ref,
+        destination_branch,
         committer=request.identity.committer,
-        message=body.message or default_message(ref, destination_branch),
-        metadata={**body.metadata, **strategy},
-        strategy=_STRATEGIES[body.strategy],
+        message=body.message,
+        metadata=body.metadata,
+        strategy=one_of(body.strategy, STRATEGIES, "strategy"),
         squash=body.squash_merge,
         allow_empty=body.allow_empty,
     )
@@ -146,11 +139,6 @@ def merge_into_branch(
     except MergeConflict as error:
         return Reply(status=409, body=conflict_body(error, "mergeIntoBranch"))
     return Reply(body=MergeResult(reference=merged.id))
-
-
-def default_message(source: str, destination: str) -> str:
-    """Return the message of a merge that was given none."""
-    return f"Merge '{source}' into '{destination}'"
 
 
 def conflict_body(error: MergeConflict, operation: str) -> dict[str, object]:

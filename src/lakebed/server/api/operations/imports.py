@@ -4,6 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from lakebed.catalog.commits import STRATEGY_KEY
 from lakebed.catalog.imports import imports
 from lakebed.catalog.imports.imports import ImportID
 from lakebed.catalog.imports.outside import JobReport
@@ -15,7 +16,7 @@ from lakebed.server.api.models import (
     ImportStatus,
     Wire,
 )
-from lakebed.server.api.operations.commits import STRATEGY_KEY, wire_commit
+from lakebed.server.api.operations.commits import wire_commit
 from lakebed.server.api.operations.gc import GarbageCollectionMark, leave_mark
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Reply, Routes, fs

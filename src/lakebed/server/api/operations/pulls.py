@@ -5,17 +5,13 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from lakebed.catalog.commits import DEFAULT_STRATEGY, STRATEGY_KEY, default_message
 from lakebed.catalog.errors import MergeConflict
 from lakebed.catalog.nouns import BranchID, MergeRequest, RepositoryID
 from lakebed.catalog.pulls.model import PullRequest as Pull
 from lakebed.catalog.pulls.model import PullStatus, check_pull_id
 from lakebed.server.api.models import ForceQuery, MergeResult, Page, PageQuery, Wire, first_page
-from lakebed.server.api.operations.commits import (
-    DEFAULT_STRATEGY,
-    STRATEGY_KEY,
-    conflict_body,
-    default_message,
-)
+from lakebed.server.api.operations.commits import conflict_body
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Need, Reply, Routes
 

@@ -1,0 +1,45 @@
+"""Garbage collection by a process that has the catalog itself: it needs no HTTP to ask a server."""
+
+from dataclasses import asdict
+from typing import Any
+
+from lakebed.catalog.catalog import Catalog
+from lakebed.engine.model import Repository
+from lakebed.formats.gc_files import GCLease, GCRunID
+from lakebed.ids import UniqueID
+
+
+class OwnServer:
+    """The server's part of runs of one repository, without HTTP: see `ServerSide`."""
+
+    def __init__(self, catalog: Catalog, repository: Repository) -> None:
+        self._catalog = catalog
+        self._id = repository.id
+
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+        done = self._catalog.retention.expire(
+            self._id, unique_id=UniqueID(unique_id), max_share=max_share, dry_run=dry_run
+        )
+        return asdict(done)
+
+    def prepare(self, unique_id: str) -> GCRunID:
+        gc, meant = self._catalog.gc, UniqueID(unique_id)
+        page = gc.prepare_uncommitted(self._id, unique_id=meant)
+        while page.continuation_token is not None:
+            page = gc.prepare_uncommitted(self._id, unique_id=meant, token=page.continuation_token)
+        gc.prepare_commits(self._id, unique_id=meant, run_id=page.run_id)
+        # If the repository is there now, it was there while its commits were read.
+        self.check_still_there(unique_id, page.run_id)
+        return page.run_id
+
+    def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
+        self._catalog.gc.prepare_commits(self._id, unique_id=UniqueID(unique_id), run_id=run_id)
+
+    def take_lease(self, holder: str, over: str) -> GCLease:
+        return self._catalog.gc_leases.take(self._id, holder, over=over)
+
+    def renew_lease(self, holder: str) -> GCLease:
+        return self._catalog.gc_leases.renew(self._id, holder)
+
+    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+        self._catalog.gc_leases.give_back(self._id, holder, is_good=is_good, next_us=next_us)

@@ -1,0 +1,135 @@
+"""Opening an installation: from the places of its database and its storage to its catalog."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+from lakebed.block import BlockSettings, BlockStore, open_block
+from lakebed.builders import Builders
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.presign import Signer
+from lakebed.catalog.settings import CatalogSettings, LinkSettings
+from lakebed.catalog.tasks import RunInBackground
+from lakebed.engine.engine import Engine
+from lakebed.engine.settings import CacheSettings, EngineSettings
+from lakebed.hooks.actions import Actions
+from lakebed.hooks.guard import Guard
+from lakebed.hooks.runner import NewCaller
+from lakebed.hooks.settings import HooksSettings
+from lakebed.kv import Store, open_store
+from lakebed.runtime import Runtime, ThreadRuntime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallationSettings:
+    """What is opened, and by which times and bounds it lives."""
+
+    database_url: str = field(repr=False)
+    storage: BlockSettings
+    gc: CatalogSettings = field(default_factory=CatalogSettings)
+    links: LinkSettings = field(default_factory=LinkSettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
+    hooks: HooksSettings = field(default_factory=HooksSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foundation:
+    """What the services stand on: for the code that puts a process together, not for the doors."""
+
+    store: Store
+    block: BlockStore
+    engine: Engine
+
+    def close(self) -> None:
+        """Give back what was opened."""
+        self.block.close()
+        self.store.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """The parts of an installation in this process."""
+
+    settings: InstallationSettings
+    runtime: Runtime
+    foundation: Foundation
+    catalog: Catalog
+    actions: Actions
+
+    def close(self) -> None:
+        """Give back what was opened."""
+        self.foundation.close()
+
+
+def open_installation(
+    settings: InstallationSettings,
+    *,
+    run_in_background: RunInBackground,
+    new_caller: NewCaller,
+    runs_everything: bool,
+    builders: Builders | None = None,
+    signer: Signer | None = None,
+    while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Installation:
+    """Open what the settings name, and put the parts together.
+
+    Args:
+        settings: Of the installation.
+        run_in_background: Runs tasks, and if `runs_everything`, imports and hooks.
+        new_caller: What hooks may ask for.
+        runs_everything: Whether imports, and hooks that come after operations, run in the
+            background of this process. If not, another process looks for them.
+        builders: Processes that build large commits; None: this one builds them.
+        signer: Signs URLs where the storage does not.
+        while_waiting: Entered while an operation waits for hooks.
+
+    Raises:
+        KVError, BlockError: The database or the storage cannot be opened.
+        MissingExtraError: Its driver is not installed.
+    """
+    runtime = ThreadRuntime()
+    store = open_store(settings.database_url, runtime=runtime)
+    block = open_block(settings.storage, runtime=runtime)
+    guard = Guard(runtime)
+    engine = Engine(
+        store,
+        block,
+        runtime=runtime,
+        hooks=guard if settings.hooks.enabled else None,
+        settings=settings.engine,
+        cache=settings.cache,
+        build_large=None if builders is None else builders.build,
+    )
+    catalog = Catalog(
+        engine,
+        store,
+        block,
+        runtime,
+        settings.gc,
+        links=settings.links,
+        run_in_background=run_in_background,
+        signer=signer,
+        runs_imports=runs_everything,
+    )
+    actions = Actions(
+        guard,
+        engine,
+        catalog,
+        store,
+        block,
+        runtime,
+        settings.hooks,
+        heartbeat_seconds=settings.gc.task_heartbeat_seconds,
+        new_caller=new_caller,
+        while_waiting=while_waiting,
+        run_in_background=run_in_background,
+        runs_post_hooks=runs_everything,
+    )
+    return Installation(
+        settings=settings,
+        runtime=runtime,
+        foundation=Foundation(store=store, block=block, engine=engine),
+        catalog=catalog,
+        actions=actions,
+    )

@@ -1,0 +1,527 @@
+"""A lake in this process: the catalog of a folder, without a server, users or permissions."""
+
+import getpass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from lakebed.block import Between
+from lakebed.catalog import model
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.commits import STRATEGIES, STRATEGY_KEY, merge_request
+from lakebed.catalog.diff import Difference
+from lakebed.catalog.errors import MergeConflict as EngineConflict
+from lakebed.catalog.expiry import clean_expired
+from lakebed.catalog.imports.imports import ImportID
+from lakebed.catalog.imports.sources import ImportSource
+from lakebed.catalog.nouns import (
+    BranchID,
+    CommitRequest,
+    Entry,
+    Page,
+    Query,
+    Repository,
+    RepositoryID,
+    TagID,
+    acting_as,
+)
+from lakebed.catalog.nouns import Commit as EngineCommit
+from lakebed.catalog.nouns import CommonPrefix as Folded
+from lakebed.catalog.places import parse_address, parse_namespace
+from lakebed.catalog.tasks import run_inline
+from lakebed.engine.cleaner.cleaner import Cleaner
+from lakebed.errors import LakebedError
+from lakebed.gc.job import Job, Options
+from lakebed.gc.on_arrow import ArrowExecutor
+from lakebed.gc.report import Summary
+from lakebed.gc.storage import Storage
+from lakebed.hooks.settings import HooksSettings
+from lakebed.installation.collecting import OwnServer
+from lakebed.installation.folder import (
+    NAMESPACE_PREFIX,
+    SHORT_TIMES,
+    database_url,
+    storage_settings,
+)
+from lakebed.installation.opening import Installation, InstallationSettings, open_installation
+from lakebed.installation.statuses import UNEXPECTED, status_of
+from lakebed.library.backend import CommitWords, Reset
+from lakebed.library.errors import CONFLICTS_SHOWN, Invalid, LakeError, MergeConflict, error_of
+from lakebed.library.hook_calls import HookCalls
+from lakebed.library.values import (
+    Change,
+    ChangeKind,
+    Commit,
+    CommonPrefix,
+    ObjectInfo,
+    RepositoryInfo,
+)
+from lakebed.times import to_datetime
+
+_PAGE: Final = 1000
+_CHUNK_BYTES: Final = 1 << 20
+_POLL_SECONDS: Final = 0.2
+_CHANGES: Final[Mapping[int, ChangeKind]] = {1: "added", 2: "changed", 3: "removed"}
+
+
+class EmbeddedBackend:
+    """The lake of one folder. Threads may share it; a process made by ``fork`` opens its own."""
+
+    def __init__(self, folder: Path, committer: str | None) -> None:
+        """Open a folder, making it if it is not there.
+
+        Raises:
+            LakeError: It cannot be opened.
+        """
+        self._committer = committer or getpass.getuser()
+        self.options = {"folder": str(folder.absolute()), "committer": self._committer}
+        calls = HookCalls()
+        with self._work():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._installation = open_installation(
+                InstallationSettings(
+                    database_url=database_url(folder),
+                    storage=storage_settings(folder),
+                    gc=SHORT_TIMES,
+                    # As with a server for this machine alone: hooks may call what runs beside it.
+                    hooks=HooksSettings(allow_private_networks=True),
+                ),
+                # Nobody waits for an answer, and the process may end with the next line.
+                run_in_background=run_inline,
+                new_caller=calls.caller,
+                runs_everything=True,
+            )
+        self._catalog = self._installation.catalog
+        calls.attach(self._catalog)
+        self._cleaner = _cleaner_of(self._installation)
+
+    def close(self) -> None:
+        self._installation.close()
+
+    @contextmanager
+    def _work(self) -> Iterator[None]:
+        """Act as the committer, and raise the errors of the library."""
+        with acting_as(self._committer):
+            try:
+                yield
+            except LakeError:
+                raise
+            except EngineConflict as error:
+                keys = error.conflicts.column("key").slice(0, CONFLICTS_SHOWN).to_pylist()
+                paths = [_text(key) for key in keys]
+                raise MergeConflict(paths, error.conflicts.num_rows) from None
+            except LakebedError as error:
+                status = status_of(error)
+                cause = error if status == UNEXPECTED else None
+                raise error_of(status, str(error), error.kind) from cause
+            except OSError as error:
+                raise LakeError(f"the folder of the lake cannot be used: {error}") from error
+
+    # Repositories
+
+    def list_repositories(self, prefix: str) -> Iterator[RepositoryInfo]:
+        yield from self._listed(
+            _repository_info(each) for each in self._catalog.repositories.list(prefix=prefix)
+        )
+
+    def _listed(self, found: Iterable[Any]) -> Iterator[Any]:
+        """Iterate over what the catalog lists one by one."""
+        items = iter(found)
+        while True:
+            with self._work():
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+            yield item
+
+    def get_repository(self, name: str) -> RepositoryInfo:
+        with self._work():
+            return _repository_info(self._catalog.repositories.get(RepositoryID(name)))
+
+    def create_repository(
+        self, name: str, storage_namespace: str | None, default_branch: str
+    ) -> None:
+        with self._work():
+            self._catalog.repositories.create(
+                name,
+                storage_namespace or NAMESPACE_PREFIX + name,
+                committer=self._committer,
+                default_branch=default_branch,
+            )
+
+    def delete_repository(self, name: str) -> None:
+        with self._work():
+            self._catalog.repositories.delete(RepositoryID(name))
+
+    def collect_garbage(self, repository: str, options: Options) -> Summary:
+        with self._work():
+            parts = self._installation
+            store, block, engine = (
+                parts.foundation.store,
+                parts.foundation.block,
+                parts.foundation.engine,
+            )
+            found = self._catalog.repositories.get(RepositoryID(repository))
+            storage = Storage(parts.settings.storage, found.namespace, found.unique_id)
+            # A server of this folder may go by longer times than we: the usual ones.
+            patient = Catalog(engine, store, block, parts.runtime)
+            job = Job(
+                ArrowExecutor(storage, parts.runtime),
+                OwnServer(patient, found),
+                storage,
+                runtime=parts.runtime,
+            )
+            summary = job.run(options)
+            if not options.dry_run:
+                # Without a server, nobody else removes the records of what has ended.
+                self._cleaner.run_once()
+                clean_expired(patient, parts.runtime)
+            return summary
+
+    # Branches and tags
+
+    def list_branches(self, repository: str, prefix: str) -> Iterator[str]:
+        refs = self._catalog.refs
+        with self._work():
+            found = refs.list_branches(RepositoryID(repository), prefix=prefix)
+        yield from self._listed(str(each.id) for each in found)
+
+    def get_branch(self, repository: str, branch: str) -> str:
+        with self._work():
+            found = self._catalog.refs.get_branch(RepositoryID(repository), BranchID(branch))
+            return str(found.commit_id)
+
+    def create_branch(self, repository: str, branch: str, source: str) -> None:
+        with self._work():
+            self._catalog.refs.create_branch(RepositoryID(repository), branch, source)
+
+    def delete_branch(self, repository: str, branch: str) -> None:
+        with self._work():
+            self._catalog.refs.delete_branch(RepositoryID(repository), BranchID(branch))
+
+    def list_tags(self, repository: str, prefix: str) -> Iterator[str]:
+        with self._work():
+            found = self._catalog.refs.list_tags(RepositoryID(repository), prefix=prefix)
+        yield from self._listed(str(each.id) for each in found)
+
+    def get_tag(self, repository: str, tag: str) -> str:
+        with self._work():
+            return str(self._catalog.refs.get_tag(RepositoryID(repository), TagID(tag)).commit_id)
+
+    def create_tag(self, repository: str, tag: str, source: str) -> None:
+        with self._work():
+            self._catalog.refs.create_tag(RepositoryID(repository), tag, source)
+
+    def delete_tag(self, repository: str, tag: str) -> None:
+        with self._work():
+            self._catalog.refs.delete_tag(RepositoryID(repository), TagID(tag))
+
+    # History
+
+    def get_commit(self, repository: str, ref: str) -> Commit:
+        with self._work():
+            return _commit(self._catalog.refs.get_commit(RepositoryID(repository), ref))
+
+    def log(self, repository: str, ref: str) -> Iterator[Commit]:
+        after: str | None = None
+        while True:
+            with self._work():
+                page = self._catalog.refs.log(
+                    RepositoryID(repository), ref, amount=_PAGE, after=after
+                )
+            yield from map(_commit, page.commits)
+            if not page.has_more:
+                return
+            after = page.commits[-1].id
+
+    def diff(self, repository: str, left: str, right: str, prefix: str) -> Iterator[Change]:
+        def page(query: Query) -> Page[Difference]:
+            return self._catalog.diff.list_between(
+                RepositoryID(repository), left, right, query, since_parting=True
+            )
+
+        return map(_change, self._pages(page, prefix))
+
+    def uncommitted(self, repository: str, branch: str, prefix: str) -> Iterator[Change]:
+        def page(query: Query) -> Page[Difference]:
+            return self._catalog.diff.list_uncommitted(
+                RepositoryID(repository), BranchID(branch), query
+            )
+
+        return map(_change, self._pages(page, prefix))
+
+    def _pages(
+        self, list_page: Callable[[Query], Page[Any]], prefix: str, delimiter: str = ""
+    ) -> Iterator[Any]:
+        after = b""
+        while True:
+            query = Query(prefix.encode(), after, delimiter.encode(), _PAGE)
+            with self._work():
+                page = list_page(query)
+                items = list(page.items)
+            yield from items
+            if not page.has_more:
+                return
+            after = page.last
+
+    def commit(self, repository: str, branch: str, words: CommitWords) -> Commit:
+        with self._work():
+            done = self._catalog.commits.commit(
+                RepositoryID(repository), BranchID(branch), self._request(words)
+            )
+            return _commit(done.commit)
+
+    def _request(self, words: CommitWords) -> CommitRequest:
+        return CommitRequest(
+            committer=self._committer,
+            message=words.message,
+            metadata=dict(words.metadata),
+            allow_empty=words.allow_empty,
+        )
+
+    def merge(
+        self, repository: str, source: str, branch: str, words: CommitWords, strategy: str
+    ) -> Commit:
+        if strategy not in STRATEGIES:
+            raise Invalid(
+                f"strategy is '{strategy}', and must be one of '', 'dest-wins', 'source-wins'"
+            )
+        wanted = merge_request(
+            source,
+            branch,
+            committer=self._committer,
+            message=words.message,
+            metadata=words.metadata,
+            strategy=strategy,
+            squash=False,
+            allow_empty=words.allow_empty,
+        )
+        with self._work():
+            merged = self._catalog.commits.merge(
+                RepositoryID(repository), source, BranchID(branch), wanted
+            )
+            return _commit(merged)
+
+    def revert(self, repository: str, branch: str, ref: str, parent_number: int | None) -> Commit:
+        wanted = CommitRequest(committer=self._committer, message=f"Revert {ref}")
+        with self._work():
+            return _commit(
+                self._catalog.commits.revert(
+                    RepositoryID(repository),
+                    BranchID(branch),
+                    ref,
+                    wanted,
+                    parent_number=parent_number,
+                )
+            )
+
+    def cherry_pick(
+        self, repository: str, branch: str, ref: str, parent_number: int | None
+    ) -> Commit:
+        with self._work():
+            return _commit(
+                self._catalog.commits.cherry_pick(
+                    RepositoryID(repository),
+                    BranchID(branch),
+                    ref,
+                    committer=self._committer,
+                    parent_number=parent_number,
+                )
+            )
+
+    def reset(self, repository: str, branch: str, what: Reset, path: str) -> None:
+        commits, where = self._catalog.commits, (RepositoryID(repository), BranchID(branch))
+        with self._work():
+            if what == "reset":
+                commits.reset(*where)
+            elif what == "object":
+                commits.reset_object(*where, path.encode())
+            else:
+                commits.reset_prefix(*where, path.encode())
+
+    # Objects
+
+    def list_objects(
+        self, repository: str, ref: str, prefix: str, delimiter: str
+    ) -> Iterator[ObjectInfo | CommonPrefix]:
+        def page(query: Query) -> Page[Any]:
+            return self._catalog.objects.list_objects(RepositoryID(repository), ref, query)
+
+        return map(_item, self._pages(page, prefix, delimiter))
+
+    def stat(self, repository: str, ref: str, path: str) -> ObjectInfo:
+        return self.open_object(repository, ref, path).info
+
+    def open_object(self, repository: str, ref: str, path: str) -> "EmbeddedObject":
+        with self._work():
+            stats = self._catalog.objects.stat(RepositoryID(repository), ref, path.encode())
+        return EmbeddedObject(self, stats)
+
+    def read(self, stats: model.ObjectStats, begin: int, end: int) -> bytes:
+        """Return some of the bytes of an object."""
+        with (
+            self._work(),
+            self._catalog.objects.read(stats, byte_range=Between(begin, end)) as stream,
+        ):
+            return b"".join(stream)
+
+    def upload(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        data: BinaryIO,
+        *,
+        content_type: str,
+        metadata: Mapping[str, str],
+        only_new: bool,
+    ) -> ObjectInfo:
+        with self._work():
+            stored = self._catalog.uploads.upload(
+                RepositoryID(repository),
+                BranchID(branch),
+                path.encode(),
+                iter(lambda: data.read(_CHUNK_BYTES), b""),
+                content_type=content_type,
+                metadata=metadata,
+                condition=_is_absent if only_new else None,
+            )
+            return _object_info(stored)
+
+    def copy(
+        self, repository: str, branch: str, path: str, source_ref: str, source_path: str
+    ) -> ObjectInfo:
+        with self._work():
+            copied = self._catalog.copies.copy(
+                RepositoryID(repository),
+                BranchID(branch),
+                path.encode(),
+                source_ref=source_ref,
+                source_path=source_path.encode(),
+            )
+            return _object_info(copied)
+
+    def delete_objects(self, repository: str, branch: str, paths: Sequence[str]) -> None:
+        with self._work():
+            failed = self._catalog.objects.delete_many(
+                RepositoryID(repository), BranchID(branch), [path.encode() for path in paths]
+            )
+            if failed:
+                raise failed[0].error
+
+    def import_objects(
+        self,
+        repository: str,
+        branch: str,
+        prefixes: Mapping[str, str],
+        objects: Mapping[str, str],
+        words: CommitWords,
+    ) -> Commit:
+        imports, runtime = self._catalog.imports, self._installation.runtime
+        where = RepositoryID(repository), BranchID(branch)
+        with self._work():
+            import_id = imports.start(
+                *where,
+                _sources(prefixes, objects),
+                committer=self._committer,
+                message=words.message,
+                metadata={**words.metadata, STRATEGY_KEY: "source-wins"},
+            )
+            # A server of this folder may have taken it up before we could.
+            return _await_import(lambda: imports.status(*where, ImportID(import_id)), runtime.sleep)
+
+
+class EmbeddedObject:
+    """An object of a folder; its bytes lie where they were found, whatever its branch does."""
+
+    def __init__(self, backend: EmbeddedBackend, stats: model.ObjectStats) -> None:
+        self.info = _object_info(stats)
+        self._backend = backend
+        self._stats = stats
+
+    def read(self, begin: int, end: int) -> bytes:
+        return self._backend.read(self._stats, begin, end)
+
+
+def _cleaner_of(parts: Installation) -> Cleaner:
+    grace_seconds = parts.settings.engine.grace_seconds
+    return Cleaner(parts.foundation.store, parts.runtime, grace_seconds=grace_seconds)
+
+
+def _await_import(status_of_import: Callable[[], Any], sleep: Callable[[float], None]) -> Commit:
+    while True:
+        status = status_of_import()
+        if status.commit is not None:
+            return _commit(status.commit)
+        if status.error is not None:
+            raise Invalid(f"the import failed: {status.error}", "import_failed")
+        sleep(_POLL_SECONDS)
+
+
+def _sources(prefixes: Mapping[str, str], objects: Mapping[str, str]) -> list[ImportSource]:
+    return [
+        *(
+            ImportSource.of_prefix(parse_namespace(place), destination.encode())
+            for place, destination in prefixes.items()
+        ),
+        *(
+            ImportSource(parse_address(place), destination.encode())
+            for place, destination in objects.items()
+        ),
+    ]
+
+
+def _is_absent(found: Entry | None) -> bool:
+    return found is None
+
+
+def _repository_info(found: Repository) -> RepositoryInfo:
+    return RepositoryInfo(
+        id=found.id,
+        storage_namespace=str(found.namespace).removesuffix("/"),
+        default_branch=found.default_branch,
+        creation_date=to_datetime(found.created_us),
+        read_only=found.read_only,
+    )
+
+
+def _commit(found: EngineCommit) -> Commit:
+    return Commit(
+        id=found.id,
+        message=found.message,
+        committer=found.committer,
+        creation_date=to_datetime(found.created_us),
+        parents=tuple(found.parents),
+        metadata=dict(found.metadata),
+    )
+
+
+def _object_info(found: model.ObjectStats) -> ObjectInfo:
+    return ObjectInfo(
+        path=_text(found.path),
+        size_bytes=found.size,
+        checksum=found.checksum,
+        mtime=found.mtime,
+        content_type=found.content_type,
+        physical_address=str(found.address),
+        metadata=dict(found.metadata),
+    )
+
+
+def _item(found: model.ObjectStats | Folded) -> ObjectInfo | CommonPrefix:
+    return CommonPrefix(_text(found.key)) if isinstance(found, Folded) else _object_info(found)
+
+
+def _change(found: Difference) -> Change:
+    kind = _CHANGES[found.change]
+    return Change(
+        type="conflict" if found.conflict else kind,
+        path=_text(found.path),
+        size_bytes=0 if kind == "removed" else found.size,
+    )
+
+
+def _text(key: bytes) -> str:
+    return key.decode(errors="replace")

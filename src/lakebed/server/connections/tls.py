@@ -1,0 +1,105 @@
+"""TLS of the server: sockets that encrypt, and a certificate that is renewed while it serves."""
+
+import logging
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from lakebed.server.settings import ListenSettings
+
+_JOINED_BYTES: Final = 1 << 14
+"""What fits into one record of TLS is sent as one."""
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class TlsSocket(ssl.SSLSocket):
+    """A socket that encrypts, and blocks and ends as one that does not.
+
+    The handshake is done by the first `recv`. To wait for the client means the same as without TLS,
+    but for bytes that were decrypted and not received (`pending`): of these the system knows
+    nothing.
+    """
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        if flags & socket.MSG_PEEK:
+            return b"?" if self.pending() else socket.socket.recv(self, buflen, flags)
+        try:
+            return super().recv(buflen)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+            raise BlockingIOError from error
+
+    def send(self, data: bytes | memoryview, flags: int = 0) -> int:  # type: ignore[override]
+        try:
+            return super().send(data, flags)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+            raise BlockingIOError from error
+
+    def sendmsg(self, buffers: Sequence[memoryview]) -> int:  # type: ignore[override]
+        """Send some of a few buffers, as a socket without TLS does."""
+        first = buffers[0]
+        if len(buffers) > 1 and sum(map(len, buffers)) <= _JOINED_BYTES:
+            return self.send(b"".join(buffers))
+        return self.send(first) if first else 0
+
+    def shutdown(self, how: int) -> None:
+        # Tells the client that nothing was cut off. Whether it says the same is not waited for.
+        with suppress(OSError, ValueError):
+            self.unwrap()
+        super().shutdown(how)
+
+
+class Tls:
+    """The certificate of a server."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        """Read it.
+
+        Raises:
+            OSError: A file cannot be read, or holds no certificate or not its key (`ssl.SSLError`).
+        """
+        self._files = (certificate, key)
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._context.set_alpn_protocols(["http/1.1"])
+        self._context.sslsocket_class = TlsSocket
+        self._times = self._read_times()
+        self._context.load_cert_chain(certificate, key)
+
+    @classmethod
+    def of(cls, listen: ListenSettings) -> "Tls | None":
+        """Read the certificate that settings name; None if they name none.
+
+        Raises:
+            OSError: A file cannot be read, or holds no certificate or not its key (`ssl.SSLError`).
+        """
+        if listen.tls_certificate is None or listen.tls_key is None:
+            return None
+        return cls(listen.tls_certificate, listen.tls_key)
+
+    def wrap(self, connected: socket.socket) -> socket.socket:
+        """Return a connection that encrypts; the one given is not to be used any more.
+
+        Raises:
+            OSError: The client is gone already.
+        """
+        return self._context.wrap_socket(
+            connected, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
+        )
+
+    def renew(self) -> None:
+        """Read the files again if they have changed; new connections use the new certificate."""
+        try:
+            times = self._read_times()
+            if times != self._times:
+                self._times = times
+                self._context.load_cert_chain(*self._files)
+                _LOGGER.info("the certificate %s was read again", self._files[0])
+        except OSError as error:
+            # Both files may be half way through being replaced: their times will change again.
+            _LOGGER.warning("the certificate %s cannot be renewed: %s", self._files[0], error)
+
+    def _read_times(self) -> list[int]:
+        return [file.stat().st_mtime_ns for file in self._files]

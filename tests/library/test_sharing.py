@@ -1,0 +1,96 @@
+"""A folder may be open in several processes: a server's, and this one."""
+
+import subprocess
+import sys
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import lakebed
+from lakebed.testing.servers.lakebed import LakebedServer
+
+_OTHER_PROCESS = """
+import sys, lakebed
+folder, name, mark = sys.argv[1:]
+with lakebed.open(folder, committer=mark) as lake:
+    branch = lake.repository(name).branch("main")
+    for number in range(20):
+        branch.object(f"{mark}-{number}").upload(mark)
+        if number % 5 == 4:
+            branch.commit(f"{mark} {number}", allow_empty=True)
+"""
+
+
+def start(folder: Path, name: str, mark: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", _OTHER_PROCESS, str(folder), name, mark])
+
+
+@pytest.mark.slow
+def test_a_folder_is_shared_with_its_running_server(
+    sqlite_lakebed: LakebedServer, server_lake: lakebed.Lake
+) -> None:
+    name = f"shared-{uuid.uuid4().hex[:12]}"
+    with lakebed.open(sqlite_lakebed.folder, committer="ada") as here:
+        with pytest.raises(lakebed.Invalid, match="name a storage_namespace, such as local://"):
+            server_lake.repository(name).create()  # this server has no place for repositories
+        ours = here.repository(name).create().branch("main")
+        theirs = server_lake.repository(name).branch("main")
+        theirs.object("theirs").upload("by the server")
+        assert ours.object("theirs").reader().read() == b"by the server"
+        ours.object("ours").upload("by this process")
+        assert theirs.object("ours").reader().read() == b"by this process"
+        assert ours.commit("Both").committer == "ada"
+        assert theirs.get_commit().message == "Both"
+
+        def work(branch: lakebed.Branch, mark: str) -> None:
+            for number in range(20):
+                branch.object(f"{mark}-{number}").upload(mark)
+                if number % 5 == 4:
+                    branch.commit(f"{mark} {number}", allow_empty=True)
+
+        with ThreadPoolExecutor() as threads:
+            started = [threads.submit(work, ours, "ours"), threads.submit(work, theirs, "theirs")]
+            for each in started:
+                each.result()
+        theirs.commit("The rest", allow_empty=True)
+        expected = sorted(
+            ["ours", "theirs", *(f"{who}-{n}" for who in ("ours", "theirs") for n in range(20))]
+        )
+        assert [each.path for each in ours.head.objects()] == expected
+        assert [each.path for each in theirs.head.objects()] == expected
+        assert list(ours.uncommitted()) == []
+
+
+@pytest.mark.slow
+def test_two_processes_without_a_server_lose_nothing(tmp_path: Path) -> None:
+    with lakebed.open(tmp_path) as lake:
+        repository = lake.repository("shared").create()
+        running = [start(tmp_path, "shared", mark) for mark in ("one", "two")]
+        assert [each.wait(timeout=240) for each in running] == [0, 0]
+        main = repository.branch("main")
+        expected = sorted(f"{mark}-{n}" for mark in ("one", "two") for n in range(20))
+        assert [each.path for each in main.head.objects()] == expected
+        committers = {each.committer for each in main.log()} - {"lakebed"}
+        assert {"one", "two"} <= committers
+
+
+def test_a_folder_that_is_made_is_closed_to_others(tmp_path: Path) -> None:
+    with lakebed.open(tmp_path / "new" / "data"):
+        assert (tmp_path / "new" / "data").stat().st_mode & 0o077 == 0
+
+
+def test_what_cannot_be_opened_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(lakebed.LakeError, match="folder of the lake cannot be used"):
+        lakebed.open(tmp_path / "file")
+    with pytest.raises(lakebed.Invalid, match="not an endpoint"):
+        lakebed.connect("nowhere", "key", "secret")
+    with pytest.raises(lakebed.Invalid, match="say which server"):
+        lakebed.connect(None, "key", "secret")
+    with (
+        lakebed.connect("http://127.0.0.1:1", "key", "secret") as lake,
+        pytest.raises(lakebed.Unavailable, match="is the server running there"),
+    ):
+        list(lake.repositories())
