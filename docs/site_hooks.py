@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 (MkDocs loads it by its path)
 """Hooks of MkDocs: pages outside of docs/ are part of the site, and nothing is loaded from others.
 
 In the site, a file has the path that it has in the repository, without ``docs/``.

@@ -36,6 +36,29 @@ from lakebed.server.settings import ServerSettings
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "reference"
+_RESOURCES: Final = (
+    (
+        "a repository",
+        "`arn:lakefs:fs:::repository/{repository}`",
+    ),
+    (
+        "a branch, a tag",
+        "`arn:lakefs:fs:::repository/{repository}/branch/{branch}`, `…/tag/{tag}`",
+    ),
+    (
+        "an object, on any branch",
+        "`arn:lakefs:fs:::repository/{repository}/object/{path}`",
+    ),
+    (
+        "a place in the storage",
+        "`arn:lakefs:fs:::namespace/{address}`",
+    ),
+    (
+        "a user, a group, a policy",
+        "`arn:lakefs:auth:::user/{user}`, `…:group/{group}`, `…:policy/{policy}`",
+    ),
+)
+"""How policies name what they are about."""
 _NOTE: Final = "*Written by `make docs-reference` from the code; a test compares it.*"
 
 
@@ -44,9 +67,12 @@ def settings_page() -> str:
     lines = [
         "# Settings of a server",
         _NOTE,
-        "A setting is in the file of `lakebed run --config lakebed.yaml` (`listen: {port: 8000}`), in a"
-        " variable (`LAKEBED_SERVER__LISTEN__PORT=8000`) or in a flag; later ones win. `lakebed config"
-        " check` shows what is in force, and every mistake. A setting that is unknown is a mistake.",
+        _said("""
+            A setting is in the file of `lakebed run --config lakebed.yaml` (`listen: {port:
+            8000}`), in a variable (`LAKEBED_SERVER__LISTEN__PORT=8000`) or in a flag; later
+            ones win. `lakebed config check` shows what is in force, and every mistake. A
+            setting that is unknown is a mistake.
+        """),
     ]
     for section in fields(ServerSettings):
         kind = get_type_hints(ServerSettings)[section.name]
@@ -115,11 +141,13 @@ def rest_page() -> str:
     lines = [
         "# REST API",
         _NOTE,
-        "A server describes its operations in OpenAPI 3.1 at `/openapi.json`, and for people at `/docs`,"
-        " with parameters, bodies and answers. All paths begin with `/api/v1`. The API is that of lakeFS:"
-        " [what differs](../compatibility.md). Requests are signed in by Basic (access key id and secret)"
-        " or by a token of `POST /auth/login`. Errors have a `message`, a [`kind`](errors.md) for"
-        " programs and, where it helps, a `detail`.",
+        _said("""
+            A server describes its operations in OpenAPI 3.1 at `/openapi.json`, and for people
+            at `/docs`, with parameters, bodies and answers. All paths begin with `/api/v1`. The
+            API is that of lakeFS: [what differs](../compatibility.md). Requests are signed in
+            by Basic (access key id and secret) or by a token of `POST /auth/login`. Errors have
+            a `message`, a [`kind`](errors.md) for programs and, where it helps, a `detail`.
+        """),
     ]
     by_tag: dict[str, list[Route]] = defaultdict(list)
     for route in ROUTES:
@@ -153,12 +181,17 @@ def _actions_of(route: Route) -> list[str]:
 
 
 def _actions_in(source: str) -> list[str]:
-    return [name for name in re.findall(r"\bAction\.([A-Z_]+)", source) if name in Action.__members__]
+    return [
+        name for name in re.findall(r"\bAction\.([A-Z_]+)", source) if name in Action.__members__
+    ]
 
 
 def s3_page() -> str:
     """Return the page on the operations of S3."""
-    requests = {Operation.LIST_BUCKETS: "GET /", Operation.LIST_OBJECTS_V2: "GET /bucket?list-type=2"}
+    requests = {
+        Operation.LIST_BUCKETS: "GET /",
+        Operation.LIST_OBJECTS_V2: "GET /bucket?list-type=2",
+    }
     for place, table in (("/bucket", _ON_BUCKET), ("/bucket/key", _ON_OBJECT)):
         for (method, name), operation in table.items():
             requests[operation] = f"{method} {place}" + (f"?{name}" if name else "")
@@ -172,17 +205,22 @@ def s3_page() -> str:
         )
         for each in Operation
     ]
-    return "\n\n".join(
-        [
-            "# S3 operations",
-            _NOTE,
-            "S3 is served at the same address as the API: [how to set a client up](../s3-clients.md), and"
-            " [what differs](../s3-clients.md#what-differs-from-s3). A bucket is a repository, and a key"
-            " begins with a branch, a tag or a commit. Other operations of S3 are answered `NotImplemented`"
-            " or 405.",
-            "\n".join(_table("operation", "request", "permission", rows=rows)),
-        ]
-    ) + "\n"
+    return (
+        "\n\n".join(
+            [
+                "# S3 operations",
+                _NOTE,
+                _said("""
+                    S3 is served at the same address as the API: [how to set a client
+                    up](../s3-clients.md), and [what differs](../s3-clients.md#what-differs-
+                    from-s3). A bucket is a repository, and a key begins with a branch, a tag or
+                    a commit. Other operations of S3 are answered `NotImplemented` or 405.
+                """),
+                "\n".join(_table("operation", "request", "permission", rows=rows)),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _s3_actions(operation: Operation) -> list[str]:
@@ -206,30 +244,30 @@ def permissions_page() -> str:
         for name, statements in BASE_POLICIES.items()
     ]
     groups = [(name, ", ".join(names)) for name, names in BASE_GROUPS.items()]
-    return "\n\n".join(
-        [
-            "# Permissions",
-            _NOTE,
-            "A policy is a list of statements: an `effect` (`allow` or `deny`), some `action`s and a"
-            " `resource`; `*` and `?` stand for any characters in both, and `${user}` for who asks. What no"
-            " statement allows is denied, and a deny counts more than any allow. Policies are attached to"
-            " users and groups. A statement may ask where the request comes from:"
-            " [conditions](../operations.md#addresses-of-clients-and-proxies).",
-            "| what | resource |\n|---|---|\n"
-            "| a repository | `arn:lakefs:fs:::repository/{repository}` |\n"
-            "| a branch, a tag | `arn:lakefs:fs:::repository/{repository}/branch/{branch}`, `…/tag/{tag}` |\n"
-            "| an object, on any branch | `arn:lakefs:fs:::repository/{repository}/object/{path}` |\n"
-            "| a place in the storage | `arn:lakefs:fs:::namespace/{address}` |\n"
-            "| a user, a group, a policy | `arn:lakefs:auth:::user/{user}`, `…:group/{group}`,"
-            " `…:policy/{policy}` |",
-            "## All actions",
-            "\n".join(_table("action", "needed by", rows=actions)),
-            "## Policies that are there at first",
-            "\n".join(_table("policy", "allows", rows=policies)),
-            "## Groups that are there at first",
-            "\n".join(_table("group", "policies", rows=groups)),
-        ]
-    ) + "\n"
+    return (
+        "\n\n".join(
+            [
+                "# Permissions",
+                _NOTE,
+                _said("""
+                    A policy is a list of statements: an `effect` (`allow` or `deny`), some
+                    `action`s and a `resource`; `*` and `?` stand for any characters in both,
+                    and `${user}` for who asks. What no statement allows is denied, and a deny
+                    counts more than any allow. Policies are attached to users and groups. A
+                    statement may ask where the request comes from:
+                    [conditions](../operations.md#addresses-of-clients-and-proxies).
+                """),
+                "\n".join(_table("what", "resource", rows=_RESOURCES)),
+                "## All actions",
+                "\n".join(_table("action", "needed by", rows=actions)),
+                "## Policies that are there at first",
+                "\n".join(_table("policy", "allows", rows=policies)),
+                "## Groups that are there at first",
+                "\n".join(_table("group", "policies", rows=groups)),
+            ]
+        )
+        + "\n"
+    )
 
 
 def metrics_page() -> str:
@@ -254,16 +292,22 @@ def metrics_page() -> str:
         for metric in found
         if metric.name.startswith("lakebed_")
     )
-    return "\n\n".join(
-        [
-            "# Metrics",
-            _NOTE,
-            "`GET /metrics` answers them for Prometheus, summed over all processes of a server. Which of them"
-            " deserve an alert is in [Operating a server](../operations.md#metrics). A histogram has"
-            " `_bucket`, `_count` and `_sum`.",
-            "\n".join(_table("metric", "type", "labels", "", rows=rows)),
-        ]
-    ) + "\n"
+    return (
+        "\n\n".join(
+            [
+                "# Metrics",
+                _NOTE,
+                _said("""
+                    `GET /metrics` answers them for Prometheus, summed over all processes of a
+                    server. Which of them deserve an alert is in [Operating a
+                    server](../operations.md#metrics). A histogram has `_bucket`, `_count` and
+                    `_sum`.
+                """),
+                "\n".join(_table("metric", "type", "labels", "", rows=rows)),
+            ]
+        )
+        + "\n"
+    )
 
 
 def errors_page() -> str:
@@ -278,19 +322,28 @@ def errors_page() -> str:
         for each in _errors()
         if _status(each) == http_errors.UNEXPECTED
     ]
-    return "\n\n".join(
-        [
-            "# Errors by kind",
-            _NOTE,
-            "An answer that is an error has a `kind` that does not change from version to version; `message`"
-            " may. It is in the access log, too. S3 clients get a code of S3 instead.",
-            "\n".join(_table("kind", "status", "code of S3", "", rows=rows)),
-            "## Kinds that are no answers",
-            "These end a command, a job or the start of a server, or are for programs that use parts of"
-            " Lakebed. Should one reach a client all the same, it is answered 500.",
-            "\n".join(_table("kind", "", rows=others)),
-        ]
-    ) + "\n"
+    return (
+        "\n\n".join(
+            [
+                "# Errors by kind",
+                _NOTE,
+                _said("""
+                    An answer that is an error has a `kind` that does not change from version to
+                    version; `message` may. It is in the access log, too. S3 clients get a code
+                    of S3 instead.
+                """),
+                "\n".join(_table("kind", "status", "code of S3", "", rows=rows)),
+                "## Kinds that are no answers",
+                _said("""
+                    These end a command, a job or the start of a server, or are for programs
+                    that use parts of Lakebed. Should one reach a client all the same, it is
+                    answered 500.
+                """),
+                "\n".join(_table("kind", "", rows=others)),
+            ]
+        )
+        + "\n"
+    )
 
 
 @cache
@@ -323,6 +376,11 @@ def _s3_code(error: type[LakebedError]) -> str:
 def _paragraph(thing: type) -> str:
     """The first paragraph that a class says of itself."""
     return _plain(inspect.cleandoc(thing.__doc__ or "").partition("\n\n")[0])
+
+
+def _said(text: str) -> str:
+    """A paragraph, without the breaks of its lines here."""
+    return " ".join(text.split())
 
 
 def _plain(text: str) -> str:

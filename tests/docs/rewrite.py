@@ -27,7 +27,7 @@ def rewrite(server: Quickstart, folder: Path, page: Path) -> None:
                 try:
                     shell.check(step)
                 except AssertionError as error:
-                    print(f"{page.name}:{step.line}: {error}")
+                    print(f"{page.name}:{step.line}: {error}")  # noqa: T201 (a command line)
                     if step.shown and ANYTHING not in step.shown:
                         start = step.line + step.command.count("\n")
                         printed.append((start, len(step.shown), shell.last))

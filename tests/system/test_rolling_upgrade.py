@@ -105,7 +105,8 @@ def test_two_versions_work_on_one_store_until_the_older_one_ends(tmp_path: Path)
         sources = tmp_path / "older" / "src"
         older = older_runs.enter_context(serving(tmp_path / "a", data, source=sources))
         made = older.ask("POST", "/setup_lakefs", json={"username": "admin"})
-        older.api.auth = httpx.BasicAuth(made["access_key_id"], made["secret_access_key"])
+        keys = httpx.BasicAuth(made["access_key_id"], made["secret_access_key"])
+        older.api.auth = keys
         place = {"name": "lake", "storage_namespace": "local://lake"}
         older.ask("POST", "/repositories", json=place)
         older.put("main", "a.txt", b"by the older one")
@@ -116,7 +117,7 @@ def test_two_versions_work_on_one_store_until_the_older_one_ends(tmp_path: Path)
         assert older.api.put(where, json=rules).status_code == HTTPStatus.NOT_IMPLEMENTED
 
         newer = newer_runs.enter_context(serving(tmp_path / "b", data))
-        newer.api.auth = older.api.auth
+        newer.api.auth = keys
         assert newer.content("main") == older.content("main")
         newer.commit("main", "two, with what the older one staged")
         newer.ask("POST", "/repositories/lake/branches", json={"name": "dev", "source": "main"})

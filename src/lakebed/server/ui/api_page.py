@@ -1,13 +1,16 @@
 """The page at ``/docs``: the description of the API for people, as one document without scripts."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
 from lakebed.server.ui.assets import PREFIX, load_assets
 
 STYLE: Final = "api.css"
+_INTRODUCTION: Final = """<p>The API is that of lakeFS. Programs read
+<a href="/openapi.json">/openapi.json</a>. Sign in by Basic, with an access key id and its secret,
+or by a token of <a href="#login">login</a>.</p>"""
 _REF: Final = "#/components/schemas/"
 
 
@@ -26,9 +29,8 @@ def render(description: Mapping[str, Any]) -> bytes:
         f"<title>{escape(title)}</title>",
         f'<link rel="stylesheet" href="{PREFIX}/{load_assets().digest}/{STYLE}"></head><body>',
         f"<header><h1>{escape(title)}</h1>",
-        '<p>The API is that of lakeFS. Programs read <a href="/openapi.json">/openapi.json</a>.'
-        " Sign in by Basic, with an access key id and its secret, or by a token of"
-        ' <a href="#login">login</a>.</p></header>',
+        _INTRODUCTION,
+        "</header>",
         f'<nav aria-label="Resources"><ul>{tags}<li><a href="#models">models</a></li></ul></nav>',
         "<main>",
     ]
@@ -60,7 +62,7 @@ def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
         for media, content in operation.get("requestBody", {}).get("content", {}).items()
     ]
     answers = [
-        (status, answer["description"], _contents(answer))
+        (status, escape(answer["description"]), _contents(answer))
         for status, answer in operation["responses"].items()
     ]
     open_to_all = "<p>Anyone may call it.</p>" if operation.get("security") == [] else ""
@@ -115,8 +117,8 @@ def _type(schema: Mapping[str, Any]) -> str:
     return escape(" ".join([str(shown), *bounds]))
 
 
-def _table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Return a table; the first cell of each row is text, and so is ``in``; types are markup."""
+def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Return a table; the first cell of each row is text, the others are markup."""
     if not rows:
         return ""
     cells = "".join(f'<th scope="col">{each}</th>' for each in head)
