@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast dist quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare docs docs-reference docs-console proto lock clean
+.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare docs docs-reference docs-console proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -78,6 +78,27 @@ node_modules/.installed: package.json package-lock.json .npmrc
 
 dist: install ## build the wheel and the source package into dist/
 	$(BIN)/python -m hatchling build
+
+# helm is built from source: no package brings it.
+HELM := .deploy/bin/helm
+HELM_VERSION := v3.16.4
+
+.deploy/.installed: requirements/deploy.txt | $(filter .uv/bin/uv,$(UV))
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .deploy
+	$(UV) pip sync --quiet --python .deploy/bin/python --require-hashes requirements/deploy.txt
+	GOBIN=$(CURDIR)/.deploy/bin PATH=$(CURDIR)/.deploy/bin:$$PATH go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	touch $@
+
+deploy-lint: .deploy/.installed ## look for mistakes in deploy/: the container, the chart, the unit, the YAML files
+	.deploy/bin/hadolint deploy/docker/Dockerfile
+	.deploy/bin/yamllint --strict -d '{extends: default, rules: {braces: disable, brackets: disable, comments-indentation: disable, document-start: disable, line-length: {max: 140}}}' \
+		deploy/compose deploy/systemd/lakebed.yaml deploy/helm/lakebed/Chart.yaml deploy/helm/lakebed/values.yaml
+	$(HELM) lint --strict deploy/helm/lakebed
+	$(HELM) template lake deploy/helm/lakebed --set ingress.enabled=true --set ingress.tlsSecret=tls --set autoscaling.enabled=true \
+		--set serviceMonitor.enabled=true --output-dir .deploy/rendered
+	.deploy/bin/yamllint -d '{extends: relaxed, rules: {line-length: disable, trailing-spaces: disable}}' .deploy/rendered
+	@# The unit names a program that is not here; systemd says that and nothing else, if all is well.
+	@! { systemd-analyze verify deploy/systemd/lakebed.service 2>&1 | grep -v 'is not executable: No such file'; }
 
 quickstart: .quickstart/.installed ## start a server with everything in ./data, ready to try
 	@.quickstart/bin/lakebed quickstart $(ARGS)
@@ -143,7 +164,12 @@ simulate: install ## run SEEDS simulated histories in all, each from a seed of i
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
 		tests.simulation.scenarios tests.simulation.fenced tests.simulation.copying tests.simulation.objects tests.simulation.purges \
 		tests.simulation.multiparts tests.simulation.pulls tests.simulation.hooks tests.simulation.imports \
-		tests.auth.scenarios tests.simulation.gc_histories tests.simulation.retention
+		tests.auth.scenarios tests.simulation.gc_histories tests.simulation.gc_online tests.simulation.retention
+
+simulate-gc: install ## the same, of what deletes: retention, purges, continuous reclaim and restores
+	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
+		tests.simulation.retention tests.simulation.purges \
+		tests.simulation.gc_histories tests.simulation.gc_online
 
 fuzz: install ## feed every parser that strangers reach, and a running server, with new inputs for SECONDS in all
 	$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS)
@@ -223,6 +249,13 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--constraint requirements/run.txt --output-file requirements/client.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--constraint requirements/dev.txt --extra azure --extra dynamodb --extra gcs --extra mysql --extra otel \
+		--extra postgres --extra s3 --extra server --extra valkey --output-file requirements/container.txt pyproject.toml
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--output-file requirements/deploy.txt requirements/deploy.in
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/airflow.txt requirements/airflow.in
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
@@ -233,4 +266,4 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--group fast --output-file requirements/lowest.txt pyproject.toml
 
 clean: ## remove what the targets made
-	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .docs .quickstart .site .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .docs .site .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -6,6 +6,7 @@ import pytest
 
 from lakebed.engine.errors import Invalid
 from lakebed.engine.model import BranchID, CommitID
+from lakebed.engine.retention.fate import fate_of
 from lakebed.engine.retention.keep import Scan, StoredCommit, staying
 from lakebed.engine.retention.rules import BranchRule, RetentionRules
 
@@ -40,7 +41,11 @@ def scan_of(
 
 def stays(days: Mapping[str, int], scan: Scan, default_days: int = 5) -> str:
     rules = RetentionRules(default_days, [BranchRule(name, each) for name, each in days.items()])
-    return "".join(sorted(staying(rules, scan)))
+    kept = staying(rules, scan)
+    # What people are told is what is done.
+    told = (fate_of(each, rules, scan, None, expiring_us=0) for each in scan.commits)
+    assert {fate.commit_id for fate in told if fate.stays} == kept
+    return "".join(sorted(kept))
 
 
 # Commits are single letters; a branch has the name of its head in capitals.

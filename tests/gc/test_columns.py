@@ -39,6 +39,8 @@ def test_judging_and_what_comes_of_it(seed: int) -> None:
     )
     due = judged.filter(columns.is_due(judged, LOOK)).column("path").to_pylist()
     assert set(due) == look.due
+    freed = judged.filter(columns.is_freed(judged, paths(look.old))).column("path").to_pylist()
+    assert set(freed) == look.freed
     kept = judged.filter(columns.is_remembered(judged, LOOK.closed_before_us))
     assert set(kept.column("path").to_pylist()) == look.remembered
 

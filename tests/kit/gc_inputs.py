@@ -61,6 +61,7 @@ class RandomLook:
         self.committed, self.held = (draw.choices(everything, k=200) for _ in range(2))
         self.committed.append(f"{path_of(2000, 5)}\n")  # not a path of ours, so not looked for
         self.state = state_of(draw, objects)
+        self.old = draw.choices(everything, k=200)
         self.listed = [one for one in objects if not rules.is_closed(one, self.state)]
         self.saved = [row(one) for one in self.state.objects.values()]
         self.judged = list(
@@ -81,6 +82,12 @@ class RandomLook:
     @property
     def due(self) -> set[str]:
         found = {one.stored.path for one in rules.due(self.judged, LOOK)}
+        assert 0 < len(found) < len(self.judged)
+        return found
+
+    @property
+    def freed(self) -> set[str]:
+        found = {one.stored.path for one in rules.freed(self.judged, set(self.old))}
         assert 0 < len(found) < len(self.judged)
         return found
 

@@ -11,6 +11,7 @@ from lakebed.block import Address, LocalSettings
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats.layout import gc_runs_folder
 from lakebed.server import quickstart
 from lakebed.server.app import open_services
@@ -194,3 +195,21 @@ def test_a_repository_that_fails_does_not_stop_the_others(
     assert HOUR <= age() < 2 * HOUR  # the other one has nothing to collect
     assert server.later(26) == 2
     assert age() < HOUR
+
+
+def test_commits_that_expire_are_collected_without_waiting_for_new_garbage(server: Server) -> None:
+    """Nothing is staged, so nothing else could become garbage for a day."""
+    server.services.catalog.repositories.delete(OTHER)
+    for number in range(3):
+        server.upload("a", str(number))
+        server.commit()
+    server.clock.ahead_seconds += 24 * 9 * HOUR
+    assert (server.later(0), server.objects()) == (1, 3)
+    # Rules come, by whichever process: the next pass marks what they do not keep.
+    server.services.catalog.retention.set_rules(LAKE, RetentionRules(2))
+    assert server.later(INTERVAL / HOUR) == 1
+    # It is of no use to look again before the marks are old enough.
+    assert (server.later(1), server.later(22.5)) == (0, 0)
+    assert server.later(0.7) == 1
+    assert (server.later(0.5), server.objects()) == (0, 3)  # found, and too early
+    assert (server.later(0.6), server.objects()) == (1, 1)

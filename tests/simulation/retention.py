@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
-from lakebed.block import Address
+from lakebed.block import Address, BlockStore
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.model import physical_address
@@ -34,15 +34,16 @@ from lakebed.engine.retention.marks import EXPIRED
 from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
-from lakebed.formats import Entry, MetaRangeID
+from lakebed.formats import DumpID, Entry, MetaRangeID
 from lakebed.formats.gc_files import GCFileKind, decode_gc_table
 from lakebed.kv import store as kv_store
 from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.runtime import Runtime
 from lakebed.testing.simulation.scheduler import Actor
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore
 from tests.simulation.objects import DEV, MAIN, REPOSITORY, CatalogWorld
-from tests.simulation.world import model_committed_for
+from tests.simulation.world import OnlookerRuntime, model_committed_for
 
 DAY: Final = 86_400.0
 RULES: Final = RetentionRules(1, [BranchRule("dev", 2)])
@@ -127,6 +128,7 @@ class Lake:
     told: Counter[str] = field(default_factory=Counter)
     working: set["User"] = field(default_factory=set)
     paths: int = 0
+    dumps: list[DumpID] = field(default_factory=list)
 
     def days(self, longest: float) -> Iterator[float]:
         """Times to wait for, in seconds, while any user works."""
@@ -292,31 +294,49 @@ def expire(process: Process) -> None:
             lake.told["ended"] += done.expired
 
 
+def dump(process: Process) -> None:
+    lake = process.lake
+    for pause in lake.days(2):
+        process.actor.runtime.sleep(pause)
+        with suppress(LakebedError):
+            lake.dumps.append(process.catalog.refs.dump(REPOSITORY))
+
+
 class Collector:
     """Deletes what only expired commits name, after one look."""
 
-    def __init__(self, process: Process) -> None:
-        self.process = process
-        self.lake = process.lake
-        self.world = process.lake.world
-        self.block = self.world.block.handle(process.actor)
+    def __init__(self, lake: Lake, catalog: Catalog, block: BlockStore, runtime: Runtime) -> None:
+        self.lake = lake
+        self.world = lake.world
+        self.gc = catalog.gc
+        self.block = block
+        self.runtime = runtime
+
+    @classmethod
+    def start(cls, process: Process) -> None:
+        block = process.lake.world.block.handle(process.actor)
+        collector = cls(process.lake, process.catalog, block, process.actor.runtime)
+        process.actor.start(collector.run)
 
     def run(self) -> None:
         for pause in self.lake.days(0.5):
-            self.process.actor.runtime.sleep(pause)
+            self.runtime.sleep(pause)
             with suppress(LakebedError):
-                for address in sorted(self.dead()):
-                    self.block.delete(Address.parse(address))
-                    self.lake.told["deleted"] += 1
+                self.collect()
             self.lake.check()
 
+    def collect(self) -> None:
+        for address in sorted(self.dead()):
+            self.block.delete(Address.parse(address))
+            self.lake.told["deleted"] += 1
+
     def dead(self) -> set[str]:
-        gc, repository = self.process.catalog.gc, self.world.repository
+        gc, repository = self.gc, self.world.repository
         prepared = gc.prepare_uncommitted(REPOSITORY)
         while prepared.continuation_token:
             prepared = gc.prepare_uncommitted(REPOSITORY, token=prepared.continuation_token)
         gc.prepare_commits(REPOSITORY, run_id=prepared.run_id)
-        files = RunFiles(self.block, self.process.actor.runtime, repository, prepared.run_id)
+        files = RunFiles(self.block, self.runtime, repository, prepared.run_id)
         manifest = files.find_manifest()
         assert manifest is not None
         live: set[str] = set()
@@ -335,8 +355,9 @@ class Collector:
             self.world.block.inner, repository.namespace, repository.unique_id, manifest.run.expired
         )
         assert not expired & there
-        commits = self.world.onlooker.commits
-        metaranges = {commits.get(repository, CommitID(each)).metarange_id for each in expired}
+        # After a restore, some that have expired are not there.
+        commits = self.world.onlooker.commits.list(repository)
+        metaranges = {commit.metarange_id for commit in commits if commit.id in expired}
         named = (self.named_by(metarange) for metarange in metaranges)
         exists = self.world.block.inner.exists
         return {each for each in set().union(*named) - live if exists(Address.parse(each))}
@@ -368,9 +389,18 @@ def begin(simulation: Simulation) -> Lake:
     return lake
 
 
-def fence_holds(seed: int, weights: Mapping[str, int] = ALL, faults: Faults = FAULTS) -> Lake:
+def fence_holds(
+    seed: int,
+    weights: Mapping[str, int] = ALL,
+    faults: Faults = FAULTS,
+    *,
+    restores: bool = False,
+) -> Lake:
     with modelled():
         lake = begin(Days(seed, faults, steps_max=400_000))
+        if restores:
+            dumper = lake.process("dumper")
+            dumper.actor.start(partial(dump, dumper))
         for number in range(3):
             process = lake.process(f"server{number}")
             for _ in range(2):
@@ -380,11 +410,37 @@ def fence_holds(seed: int, weights: Mapping[str, int] = ALL, faults: Faults = FA
         for number in range(2):
             process = lake.process(f"expirer{number}")
             process.actor.start(partial(expire, process))
-        collector = Collector(lake.process("collector"))
-        collector.process.actor.start(collector.run)
+        Collector.start(lake.process("collector"))
         lake.world.simulation.run()
         lake.check()
+        if lake.dumps:
+            restore(lake)
     return lake
+
+
+def restore(lake: Lake) -> None:
+    """Lose the refs, and bring back those of some dump: what they lead to must be there.
+
+    And stay there, whatever expires and is collected afterwards.
+    """
+    world, dump_id = lake.world, lake.world.random.choice(lake.dumps)
+    runtime, store, block = OnlookerRuntime(world.simulation), world.store.inner, world.block.inner
+    world.onlooker = engine = Engine(store, block, runtime=runtime, settings=ENGINE)
+    catalog = Catalog(engine, store, block, runtime, CatalogSettings())
+    catalog.repositories.delete(REPOSITORY)
+    engine.repositories.create_bare(REPOSITORY, world.repository.namespace)
+    world.repository = engine.repositories.get(REPOSITORY)
+    catalog.refs.restore(REPOSITORY, dump_id)
+    lake.check()
+    lake.told["restored"] += len([*engine.branches.list(world.repository)])
+    engine.retention.set(world.repository, RULES)
+    collector = Collector(lake, catalog, block, runtime)
+    for _ in range(3):
+        runtime.sleep(1.5 * DAY)
+        done = engine.expirer.run(world.repository, max_share=1.0)
+        lake.told["expired after a restore"] += done.expired
+        collector.collect()
+        lake.check()
 
 
 def fence(seed: int) -> None:
@@ -402,4 +458,9 @@ def content(seed: int) -> None:
     fence_holds(seed, CONTENT, SLEEPY)
 
 
-SCENARIOS: Final = {"fence": fence, "refs": refs, "content": content}
+def restored(seed: int) -> None:
+    """Refs are lost, and come back from a dump that was made while all this went on."""
+    fence_holds(seed, restores=True)
+
+
+SCENARIOS: Final = {"fence": fence, "refs": refs, "content": content, "restored": restored}

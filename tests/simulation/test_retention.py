@@ -14,6 +14,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits import offers
 from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.engine.model import Branch, BranchID, CommitID, Repository
+from lakebed.engine.refs import restore
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.creation import Look, _Creation
@@ -22,7 +23,7 @@ from lakebed.engine.retention.expirer import Expirer
 from lakebed.engine.retention.keep import FLOOR_US, Scan
 from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.engine.retention.rules import RetentionRules
-from lakebed.formats.gc_files import GCFile
+from lakebed.formats.gc_files import GCFile, GCFileKind
 from lakebed.kv import ABSENT, Version
 from lakebed.kv.records import Records
 from lakebed.testing.simulation.explore import first_failure
@@ -47,7 +48,10 @@ def test_the_scenario_reaches_what_it_is_about() -> None:
     told: Counter[str] = Counter()
     for seed in range(15):
         told += retention.fence_holds(seed).told
-    for what in (*retention.ALL, "CommitExpired", "rescued", "deleted"):
+    for seed in range(5):
+        told += retention.fence_holds(seed, restores=True).told
+    restoring = ("restored", "expired after a restore")
+    for what in (*retention.ALL, "CommitExpired", "rescued", "deleted", *restoring):
         assert told[what], f"{what}: {told}"
 
 
@@ -199,14 +203,19 @@ def read_marks_late(monkeypatch: pytest.MonkeyPatch, *, after_commits: bool) -> 
     latest: list[frozenset[str]] = [frozenset()]
 
     def write_late(
-        self: GCPreparation, repository: Repository, files: RunFiles, _expired: frozenset[str]
+        self: GCPreparation,
+        repository: Repository,
+        files: RunFiles,
+        kind: GCFileKind,
+        _is_meant: Any,
     ) -> list[GCFile]:
         commits, marks = self._engine.commits, self._engine.marks
         listed = {commit.id for commit in commits.list(repository)} if after_commits else set()
         latest[0] = frozenset(marks.expired(repository))
         # What was stored since the commits were read is not written down.
         there = {commit.id for commit in commits.list(repository)} if after_commits else set()
-        return write(self, repository, files, latest[0] | (there - listed))
+        left_out = latest[0] | (there - listed)
+        return write(self, repository, files, kind, lambda each: each not in left_out)
 
     monkeypatch.setattr(GCPreparation, "_write_commits", write_late)
     monkeypatch.setattr(retention, "read_expired", lambda *_args: latest[0])
@@ -253,6 +262,14 @@ def test_a_broken_rule_is_found_out(
     plant(monkeypatch)
     with pytest.raises(AssertionError, match="is gone"):
         way(operation)
+
+
+@pytest.mark.slow
+def test_a_restore_that_does_not_know_what_has_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restore, "read_all_expired", lambda *_args: frozenset())
+    failure = first_failure("tests.simulation.retention:restored", range(5, 40))
+    assert failure is not None
+    assert "is gone" in failure.error
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.model import BranchID
-from lakebed.formats.gc_files import GCLease, GCMark, GCRunID
+from lakebed.formats.gc_files import GCFile, GCLease, GCMark, GCRunID
 from lakebed.gc.job import Job, Options
 from lakebed.gc.judging import Executor
 from lakebed.gc.on_arrow import ArrowExecutor
@@ -60,6 +60,17 @@ class LocalServer(Server):
             self._lake.name, unique_id=UniqueID(unique_id), max_share=max_share, dry_run=dry_run
         )
         return asdict(done)
+
+    def write_old_commits(
+        self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
+    ) -> tuple[GCFile, ...]:
+        return self._lake.catalog.gc.write_old_commits(
+            self._lake.name,
+            unique_id=UniqueID(unique_id),
+            run_id=run_id,
+            since_us=since_us,
+            dry_run=dry_run,
+        )
 
     def take_lease(self, holder: str, over: str) -> GCLease:
         return self._lake.catalog.gc_leases.take(self._lake.name, holder, over=over)

@@ -34,6 +34,9 @@ def test_judging_and_what_comes_of_it(spark: SparkSession) -> None:
     assertDataFrameEqual(judged, spark.createDataFrame(look.rows, JUDGED))
     due = judged.where(frames.is_due(LOOK)).select("path").collect()
     assert {found.path for found in due} == look.due
+    freed = frames.with_freed(judged, paths(spark, look.old))
+    assert freed.count() == judged.count()
+    assert {found.path for found in freed.where("is_freed").collect()} == look.freed
     kept = judged.where(frames.is_remembered(LOOK.closed_before_us)).select("path").collect()
     assert {found.path for found in kept} == look.remembered
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from httpx import HTTPStatusError
 
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.kit.served import PATIENCE_SECONDS
@@ -76,3 +77,18 @@ def test_a_run_without_spark(client: Client, server: LakebedServer) -> None:
     )
     assert refused.returncode == 1
     assert "pip install 'lakebed[spark]'" in refused.stderr
+
+
+def test_a_command_says_why_something_is_kept(client: Client, server: LakebedServer) -> None:
+    uri = f"lakefs://{client.repository}"
+    found = gc("explain", f"{uri}/main/b")
+    address = found.partition(" ")[0]
+    assert f"{address} is kept.\n- It is staged on branch main as 'b': held.\n" == found
+    assert gc("explain", address) == found
+    assert "It is the head of branch main." in gc("explain", f"{uri}/main")
+    told = json.loads(gc("explain", f"{uri}/main/a", "--json"))
+    assert (told["verdict"], "names it as 'a'" in told["reasons"][0]) == ("kept", True)
+    place = f"{server.endpoint}/api/v1/repositories/{client.repository}/gc/explain"
+    for wrong in ("", "?address=x", "?ref=main&address=local://x/y", "?path=a"):
+        with pytest.raises(HTTPStatusError, match="400 Bad Request"):
+            client.send("GET", place + wrong)

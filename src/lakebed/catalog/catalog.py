@@ -11,6 +11,7 @@ from lakebed.catalog.copies import Copies
 from lakebed.catalog.diff import Differences
 from lakebed.catalog.external import ExternalObjects
 from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.gc.explain import Explanations
 from lakebed.catalog.gc.leases import GCLeases
 from lakebed.catalog.gc.marks import GCMarks
 from lakebed.catalog.gc.prepare import GCPreparation
@@ -126,9 +127,12 @@ class Catalog:
         self._run_in_background = run_in_background
         self.gc = GCPreparation(engine, store, block, runtime, settings)
         self.gc_runs = GCRuns(engine, block, runtime)
+        self.gc_explanations = Explanations(
+            engine, store, block, runtime, settings, purge_marks, self.gc_runs
+        )
         self.gc_marks = GCMarks(engine, block, runtime)
         self.gc_leases = GCLeases(engine, store, runtime, seconds=settings.task_heartbeat_seconds)
-        self.retention = Retention(engine)
+        self.retention = Retention(engine, self.gc_leases)
         self.usage = Usage(store, runtime)
 
     def _run_imports(self) -> None:

@@ -61,6 +61,11 @@ class PathUri:
         return self.path.rpartition("/")[2]
 
 
+def is_uri(text: str) -> bool:
+    """Whether a text begins as the URI of a repository, or of something in one, does."""
+    return text.startswith(_SCHEMES)
+
+
 def parse_repository(text: str) -> RepositoryUri:
     """Read `lakefs://<repository>`.
 

@@ -6,6 +6,7 @@
     _lakebed/gc/<repository uid>/runs/<run id>/staged-….parquet        `GC_SCHEMAS[STAGED]`
     _lakebed/gc/<repository uid>/runs/<run id>/commits-….parquet       `GC_SCHEMAS[COMMITS]`
     _lakebed/gc/<repository uid>/runs/<run id>/manifest.json           `GCManifest`
+    _lakebed/gc/<repository uid>/runs/<run id>/old-….parquet           `GC_SCHEMAS[OLD]`
     _lakebed/gc/<repository uid>/expired/<content id>.parquet          `GC_SCHEMAS[EXPIRED]`
     _lakebed/gc/<repository uid>/marks/..                              `GCMark`
 
@@ -48,6 +49,8 @@ class GCFileKind(StrEnum):
     """All commit records, without those that had expired when the run began."""
     EXPIRED = "expired"
     """Commits that have expired. Such a file is kept for ever: a restore goes by it."""
+    OLD = "old"
+    """Commits that have expired of late, or of a dry run, would: what only they name is freed."""
 
 
 GC_SCHEMAS: Final[Mapping[GCFileKind, pa.Schema]] = MappingProxyType(
@@ -64,6 +67,9 @@ GC_SCHEMAS: Final[Mapping[GCFileKind, pa.Schema]] = MappingProxyType(
             [required("id", pa.string()), required("metarange_id", pa.string())]
         ),
         GCFileKind.EXPIRED: pa.schema([required("id", pa.string())]),
+        GCFileKind.OLD: pa.schema(
+            [required("id", pa.string()), required("metarange_id", pa.string())]
+        ),
     }
 )
 """The columns of each kind."""

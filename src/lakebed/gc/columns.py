@@ -94,6 +94,12 @@ def is_candidate(judged: pa.Table) -> pa.ChunkedArray:
     return pc.equal(judged.column("verdict"), Verdict.CANDIDATE.value)
 
 
+def is_freed(judged: pa.Table, old: pa.Table) -> pa.ChunkedArray:
+    """Whether each object is garbage that old commits name: see `lakebed.gc.rules.freed`."""
+    named = pc.is_in(judged.column("path"), value_set=old.column("path"))
+    return pc.and_(is_candidate(judged), named)
+
+
 def is_remembered(judged: pa.Table, closed_before_us: int) -> pa.ChunkedArray:
     """Whether the next run must know of each object: see `lakebed.gc.rules.remembered`."""
     is_closed = _is_closed(judged, closed_before_us)

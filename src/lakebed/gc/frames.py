@@ -124,6 +124,15 @@ def is_due(look: Look) -> Column:
     return (f.col("found_us") > 0) & (f.col("found_us") <= look.began_us - look.gap_us)
 
 
+def with_freed(judged: DataFrame, old: DataFrame | None) -> DataFrame:
+    """Add whether each object is garbage that old commits name: see `lakebed.gc.rules.freed`."""
+    if old is None:
+        return judged.withColumn("is_freed", f.lit(False))
+    named = old.distinct().withColumn("named", f.lit(1)).hint("merge")
+    is_freed = (f.col("verdict") == Verdict.CANDIDATE.value) & f.col("named").isNotNull()
+    return judged.join(named, "path", "left").withColumn("is_freed", is_freed).drop("named")
+
+
 def is_remembered(closed_before_us: int) -> Column:
     """Whether the next run must know of an object: see `lakebed.gc.rules.remembered`."""
     is_closed = f.col("made_us") < closed_before_us

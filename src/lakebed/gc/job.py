@@ -23,6 +23,7 @@ from lakebed.block import BlockError, ObjectNotFound
 from lakebed.errors import LakebedError
 from lakebed.formats.gc_files import (
     MANIFEST_NAME,
+    GCFile,
     GCFileKind,
     GCManifest,
     GCRunID,
@@ -31,7 +32,7 @@ from lakebed.formats.gc_files import (
 from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCResultKind, GCState
 from lakebed.gc import rules
 from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
-from lakebed.gc.executors.write import DUE_LABEL
+from lakebed.gc.executors.write import DUE_LABEL, FREED_LABEL
 from lakebed.gc.judging import Executor, Findings, Judging, of_kind, repository_uids
 from lakebed.gc.lease import Lease, Leases
 from lakebed.gc.report import Summary, noting_refusal, prune, remove_files
@@ -71,6 +72,11 @@ class ServerSide(Leases, Protocol):
 
     def prepare(self, unique_id: str) -> GCRunID:
         """Write down all that is in use."""
+
+    def write_old_commits(
+        self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
+    ) -> tuple[GCFile, ...]:
+        """Write down the commits that expired since then, or of a dry run, would expire."""
 
     def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
         """Prove that this creation of the repository exists, and that we may still collect."""
@@ -144,18 +150,21 @@ class Job:
         )
         if options.assume_quiet:
             self._check_nothing_open(manifest)
+        old = self._old_commits(saved, manifest, options, commits)
         judging = Judging(
             manifest=manifest,
             state=saved.state,
             look=look,
-            optimized=optimized,
+            # The state does not know what old commits name, of which it is known that it stays.
+            optimized=optimized and not old,
+            old=old,
             quiet=options.assume_quiet,
         )
         _LOGGER.info(
             "run %s of %s begins, %s%s",
             manifest.run.run_id,
             manifest.run.repository,
-            "optimized" if optimized else "clean",
+            "optimized" if judging.optimized else "clean",
             ", dry" if options.dry_run else "",
         )
         self._note("Reading commits and listing objects.")
@@ -237,6 +246,21 @@ class Job:
             would = "would expire" if options.dry_run else "expired"
             self._note(f"{done['expired']} commits {would}, {done['marked']} more are next.")
         return done
+
+    def _old_commits(
+        self, saved: SavedState, manifest: GCManifest, options: Options, commits: dict[str, Any]
+    ) -> tuple[GCFile, ...]:
+        """Have the commits written down whose expiry frees objects, if there are any."""
+        before = saved.state.expired_ids if saved.state is not None else ()
+        would = options.dry_run and any(commits[each] for each in ("expired", "waiting", "marked"))
+        if not would and manifest.run.expired_ids == before:
+            return ()
+        return self._server.write_old_commits(
+            manifest.run.unique_id,
+            manifest.run.run_id,
+            since_us=saved.state.began_us if saved.state is not None else 0,
+            dry_run=would,
+        )
 
     def _prepare(self) -> GCManifest:
         run_id = self._server.prepare(self._storage.repository_uid)
@@ -335,19 +359,22 @@ def _look(manifest: GCManifest, options: Options) -> Look:
 def _of_use_from_us(summary: Summary) -> int:
     """Return the time before which no run would delete anything; 0 if that is not known.
 
-    What is held may become garbage at any time. What comes from now on has to grow old first.
+    What is held may become garbage at any time. What comes from now on has to grow old first;
+    marked commits have to expire. (Others may come of age meanwhile: that has time until then.)
     """
     if summary.held or summary.young or summary.failed:
         return 0
-    if summary.waiting:
-        return summary.next_us
-    return summary.began_us + (summary.began_us - summary.cutoff_us)
+    grown_old_us = summary.began_us + (summary.began_us - summary.cutoff_us)
+    found_again_us = summary.next_us if summary.waiting else grown_old_us
+    expired_us = summary.commits.get("next_us") or grown_old_us
+    return min(found_again_us, expired_us)
 
 
 def _summary(judging: Judging, options: Options, findings: Findings, executor: str) -> Summary:
     manifest, look = judging.manifest, judging.look
     due, due_bytes = findings.of(DUE_LABEL)
-    waiting, waiting_bytes = findings.of(Verdict.CANDIDATE)
+    garbage, garbage_bytes = findings.of(Verdict.CANDIDATE)
+    freed, freed_bytes = findings.of(FREED_LABEL)
     return Summary(
         run_id=manifest.run.run_id,
         repository=manifest.run.repository,
@@ -364,8 +391,10 @@ def _summary(judging: Judging, options: Options, findings: Findings, executor: s
         committed=findings.of(Verdict.COMMITTED)[0],
         held=findings.of(Verdict.HELD)[0],
         young=findings.of(Verdict.YOUNG)[0],
-        waiting=waiting,
-        waiting_bytes=waiting_bytes,
+        waiting=garbage + freed,
+        waiting_bytes=garbage_bytes + freed_bytes,
+        freed=freed,
+        freed_bytes=freed_bytes,
         next_us=look.ended_us + look.gap_us,
         due=due,
         due_bytes=due_bytes,

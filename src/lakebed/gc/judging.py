@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lakebed.formats.gc_files import GCManifest, GCRunID
+from lakebed.formats.gc_files import GCFile, GCManifest, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
 from lakebed.gc.executors.write import DUE_LABEL
 from lakebed.gc.rules import Look
@@ -28,6 +28,8 @@ class Judging:
     """Whether to use the state, and not read and list again what it knows."""
     quiet: bool
     """Whether candidates are due at once."""
+    old: tuple[GCFile, ...] = ()
+    """Commits that have expired of late, or of a dry run, would: they do not count."""
 
     @property
     def run_id(self) -> GCRunID:
@@ -70,7 +72,8 @@ class Count:
     """How many objects of one verdict are in partitions of one stage."""
 
     verdict: str
-    """A `Verdict`, or `DUE_LABEL` for candidates that the run deletes."""
+    """A `Verdict`, or of candidates, `DUE_LABEL`: the run deletes it, `FREED_LABEL`: old commits
+    named it."""
     stage: str
     """``closed`` before this run, ``closing`` by it, or ``open``."""
     objects: int

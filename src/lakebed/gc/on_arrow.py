@@ -153,6 +153,7 @@ class _Tables:
         self.committed = table("committed", columns.PATHS_SCHEMA)
         self.held = table("held", columns.PATHS_SCHEMA)
         self.found = table("found", columns.FOUND_SCHEMA)
+        self.old = table("old", columns.PATHS_SCHEMA)
 
 
 class _ArrowJudging:
@@ -170,6 +171,7 @@ class _ArrowJudging:
         known_ranges = self._known_ranges()
         new_ranges = self._new_ranges(known_ranges)
         self._read_all(new_ranges)
+        old_ranges = self._read_old(new_ranges)
         written = list(write_judged(self._storage, judging.run_id)(self._labelled()))
         rows = [row for batch in written for row in batch.to_pylist()]
         files = as_files(row["file"] for row in rows if row["file"] is not None)
@@ -178,7 +180,7 @@ class _ArrowJudging:
             objects=of_kind(files, GCResultKind.OBJECTS),
             due=of_kind(files, GCResultKind.DUE),
             ranges=self._write(all_ranges, GCResultKind.RANGES),
-            ranges_read=len(new_ranges),
+            ranges_read=len(new_ranges) + old_ranges,
             rows_read=sum(self._entries) + judging.rows_of_files,
             counts=of_kind(files, GCResultKind.COUNTS),
             totals=tuple(Count(**row["total"]) for row in rows if row["total"] is not None),
@@ -201,12 +203,30 @@ class _ArrowJudging:
     def _metaranges(self, known: GCState | None) -> pa.Table:
         """Return the metaranges of commits that are not known yet, with one of the commits."""
         commits = self._reader.prepared(self._judging.manifest, GCFileKind.COMMITS)
+        if self._judging.old:
+            is_old = pc.is_in(commits.column("id"), value_set=self._old().column("id"))
+            commits = commits.filter(pc.invert(is_old))
         if known is not None:
             before = self._reader.rows_of(known.run_id, known.commits, GCFileKind.COMMITS)
             is_known = pc.is_in(commits.column("id"), value_set=before.column("id"))
             commits = commits.filter(pc.invert(is_known))
-        grouped = commits.group_by("metarange_id").aggregate([("id", "min")])
-        return grouped.rename_columns({"id_min": "commit_id"})
+        return _each_metarange(commits)
+
+    def _old(self) -> pa.Table:
+        return self._reader.rows_of(self._judging.run_id, self._judging.old, GCFileKind.OLD)
+
+    def _read_old(self, new_ranges: pa.Array) -> int:
+        """Read what old commits name; return of how many ranges. Others have been read."""
+        if not self._judging.old:
+            return 0
+        repository = self._judging.manifest.run.repository
+        metaranges = _each(_each_metarange(self._old()))
+        transform = read_ranges_of(self._storage, repository, may_miss=True)
+        found = pc.unique(self._reader.map_texts(transform, metaranges))
+        found = found.filter(pc.invert(pc.is_in(found, value_set=new_ranges)))
+        paths = read_paths_of(self._storage, self._entries.append, may_miss=True)
+        self._reader.map(paths, _each(pa.table({"range_id": found})), self._tables.old)
+        return len(found)
 
     def _read_ranges(self, ranges: pa.Array) -> None:
         transform = read_paths_of(self._storage, self._entries.append)
@@ -264,8 +284,8 @@ class _ArrowJudging:
     def _labelled(self) -> Batches:
         """Iterate over judged objects, as `write_judged` takes them."""
         judging, tables = self._judging, self._tables
-        parts = buckets_of(tables.looked, tables.committed, tables.held, tables.found)
-        for looked, committed, held, found in parts:
+        parts = buckets_of(tables.looked, tables.committed, tables.held, tables.found, tables.old)
+        for looked, committed, held, found, old in parts:
             judged = columns.judge(
                 looked, committed=committed, held=held, found=found, look=judging.look
             )
@@ -277,6 +297,7 @@ class _ArrowJudging:
             is_remembered = columns.is_remembered(judged, judging.closed_before_us)
             labelled = (
                 judged.append_column("is_due", is_due)
+                .append_column("is_freed", columns.is_freed(judged, old))
                 .append_column("is_remembered", is_remembered)
                 .append_column("stage", self._stage(judged.column("made_us")))
             )
@@ -292,6 +313,12 @@ class _ArrowJudging:
     def _write(self, table: pa.Table, kind: GCResultKind) -> tuple[GCResultFile, ...]:
         transform = write_rows(self._storage, self._judging.run_id, kind)
         return _as_files(transform(_batches(table.cast(GC_RESULT_SCHEMAS[kind]))))
+
+
+def _each_metarange(commits: pa.Table) -> pa.Table:
+    """Return the metaranges of commits, each with one of its commits."""
+    grouped = commits.group_by("metarange_id").aggregate([("id", "min")])
+    return grouped.rename_columns({"id_min": "commit_id"})
 
 
 def _batches(table: pa.Table) -> Batches:

@@ -91,13 +91,15 @@ class _SparkJudging:
 
     def _run(self) -> Findings:
         new_ranges = self._write(self._new_ranges(), GCResultKind.RANGES)
-        written = self._write_judged(self._judged(new_ranges)).collect()
+        old_ranges = self._old_ranges(new_ranges)
+        judged = frames.with_freed(self._judged(new_ranges), self._named_by_old(old_ranges))
+        written = self._write_judged(judged).collect()
         files = _as_files(row.file for row in written if row.file is not None)
         return Findings(
             objects=of_kind(files, GCResultKind.OBJECTS),
             due=of_kind(files, GCResultKind.DUE),
             ranges=self._all_ranges(new_ranges),
-            ranges_read=sum(file.rows for file in new_ranges),
+            ranges_read=sum(file.rows for file in (*new_ranges, *old_ranges)),
             rows_read=self._entries.value + self._judging.rows_of_files,
             counts=of_kind(files, GCResultKind.COUNTS),
             totals=tuple(Count(**row.total.asDict()) for row in written if row.total is not None),
@@ -105,10 +107,24 @@ class _SparkJudging:
 
     def _new_ranges(self) -> DataFrame:
         sources = self._sources
-        ranges = sources.ranges(self._manifest, self._known)
+        ranges = sources.ranges(self._manifest, self._known, self._judging.old)
         if self._known is None:
             return ranges
         return frames.unknown(ranges, sources.known_ranges(self._known), "range_id")
+
+    def _old_ranges(self, new_ranges: tuple[GCResultFile, ...]) -> tuple[GCResultFile, ...]:
+        """Write down the ranges of old commits that no other commit has."""
+        if not self._judging.old:
+            return ()
+        ranges = self._sources.old_ranges(self._manifest, self._judging.old)
+        others = self._read(new_ranges, GCResultKind.RANGES)
+        return self._write(frames.unknown(ranges, others, "range_id"), GCResultKind.RANGES)
+
+    def _named_by_old(self, old_ranges: tuple[GCResultFile, ...]) -> DataFrame | None:
+        if not old_ranges:
+            return None
+        ranges = self._read(old_ranges, GCResultKind.RANGES)
+        return self._sources.named_by_ranges(ranges, self._entries, may_miss=True)
 
     def _all_ranges(self, new_ranges: tuple[GCResultFile, ...]) -> tuple[GCResultFile, ...]:
         if self._known is None:

@@ -74,6 +74,10 @@ class Summary:
     failed: int
     """Objects that could not be deleted; they stay candidates."""
     success: bool
+    freed: int = 0
+    """Of those that wait: only commits named them that have expired since the run before, or of a
+    dry run, would expire."""
+    freed_bytes: int = 0
     executor: str = "spark"
     """Who did the work: ``spark``, ``arrow`` (the command itself) or `SERVER`."""
     counts: tuple[GCResultFile, ...] = ()
@@ -83,12 +87,28 @@ class Summary:
     commits: dict[str, Any] = field(default_factory=dict)
     """How many commits expired, or of a dry run, would have; see `expireCommits` of the API."""
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures for a JSON document."""
+        return asdict(self)
+
     def encode(self) -> bytes:
         """Return the file of the summary."""
-        return json.dumps(asdict(self), indent=1).encode()
+        return json.dumps(self.as_dict(), indent=1).encode()
 
     def sentence(self) -> str:
         """Say in words what happened."""
+        return self._of_commits() + self._of_objects()
+
+    def _of_commits(self) -> str:
+        """Say what became of old commits, and what that frees."""
+        names = ("expired", "waiting", "marked") if self.dry_run else ("expired",)
+        commits = sum(self.commits.get(name, 0) for name in names)
+        if not commits:
+            return ""
+        does = "would expire, which would free" if self.dry_run else "expired, which frees"
+        return f"{commits} commits {does} {self.freed} objects ({self.freed_bytes:,} bytes). "
+
+    def _of_objects(self) -> str:
         waiting = "nothing else is garbage"
         if self.waiting:
             begins = to_datetime(self.next_us).isoformat(" ", "seconds")

@@ -201,6 +201,11 @@ def due(judged: Iterable[Judged], look: Look) -> list[Judged]:
     ]
 
 
+def freed(judged: Iterable[Judged], old: AbstractSet[str]) -> list[Judged]:
+    """Return the candidates that old commits name: those that have expired, or are about to."""
+    return [one for one in judged if one.verdict is Verdict.CANDIDATE and one.stored.path in old]
+
+
 def check_share(due_count: int, known_count: int, *, max_share: float) -> None:
     """Stop a run that would delete too large a part of a repository.
 

@@ -12,7 +12,7 @@ from lakebed.client.errors import UnexpectedAnswer
 from lakebed.client.http import Client
 from lakebed.client.retry import OUTLAST_RESTARTS
 from lakebed.client.settings import ClientSettings, normal_endpoint
-from lakebed.formats.gc_files import GCLease, GCMark, GCRunID
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCLease, GCMark, GCRunID
 
 
 class Server:
@@ -94,6 +94,21 @@ class Server:
         """
         # The server checks both before it sees that the commits are written already.
         self.write_commits(unique_id, run_id)
+
+    def write_old_commits(
+        self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
+    ) -> tuple[GCFile, ...]:
+        """Let the server write down the commits whose expiry frees objects."""
+        query = {
+            "unique_id": unique_id,
+            "run_id": run_id,
+            "since_us": str(since_us),
+            "dry_run": str(dry_run).lower(),
+        }
+        found = self._ask("POST", "gc", "old_commits", query=query)["files"]
+        return tuple(
+            GCFile(each["name"], GCFileKind.OLD, each["rows"], each["content_id"]) for each in found
+        )
 
     def take_lease(self, holder: str, over: str) -> GCLease:
         """Take the lease of the repository, if it is free or has the mark `over`."""

@@ -1,6 +1,6 @@
 """The frames that a run works on, each read from the storage by the executors."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,17 +66,32 @@ class Sources:
         """The commit records that the server knows of."""
         return self._commits(manifest.run.run_id, manifest.of_kind(GCFileKind.COMMITS))
 
-    def metaranges(self, manifest: GCManifest, known: GCState | None) -> DataFrame:
-        """The metaranges of commits that are not known yet, each once, with one of the commits."""
+    def metaranges(
+        self, manifest: GCManifest, known: GCState | None, old: Sequence[GCFile] = ()
+    ) -> DataFrame:
+        """The metaranges of commits that are not known yet, each once, with one of the commits.
+
+        Without those of `old` commits.
+        """
         commits = self.commits(manifest)
+        if old:
+            commits = frames.unknown(commits, self._commits(manifest.run.run_id, old), "id")
         if known is not None:
             commits = frames.unknown(commits, self._commits(known.run_id, known.commits), "id")
-        return commits.groupBy("metarange_id").agg(f.min("id").alias("commit_id"))
+        return _each_metarange(commits)
 
-    def ranges(self, manifest: GCManifest, known: GCState | None) -> DataFrame:
-        """The ranges of commits that are not known yet, each once."""
+    def ranges(
+        self, manifest: GCManifest, known: GCState | None, old: Sequence[GCFile] = ()
+    ) -> DataFrame:
+        """The ranges of commits that are not known yet, each once; without `old` commits."""
         transform = read_ranges_of(self.storage, manifest.run.repository)
-        metaranges = self.metaranges(manifest, known)
+        metaranges = self.metaranges(manifest, known, old)
+        return self._mapped(metaranges, transform, "range_id string").distinct()
+
+    def old_ranges(self, manifest: GCManifest, old: Sequence[GCFile]) -> DataFrame:
+        """The ranges of old commits, each once."""
+        transform = read_ranges_of(self.storage, manifest.run.repository, may_miss=True)
+        metaranges = _each_metarange(self._commits(manifest.run.run_id, old))
         return self._mapped(metaranges, transform, "range_id string").distinct()
 
     def naming(self, manifest: GCManifest, range_id: str) -> DataFrame:
@@ -85,9 +100,11 @@ class Sources:
         transform = find_range(self.storage, manifest.run.repository, range_id)
         return self._mapped(metaranges, transform, metaranges.schema)
 
-    def named_by_ranges(self, ranges: DataFrame, entries: Accumulator[int]) -> DataFrame:
+    def named_by_ranges(
+        self, ranges: DataFrame, entries: Accumulator[int], *, may_miss: bool = False
+    ) -> DataFrame:
         """What the entries of ranges name, as `frames.PATHS`; `entries` counts those read."""
-        transform = read_paths_of(self.storage, entries.add)
+        transform = read_paths_of(self.storage, entries.add, may_miss=may_miss)
         return self._mapped(ranges, transform, frames.PATHS)
 
     def counter(self) -> Accumulator[int]:
@@ -154,3 +171,8 @@ class Sources:
     ) -> DataFrame:
         """Apply a transform with the rows spread over all executors."""
         return frame.repartition(self.width).mapInArrow(transform, schema)
+
+
+def _each_metarange(commits: DataFrame) -> DataFrame:
+    """Return the metaranges of commits, each once, with one of its commits."""
+    return commits.groupBy("metarange_id").agg(f.min("id").alias("commit_id"))

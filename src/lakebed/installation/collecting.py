@@ -5,7 +5,7 @@ from typing import Any
 
 from lakebed.catalog.catalog import Catalog
 from lakebed.engine.model import Repository
-from lakebed.formats.gc_files import GCLease, GCRunID
+from lakebed.formats.gc_files import GCFile, GCLease, GCRunID
 from lakebed.ids import UniqueID
 
 
@@ -34,6 +34,17 @@ class OwnServer:
 
     def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
         self._catalog.gc.prepare_commits(self._id, unique_id=UniqueID(unique_id), run_id=run_id)
+
+    def write_old_commits(
+        self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
+    ) -> tuple[GCFile, ...]:
+        return self._catalog.gc.write_old_commits(
+            self._id,
+            unique_id=UniqueID(unique_id),
+            run_id=run_id,
+            since_us=since_us,
+            dry_run=dry_run,
+        )
 
     def take_lease(self, holder: str, over: str) -> GCLease:
         return self._catalog.gc_leases.take(self._id, holder, over=over)

@@ -79,6 +79,19 @@ class GCLeases:
         with suppress(PredicateFailed):  # somebody took it over just now
             records.set_if(_NAME, free, record.predicate)
 
+    def expect_garbage(self, repository_id: RepositoryID) -> None:
+        """Note that there may be garbage before the time that the last run gave.
+
+        It only saves waiting: a run that ends at this very moment may say otherwise.
+        """
+        records = self._records(repository_id)
+        record = records.find(_NAME)
+        if record is not None and record.message.next_us:
+            sooner = copy_of(record.message)
+            sooner.next_us = 0
+            with suppress(PredicateFailed):
+                records.set_if(_NAME, sooner, record.predicate)
+
     def last_run(self, repository_id: RepositoryID) -> LastRun:
         """Return what the runs of a repository left."""
         record = self._records(repository_id).find(_NAME)

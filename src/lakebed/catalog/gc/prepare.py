@@ -27,6 +27,7 @@ the same time.
 
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -166,7 +167,10 @@ class GCPreparation:
             expired = read_expired(
                 self._block, repository.namespace, repository.unique_id, run.expired
             )
-            tables = (*before, *self._write_commits(repository, files, expired))
+            commits = self._write_commits(
+                repository, files, GCFileKind.COMMITS, lambda each: each not in expired
+            )
+            tables = (*before, *commits)
             files.create_manifest(GCManifest(run=run, ended_us=now_us(self._runtime), files=tables))
             _LOGGER.info(
                 "run %s of garbage collection is prepared: %d files", run.run_id, len(tables)
@@ -174,6 +178,44 @@ class GCPreparation:
             if run.with_uploads:
                 _LAST_PREPARED.set(self._runtime.now())
         return Prepared(run.run_id, files.location)
+
+    @traced("catalog.write_old_commits")
+    def write_old_commits(
+        self,
+        repository_id: RepositoryID,
+        *,
+        unique_id: UniqueID | None = None,
+        run_id: GCRunID,
+        since_us: int,
+        dry_run: bool,
+    ) -> tuple[GCFile, ...]:
+        """Write down the commits whose expiry frees objects; return the files.
+
+        They are for the report of the run. Nothing is judged to be garbage by them, except in a dry
+        run, which deletes nothing.
+
+        Args:
+            repository_id: Of which repository.
+            unique_id: The unique id of the repository that is meant; another is refused.
+            run_id: The run, which is prepared.
+            since_us: Which of the expired commits: those that expired since then.
+            dry_run: Whether to write down those that would expire instead.
+
+        Raises:
+            RepositoryNotFound: There is none, or one with another unique id.
+            InvalidRun: There is no such run.
+            BlockError: The storage refused or failed; asking again is fine.
+        """
+        repository = self._repository(repository_id, unique_id)
+        files = self._files(repository, run_id)
+        files.read_run()
+        if dry_run:
+            old = self._engine.expirer.unkept(repository)
+        else:
+            old = set(self._engine.marks.expired(repository, since_us=since_us))
+        # After a restore there are marks of commits that are not there.
+        written = self._write_commits(repository, files, GCFileKind.OLD, lambda each: each in old)
+        return tuple(written)
 
     def _repository(self, repository_id: RepositoryID, unique_id: UniqueID | None) -> Repository:
         repository = self._engine.repositories.get(repository_id)
@@ -253,14 +295,18 @@ class GCPreparation:
         return writer.written
 
     def _write_commits(
-        self, repository: Repository, files: RunFiles, expired: frozenset[str]
+        self,
+        repository: Repository,
+        files: RunFiles,
+        kind: GCFileKind,
+        is_meant: Callable[[str], bool],
     ) -> list[GCFile]:
-        """Step 4."""
-        writer = TableWriter(files, GCFileKind.COMMITS)
+        """Step 4, and likewise for old commits."""
+        writer = TableWriter(files, kind)
         commits = (
             record
             for record in Records(self._store, COMMITS, repository.partition).scan()
-            if record.name.decode() not in expired
+            if is_meant(record.name.decode())
         )
         while page := list(islice(commits, _RECORDS)):
             writer.add(

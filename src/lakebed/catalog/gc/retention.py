@@ -1,5 +1,6 @@
 """Rules of retention, and passes that expire commits by them."""
 
+from lakebed.catalog.gc.leases import GCLeases
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import RepositoryID
@@ -12,8 +13,9 @@ from lakebed.tracing import traced
 class Retention:
     """For how long the data of commits is kept, in all repositories."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, leases: GCLeases) -> None:
         self._engine = engine
+        self._leases = leases
 
     def find_rules(self, repository_id: RepositoryID) -> RetentionRules | None:
         """Return the rules of a repository; None: all commits are kept.
@@ -27,6 +29,7 @@ class Retention:
     def set_rules(self, repository_id: RepositoryID, rules: RetentionRules) -> None:
         """Replace the rules of a repository; raises as `find_rules` does."""
         self._engine.retention.set(self._engine.repositories.get(repository_id), rules)
+        self._leases.expect_garbage(repository_id)
 
     @traced("catalog.delete_retention")
     def delete_rules(self, repository_id: RepositoryID) -> None:
@@ -52,4 +55,7 @@ class Retention:
         repository = self._engine.repositories.get(repository_id)
         if unique_id not in {None, repository.unique_id}:
             raise RepositoryNotFound(repository_id)
-        return self._engine.expirer.run(repository, max_share=max_share, dry_run=dry_run)
+        done = self._engine.expirer.run(repository, max_share=max_share, dry_run=dry_run)
+        if done.expired and not dry_run:
+            self._leases.expect_garbage(repository_id)
+        return done

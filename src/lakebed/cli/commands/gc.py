@@ -1,21 +1,21 @@
 """`lakebed gc`: find and delete objects that nothing refers to."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from lakebed.cli.commands import gc_rules
+from lakebed.cli.commands import gc_explain, gc_rules
 from lakebed.cli.errors import Incomplete, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import LocalRootOption, YesOption
-from lakebed.cli.output import printable, size, warn
+from lakebed.cli.output import Column, printable, size, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.client.errors import Refused
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 app = new_group()
 app.add_typer(gc_rules.app, name="rules")
+client_command(app, "explain")(gc_explain.explain)
 
 
 @client_command(app, "run")
@@ -85,9 +86,16 @@ def run(
             master=master,
             say=say,
         )
-    if not session.output.as_json:
+    from lakebed.gc.report import counts_by_branch  # noqa: PLC0415 - slow to load
+
+    with _opened(session, repository.repository, local_root) as (_, storage):
+        branches = counts_by_branch(storage, summary.as_dict())
+    if session.output.as_json:
+        session.output.record({**summary.as_dict(), "branches": branches})
+    else:
         session.output.done(summary.sentence())
-    session.output.record(_shown(asdict(summary), as_json=session.output.as_json))
+        session.output.record(_shown(summary.as_dict(), as_json=False))
+        session.output.table(_by_branch(summary.commits, branches), _BRANCH_COLUMNS)
     if not summary.success:
         raise Incomplete(f"{summary.failed} objects could not be deleted; the report says why")
 
@@ -292,6 +300,38 @@ def _shown(summary: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
     }
     commits = summary.get("commits")
     return shown | ({"commits": _of_commits(commits)} if commits else {})
+
+
+_BRANCH_COLUMNS: Final[list[Column]] = [
+    ("Branch", lambda item: item["branch"]),
+    ("Expired commits", lambda item: item["expired"]),
+    ("Marked commits", lambda item: item["marked"]),
+    ("Freed by that", lambda item: size(item["freed"])),
+    ("Waiting", lambda item: size(item["waiting"])),
+    ("Due", lambda item: size(item["due"])),
+]
+
+
+def _by_branch(
+    commits: dict[str, Any], counts: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """What became of each branch: commits, and bytes of garbage; without those with neither."""
+    figures: dict[str, dict[str, Any]] = {}
+
+    def add(branch: str, name: str, number: int) -> None:
+        zeros = dict.fromkeys(("expired", "marked", "freed", "waiting", "due"), 0)
+        found = figures.setdefault(branch, {"branch": branch or "(no branch)", **zeros})
+        found[name] += number
+
+    for name, group in (("expired", "by_branch"), ("marked", "next_by_branch")):
+        for branch, number in commits.get(group, {}).items():
+            add(branch, name, number)
+    for count in counts:
+        if count["verdict"] in {"candidate", "freed"}:
+            add(count["branch"], "waiting", count["bytes"])
+        if count["verdict"] in {"freed", "due"}:
+            add(count["branch"], count["verdict"], count["bytes"])
+    return [figures[branch] for branch in sorted(figures)]
 
 
 def _of_commits(figures: dict[str, Any]) -> str:

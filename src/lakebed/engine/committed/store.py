@@ -33,7 +33,7 @@ from lakebed.engine.committed.replace import replace as replace_intervals
 from lakebed.engine.committed.walk import map_ahead, unseen, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Home
-from lakebed.formats import Entry, MetaRange, MetaRangeID
+from lakebed.formats import Entry, MetaRange, MetaRangeID, RangeID
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.entries import one_array
 from lakebed.runtime import Runtime
@@ -241,12 +241,25 @@ class Committed:
             MissingFile, DamagedFile, ForeignFile: A file is not there, or does not hold what it
                 should: nobody knows what else there is.
         """
-        ranges = unseen(
-            ref.range_id
-            for metarange_id in unseen(metarange_ids)
-            for ref in self._files.load_metarange(metarange_id).refs
-        )
-        return map_ahead(self._runtime, self._files.load_range, ranges)
+        return (entries for _, entries in self.scan_each(metarange_ids))
+
+    def scan_each(
+        self, metarange_ids: Iterable[MetaRangeID]
+    ) -> Iterator[tuple[MetaRangeID, pa.Table]]:
+        """Yield the same, each table with the first metarange that it was met in."""
+        first_in: dict[RangeID, MetaRangeID] = {}
+
+        def new_ranges() -> Iterator[RangeID]:
+            for metarange_id in unseen(metarange_ids):
+                for ref in self._files.load_metarange(metarange_id).refs:
+                    if ref.range_id not in first_in:
+                        first_in[ref.range_id] = metarange_id
+                        yield ref.range_id
+
+        def load(range_id: RangeID) -> tuple[MetaRangeID, pa.Table]:
+            return first_in[range_id], self._files.load_range(range_id)
+
+        return map_ahead(self._runtime, load, new_ranges())
 
     def known_keys(
         self, metarange_id: MetaRangeID, start: bytes, end: bytes | None

@@ -32,6 +32,7 @@ from lakebed.engine.cleaner.lease import Lease
 from lakebed.engine.errors import TooManyExpire
 from lakebed.engine.keys import BRANCHES, COMMITS, RESTORED, RESTORED_NAME, TAGS
 from lakebed.engine.model import BranchID, CommitID, Repository
+from lakebed.engine.retention.fate import Fate, fate_of
 from lakebed.engine.retention.keep import FLOOR_US, Scan, StoredCommit, staying
 from lakebed.engine.retention.marks import EXPIRED, EXPIRING, Mark, Marks
 from lakebed.engine.retention.rules import RuleBook
@@ -65,6 +66,10 @@ class Expiry:
     expired: int = 0
     by_branch: Mapping[str, int] = field(default_factory=dict)
     """Of the expired ones: for which branch they were made."""
+    next_by_branch: Mapping[str, int] = field(default_factory=dict)
+    """Likewise of those that are marked by now, and expire later."""
+    next_us: int = 0
+    """When the first of those may expire; 0: there are none."""
 
 
 class Expirer:
@@ -100,6 +105,23 @@ class Expirer:
         finally:
             lease.release()
 
+    def look_at(self, repository: Repository, ids: Collection[CommitID]) -> list[Fate]:
+        """Return what becomes of some commits, and why; of those that are there."""
+        marks = self._marks.find_all(repository, list(ids))
+        scan, rules = self._scan(repository), self._rules.find(repository)
+        return [
+            fate_of(each, rules, scan, marks.get(each), expiring_us=self._expiring_us)
+            for each in ids
+            if each in scan.commits
+        ]
+
+    def unkept(self, repository: Repository) -> set[CommitID]:
+        """Return the commits that have not expired, and that no rule keeps any more."""
+        plan = self._plan(repository)
+        if plan is None:
+            return set()
+        return ids_of(plan.unkept) | set(plan.unmarked)
+
     def _run(self, repository: Repository, max_share: float, *, dry_run: bool) -> Expiry:
         plan = self._plan(repository)
         if plan is None:
@@ -110,14 +132,27 @@ class Expirer:
             commits=plan.commits,
             marked=len(plan.unmarked),
             rescued=len(plan.rescued),
-            waiting=plan.waiting,
+            waiting=len(plan.unkept) - len(plan.due),
             expired=len(plan.due),
-            by_branch=dict(Counter(plan.branch_of[CommitID(m.name.decode())] for m in plan.due)),
+            by_branch=plan.by_branch(ids_of(plan.due)),
+            next_by_branch=plan.by_branch(
+                (ids_of(plan.unkept) - ids_of(plan.due)) | set(plan.unmarked)
+            ),
+            next_us=self._next_us(plan),
         )
         if not dry_run:
             self._carry_out(repository, plan)
             _LOGGER.info("expired commits of %s: %s", repository.id, report)
         return report
+
+    def _next_us(self, plan: "_Plan") -> int:
+        """Return when the first of the commits that are marked after a pass may expire."""
+        due = ids_of(plan.due)
+        waiting = (mark for mark in plan.unkept if CommitID(mark.name.decode()) not in due)
+        marked_us = [mark.message.marked_us for mark in waiting]
+        if plan.unmarked:
+            marked_us.append(now_us(self._runtime))
+        return min(marked_us) + self._expiring_us if marked_us else 0
 
     def _plan(self, repository: Repository) -> "_Plan | None":
         """Look at everything; None: refs are being restored."""
@@ -215,6 +250,11 @@ class Expirer:
                 records.delete_if(found.name, found.predicate)
 
 
+def ids_of(marks: Collection[Mark]) -> set[CommitID]:
+    """Return the commits that marks are of."""
+    return {CommitID(mark.name.decode()) for mark in marks}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """What a pass is going to do."""
@@ -222,9 +262,15 @@ class _Plan:
     commits: int = 0
     unmarked: Collection[CommitID] = ()
     rescued: Collection[Mark] = ()
+    unkept: Collection[Mark] = ()
+    """All that are EXPIRING and do not stay."""
     due: Collection[Mark] = ()
-    waiting: int = 0
+    """Those of them that were marked long enough ago."""
     branch_of: Mapping[CommitID, str] = field(default_factory=dict)
+
+    def by_branch(self, ids: Collection[CommitID]) -> dict[str, int]:
+        """Return how many of some commits were made for which branch."""
+        return dict(Counter(self.branch_of[each] for each in ids))
 
     @classmethod
     def make(
@@ -240,7 +286,7 @@ class _Plan:
             commits=len(scan.commits) - (len(marks) - len(expiring)),
             unmarked=[each for each in scan.commits if each not in kept and each not in marks],
             rescued=[mark for commit_id, mark in expiring.items() if commit_id in kept],
+            unkept=unkept,
             due=due,
-            waiting=len(unkept) - len(due),
             branch_of={commit_id: commit.branch for commit_id, commit in scan.commits.items()},
         )

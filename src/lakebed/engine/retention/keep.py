@@ -17,6 +17,7 @@ Beside that, these stay:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from lakebed.engine.model import BranchID, CommitID
@@ -38,7 +39,7 @@ class StoredCommit:
     """The branch that it was made for; empty: any."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Scan:
     """What a scan has met: refs first, and commits after them."""
 
@@ -48,46 +49,78 @@ class Scan:
     """By tags, refs that are being made, and branches that are about to be moved."""
     commits: Mapping[CommitID, StoredCommit]
 
+    @cached_property
+    def all_heads(self) -> frozenset[CommitID]:
+        """The heads of all branches."""
+        return frozenset(head for _, head in self.heads)
+
+    @cached_property
+    def heads_of(self) -> frozenset[tuple[BranchID, CommitID]]:
+        """The heads, each with its branch."""
+        return frozenset(self.heads)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Way:
+    """A way back through history, by first parents, on which commits stay by their age."""
+
+    oldest_us: int
+    """It ends with the first commit that was stored before this."""
+    start: CommitID
+    branch: BranchID
+    """The branch whose head it starts from; empty: no branch leads to its start."""
+    days: int
+    """The period that it goes by."""
+
 
 def staying(rules: RetentionRules | None, scan: Scan) -> set[CommitID]:
     """Return the commits that stay; without rules, all."""
     if rules is None:
         return set(scan.commits)
-    kept = {head for _, head in scan.heads} | scan.named
-    young_us = scan.began_us - FLOOR_US
-    heads_of: dict[BranchID, set[CommitID]] = {}
-    for branch, head in scan.heads:
-        heads_of.setdefault(branch, set()).add(head)
-    all_heads = {head for _, head in scan.heads}
-    for commit_id, commit in scan.commits.items():
-        heads = heads_of.get(commit.branch, set()) if commit.branch else all_heads
-        if commit.stored_us > young_us or commit.first_parent in heads:
-            kept.add(commit_id)
-    return kept | _by_age(rules, scan)
+    kept = set(scan.all_heads | scan.named)
+    kept.update(
+        each for each in scan.commits if is_young(each, scan) or may_be_in_flight(each, scan)
+    )
+    return kept | by_age(rules, scan).keys()
 
 
-def _by_age(rules: RetentionRules, scan: Scan) -> set[CommitID]:
-    """Return what stays by its age alone."""
-    kept: set[CommitID] = set()
+def is_young(commit_id: CommitID, scan: Scan) -> bool:
+    """Whether a commit was stored so late that it may not be named yet."""
+    return scan.commits[commit_id].stored_us > scan.began_us - FLOOR_US
+
+
+def may_be_in_flight(commit_id: CommitID, scan: Scan) -> bool:
+    """Whether a committer that sleeps could still publish a commit."""
+    commit = scan.commits[commit_id]
+    if commit.branch:
+        return (commit.branch, commit.first_parent) in scan.heads_of
+    return commit.first_parent in scan.all_heads
+
+
+def by_age(rules: RetentionRules, scan: Scan) -> dict[CommitID, Way]:
+    """Return what stays by its age alone, each with the way on which it stays for longest."""
+    kept: dict[CommitID, Way] = {}
     # The longest period comes first: so who meets a commit that was met before has nothing to add.
-    for oldest_us, start in sorted(_starts(rules, scan)):
-        at: CommitID | None = start
+    for way in sorted(_ways(rules, scan)):
+        at: CommitID | None = way.start
         while at is not None and at not in kept and at in scan.commits:
-            kept.add(at)
+            kept[at] = way
             commit = scan.commits[at]
-            at = commit.first_parent if commit.stored_us > oldest_us else None
+            at = commit.first_parent if commit.stored_us > way.oldest_us else None
     return kept
 
 
-def _starts(rules: RetentionRules, scan: Scan) -> list[tuple[int, CommitID]]:
-    """Return where to begin to go back, and how far: to the first commit older than that."""
-    starts = [(scan.began_us - rules.days_of(b) * _DAY_US, head) for b, head in scan.heads]
-    default_us = scan.began_us - rules.default_days * _DAY_US
-    followed = {commit.first_parent for commit in scan.commits.values()}
-    followed.update(head for _, head in scan.heads)
-    starts += [
-        (default_us, commit_id)
-        for commit_id, commit in scan.commits.items()
-        if commit_id not in followed and commit.stored_us > default_us
+def _ways(rules: RetentionRules, scan: Scan) -> list[Way]:
+    """Return where to begin to go back, and how far."""
+
+    def way(start: CommitID, branch: BranchID, days: int) -> Way:
+        return Way(scan.began_us - days * _DAY_US, start, branch, days)
+
+    ways = [way(head, branch, rules.days_of(branch)) for branch, head in scan.heads]
+    followed = {commit.first_parent for commit in scan.commits.values()} | scan.all_heads
+    dangling = [
+        way(commit_id, BranchID(""), rules.default_days)
+        for commit_id in scan.commits
+        if commit_id not in followed
     ]
-    return starts
+    return ways + [each for each in dangling if scan.commits[each.start].stored_us > each.oldest_us]

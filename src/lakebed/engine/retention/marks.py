@@ -90,10 +90,10 @@ class Marks:
         mark = self.find_all(repository, [commit_id]).get(commit_id)
         return mark is not None and mark.message.state == EXPIRED
 
-    def expired(self, repository: Repository) -> Iterator[CommitID]:
-        """Iterate over the commits that have expired, in order of their ids."""
+    def expired(self, repository: Repository, *, since_us: int = 0) -> Iterator[CommitID]:
+        """Iterate over the commits that have expired since some time, in order of their ids."""
         for mark in self.records(repository).scan():
-            if mark.message.state == EXPIRED:
+            if mark.message.state == EXPIRED and mark.message.expired_us >= since_us:
                 yield CommitID(mark.name.decode())
 
     def records(self, repository: Repository) -> Records[pb.Expiry]:

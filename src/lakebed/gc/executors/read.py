@@ -81,12 +81,21 @@ def read_results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Trans
     return read
 
 
-def read_ranges_of(storage: Storage, repository: str) -> Transform:
-    """From ids of metaranges, with a commit of each, to the ids of their ranges."""
+def read_ranges_of(storage: Storage, repository: str, *, may_miss: bool = False) -> Transform:
+    """From ids of metaranges, with a commit of each, to the ids of their ranges.
+
+    If `may_miss`, metaranges that are not there are passed over: of commits that do not count.
+    """
 
     def read(batches: Batches) -> Batches:
         for row in rows(batches):
-            yield texts("range_id", _ranges_of(storage, repository, row))
+            try:
+                found = _ranges_of(storage, repository, row)
+            except MissingHistory:
+                if not may_miss:
+                    raise
+                found = []
+            yield texts("range_id", found)
 
     return read
 
@@ -114,8 +123,13 @@ def _ranges_of(storage: Storage, repository: str, row: dict[str, Any]) -> list[R
     return [ref.range_id for ref in decode_metarange(data, found, file=str(address)).refs]
 
 
-def read_paths_of(storage: Storage, count: Callable[[int], None]) -> Transform:
-    """From ids of ranges to the paths that their entries name; `count` gets their number."""
+def read_paths_of(
+    storage: Storage, count: Callable[[int], None], *, may_miss: bool = False
+) -> Transform:
+    """From ids of ranges to the paths that their entries name; `count` gets their number.
+
+    If `may_miss`, ranges that are not there are passed over: of commits that do not count.
+    """
 
     def read(batches: Batches) -> Batches:
         for row in rows(batches):
@@ -124,6 +138,8 @@ def read_paths_of(storage: Storage, count: Callable[[int], None]) -> Transform:
             try:
                 data = storage.block.read(address)
             except ObjectNotFound as error:
+                if may_miss:
+                    continue
                 raise MissingRange(found, str(address)) from error
             table = decode_range(data, found, file=str(address))
             count(table.num_rows)

@@ -60,6 +60,9 @@ _FILE_OR_TOTAL_SCHEMA: Final = pa.schema(
 DUE_LABEL: Final = "due"
 """What counts call candidates that the run deletes."""
 
+FREED_LABEL: Final = "freed"
+"""What counts call candidates that only old commits named, and that the run does not delete."""
+
 _NUMBERS: Final = ("objects", "bytes")
 _BRANCH: Final = 3  # of the parts of a path
 
@@ -131,8 +134,9 @@ def write_rows(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transfo
 def write_judged(storage: Storage, run_id: GCRunID) -> Transform:
     """From judged objects to files of those that are due, of those to remember, and of counts.
 
-    The rows have the columns of `lakebed.gc.frames.JUDGED`, and `is_due`, `is_remembered` and
-    `stage`. The rows that come out are `FILE_OR_TOTAL`; the totals are of all branches together.
+    The rows have the columns of `lakebed.gc.frames.JUDGED`, and `is_due`, `is_freed`,
+    `is_remembered` and `stage`. The rows that come out are `FILE_OR_TOTAL`; the totals are of all
+    branches together.
     """
 
     def write(batches: Batches) -> Batches:
@@ -199,7 +203,8 @@ class Counts:
 def _labelled(table: pa.Table) -> pa.Table:
     """Return judged objects as counts of one each."""
     branch = pc.list_element(pc.split_pattern(table.column("path"), "/"), _BRANCH)
-    verdict = pc.if_else(table.column("is_due"), DUE_LABEL, table.column("verdict"))
+    verdict = pc.if_else(table.column("is_freed"), FREED_LABEL, table.column("verdict"))
+    verdict = pc.if_else(table.column("is_due"), DUE_LABEL, verdict)
     columns = [
         branch,
         verdict,

@@ -125,7 +125,8 @@ class Reclaim:
         # No run says more than that, unless somebody lies.
         next_us = min(last.next_us, last.ended_us + self._longest_us)
         not_before = max(next_us, last.ended_us + self._interval_us)
-        self._not_before_us[repository.unique_id] = not_before
+        # Not for longer: rules may be set, and commits expire, which makes it due.
+        self._not_before_us[repository.unique_id] = min(not_before, now + self._interval_us)
         return now >= not_before
 
     def _storage(self, repository: Repository) -> Storage:

@@ -12,14 +12,14 @@ from msgspec import Meta
 
 from lakebed.catalog.gc.prepare import Prepared
 from lakebed.catalog.gc.runs import RunInfo
-from lakebed.catalog.nouns import BranchRule, GCRunID, RepositoryID, RetentionRules
+from lakebed.catalog.nouns import Address, BranchRule, GCRunID, RepositoryID, RetentionRules
 from lakebed.catalog.tasks import TaskID
 from lakebed.catalog.unfinished import UnfinishedUpload as Unfinished
 from lakebed.ids import UniqueID
 from lakebed.server.api.models import Error, Page, PageQuery, TaskInfo, Wire, first_page
-from lakebed.server.api.request import ApiRequest, as_text
+from lakebed.server.api.request import ApiRequest, as_key, as_text
 from lakebed.server.api.routes import Need, Routes, fs
-from lakebed.server.http.errors import NoRules
+from lakebed.server.http.errors import BadRequest, NoRules
 
 routes = Routes("gc")
 
@@ -30,6 +30,7 @@ _COMMITS: Final = Need("retention:PrepareGarbageCollectionCommits", _ARN)
 _UNCOMMITTED: Final = Need("retention:PrepareGarbageCollectionUncommitted", _ARN)
 _DELETE: Final = fs("DeleteObject", "repository/{repository}/object/*")
 _READ: Final = fs("ReadRepository", "repository/{repository}")
+_READ_ALL: Final = fs("ReadObject", "repository/{repository}/object/*")
 _GET_RULES: Final = Need("retention:GetGarbageCollectionRules", _ARN)
 _SET_RULES: Final = Need("retention:SetGarbageCollectionRules", _ARN)
 _TASK: Final = "prepare_gc_commits"
@@ -117,6 +118,18 @@ class GarbageCollectionRun(Wire):
     state: str
     message: str = ""
     summary: dict[str, Any] | None = None
+
+
+class ExplainQuery(Wire):
+    ref: Annotated[str, Meta(description="a branch, a tag or a commit")] = ""
+    path: Annotated[str, Meta(description="of an object at the ref; without: its commit")] = ""
+    address: Annotated[str, Meta(description="of an object in the storage, instead of both")] = ""
+
+
+class GarbageCollectionExplanation(Wire, omit_defaults=False):
+    subject: str
+    verdict: str
+    reasons: list[str]
 
 
 _FIRST_PAGE: Final = PrepareGCUncommittedRequest()
@@ -257,6 +270,28 @@ def list_runs(
     return first_page(found, query, wire=_wire_run, name=lambda run: run.id)
 
 
+@routes.add("explainGarbageCollection", "GET", f"{_GC}/explain", (_READ, _READ_ALL))
+def explain(
+    request: ApiRequest, repository: RepositoryID, query: ExplainQuery
+) -> GarbageCollectionExplanation:
+    """Say in words why an object or a commit is kept, or went.
+
+    It may name any branch, path and commit that keeps an object; so it takes the right to read all.
+    """
+    explanations = request.catalog.gc_explanations
+    if bool(query.ref) == bool(query.address) or (query.address and query.path):
+        raise BadRequest("name a commit by ref, an object by ref and path, or one by its address")
+    if query.address:
+        found = explanations.address(repository, Address.parse(query.address))
+    elif query.path:
+        found = explanations.object(repository, query.ref, as_key(query.path))
+    else:
+        found = explanations.commit(repository, query.ref)
+    return GarbageCollectionExplanation(
+        subject=found.subject, verdict=found.verdict, reasons=found.reasons
+    )
+
+
 @routes.add("listUnfinishedUploads", "GET", f"{_GC}/uploads", _UNCOMMITTED)
 def list_unfinished(
     request: ApiRequest, repository: RepositoryID, query: PageQuery
@@ -334,6 +369,22 @@ class ExpireQuery(UniqueQuery):
     dry_run: bool = False
 
 
+class OldCommitsQuery(UniqueQuery, kw_only=True):
+    run_id: str
+    since_us: Annotated[int, Meta(ge=0, description="those that expired since then")] = 0
+    dry_run: Annotated[bool, Meta(description="those that would expire instead")] = False
+
+
+class OldCommitsFile(Wire):
+    name: str
+    rows: int
+    content_id: str
+
+
+class OldCommits(Wire, omit_defaults=False):
+    files: list[OldCommitsFile]
+
+
 class ExpiredCommits(Wire, omit_defaults=False):
     ran: bool
     commits: int
@@ -342,6 +393,8 @@ class ExpiredCommits(Wire, omit_defaults=False):
     waiting: int
     expired: int
     by_branch: dict[str, int]
+    next_by_branch: dict[str, int]
+    next_us: int
 
 
 def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
@@ -430,4 +483,26 @@ def expire_commits(
         waiting=done.waiting,
         expired=done.expired,
         by_branch=dict(done.by_branch),
+        next_by_branch=dict(done.next_by_branch),
+        next_us=done.next_us,
+    )
+
+
+@routes.add("writeOldCommits", "POST", f"{_GC}/old_commits", _COMMITS, status=201)
+def write_old_commits(
+    request: ApiRequest, repository: RepositoryID, query: OldCommitsQuery
+) -> OldCommits:
+    """Write down the commits whose expiry frees objects, for the report of a run."""
+    files = request.catalog.gc.write_old_commits(
+        repository,
+        unique_id=_unique_id(query),
+        run_id=GCRunID(query.run_id),
+        since_us=query.since_us,
+        dry_run=query.dry_run,
+    )
+    return OldCommits(
+        files=[
+            OldCommitsFile(name=each.name, rows=each.rows, content_id=each.content_id)
+            for each in files
+        ]
     )

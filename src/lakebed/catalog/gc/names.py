@@ -1,0 +1,97 @@
+"""Who names an object of a repository: uploads, staged entries, commits.
+
+They are read in the order in which objects move, as `prepare` does. Commits that were stored before
+the object was issued cannot name it, and are not read; each range is read once.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.block import Address
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.keys import LINKS, MULTIPARTS
+from lakebed.engine.engine import Engine
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.model import Branch, BranchID, Commit, Repository
+from lakebed.engine.staging.codec import parse_all
+from lakebed.formats import MetaRangeID
+from lakebed.formats.object_paths import ObjectPath
+from lakebed.kv import Store
+from lakebed.kv.records import Records
+
+_RECORDS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StagedName:
+    """A staged entry that keeps an object."""
+
+    branch: BranchID
+    path: bytes
+    is_replaced: bool
+    """Whether the entry only replaced the object, which may be put back."""
+
+
+class Names:
+    """Looks for whoever names one object."""
+
+    def __init__(
+        self, engine: Engine, store: Store, repository: Repository, address: Address
+    ) -> None:
+        path = repository.namespace.relative(address)
+        issued = ObjectPath.parse(path)
+        assert issued is not None, "others are never collected"
+        self._engine = engine
+        self._store = store
+        self._repository = repository
+        self._issued = issued
+        self._spellings = {path, str(address)}
+
+    def upload(self) -> pb.Link | pb.MultipartUpload | None:
+        """Return the record of the upload that the object's address was given out for."""
+        name, partition = self._issued.uid.encode(), self._repository.partition
+        link = Records(self._store, LINKS, partition).find(name)
+        if link is not None:
+            return link.message
+        upload = Records(self._store, MULTIPARTS, partition).find(name)
+        return None if upload is None else upload.message
+
+    def staged(self) -> Iterator[StagedName]:
+        """Iterate over the staged entries that name the object, or may put it back."""
+        for branch in self._engine.branches.list(self._repository):
+            yield from self._staged_on(branch)
+
+    def _staged_on(self, branch: Branch) -> Iterator[StagedName]:
+        for token in branch.tokens:
+            items = self._store.scan(token.encode(), STAGED_PREFIX)
+            while page := list(islice(items, _RECORDS)):
+                for item, message in zip(page, parse_all(page), strict=True):
+                    path = item.key.removeprefix(STAGED_PREFIX)
+                    if message.entry.address in self._spellings:
+                        yield StagedName(branch.id, path, is_replaced=False)
+                    elif message.replaced_address in self._spellings:
+                        yield StagedName(branch.id, path, is_replaced=True)
+
+    def committed(self, commits: Iterable[Commit], *, skew_us: int) -> tuple[Commit, bytes] | None:
+        """Return the first of some commits that names the object, and the path that it has there.
+
+        Raises:
+            MissingFile, DamagedFile, ForeignFile: A file of a commit cannot be read.
+        """
+        since_us = self._issued.issued_us - skew_us
+        first: dict[MetaRangeID, Commit] = {}
+        for commit in commits:
+            if not commit.stored_us or commit.stored_us >= since_us:
+                first.setdefault(commit.metarange_id, commit)
+        spellings = pa.array(self._spellings, pa.string())
+        tables = self._engine.committed(self._repository).scan_each(first)
+        for metarange_id, table in tables:
+            found = table.filter(pc.is_in(table.column("address"), spellings))
+            if found.num_rows:
+                return first[metarange_id], found.column("key")[0].as_py()
+        return None
