@@ -211,9 +211,11 @@ def s3_page() -> str:
                 "# S3 operations",
                 _NOTE,
                 _said("""
-                    S3 is served at the same address as the API: [how to set a client
-                    up](../s3-clients.md), and [what differs](../s3-clients.md#what-differs-from-s3).
-                    A bucket is a repository, and a key begins with a branch, a tag or a commit. Other operations of S3 are answered `NotImplemented` or 405.
+                    S3 is served at the same address as the API:
+                    [how to set a client up](../s3-clients.md), and
+                    [what differs](../s3-clients.md#what-differs-from-s3).
+                    A bucket is a repository, and a key begins with a branch, a tag or a commit.
+                    Other operations of S3 are answered `NotImplemented` or 405.
                 """),
                 "\n".join(_table("operation", "request", "permission", rows=rows)),
             ]
