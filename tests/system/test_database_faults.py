@@ -104,7 +104,9 @@ def database(request: pytest.FixtureRequest) -> Database:
 
 
 @pytest.fixture(scope="module")
-def server(database: Database, aws_credentials: None, azure_key: None) -> Iterator[DatabaseServer]:
+def server(
+    database: Database, aws_credentials: None, azure_key: None, cosmos_key: None
+) -> Iterator[DatabaseServer]:
     with database.run() as server:
         database.open_patient(server).close()  # what is made at first takes its time
         yield server

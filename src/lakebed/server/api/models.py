@@ -520,6 +520,8 @@ class User(Wire):
 
 class CurrentUser(Wire):
     user: User
+    denied: list[str] = field(default_factory=list)
+    """What was asked about, and is not granted."""
 
 
 class UserCreation(Wire):
