@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare docs docs-reference docs-console proto lock clean
+.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare docs docs-reference docs-console proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -144,9 +144,9 @@ test-long: install .airflow/.installed ## the same tests with more seeds and rou
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600
 
 # Begins with the programs that are missing, and fails if there are any. Nothing is skipped.
-test-kv-all: install ## the tests of databases that are not in make test: MariaDB, MongoDB, Bigtable, GCS, Cosmos DB
+test-kv-all: install ## the tests of databases that are not in make test: MariaDB, Cassandra, HBase, MongoDB, Bigtable, GCS, Cosmos DB
 	$(BIN)/python -m lakebed.testing.servers.fetch_databases
-	pytest -q -m kv_all --durations 10 --timeout 600 tests
+	pytest $(PARALLEL) -q -m kv_all --durations 10 --timeout 900 tests/conformance tests/system
 
 test-ui: install ## the web UI in a real browser
 	pytest -q tests/ui tests/server/test_page.py tests/catalog/test_preview.py
@@ -204,6 +204,9 @@ bench-migrate: install ## how fast ranges of lakeFS are read
 
 bench-commands: install ## rates of small requests into docs/performance.md
 	$(BIN)/python -m benchmarks.performance_page
+
+bench-cli: install ## how long commands take to start; fails where it is too long
+	$(BIN)/python -m benchmarks.commands
 
 BASE ?= HEAD
 bench-compare: install ## how many times as fast as the commit BASE, operation by operation; fails where a bar is missed

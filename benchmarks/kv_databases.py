@@ -1,11 +1,11 @@
-"""The databases of packages and of ``make test-kv-all``: the store against the bare client.
+"""Databases but SQLite and PostgreSQL: the store against the bare client.
 
 Both sides send the same requests to the same server, which is local and has one node. DynamoDB and
 etcd do not wait for the disk here: what is measured is what the driver adds. Floor and store take
 turns in short rounds, and medians are compared. (Amazon's local DynamoDB is made for tests: its
 rates say nothing about the service, and Azurite's neither.) RocksDB is part of this process, and
-both sides wait for the disk. MariaDB, Google Cloud Storage and Cosmos DB are measured where
-`make test-kv-all` has fetched their servers; else a line says that they were not.
+both sides wait for the disk. Those of `make test-kv-all` are measured where it has fetched them;
+else a line says that they were not.
 """
 
 import os
@@ -29,6 +29,12 @@ from google.cloud import storage
 from requests.adapters import HTTPAdapter
 from rocksdict import Options, Rdict, WriteOptions
 
+from benchmarks.kv_fetched_databases import (
+    open_bigtable,
+    open_cassandra,
+    open_hbase,
+    open_mongodb,
+)
 from benchmarks.kv_postgresql import (
     PARTITION,
     ROUNDS,
@@ -90,12 +96,12 @@ def measure(*, scale: float) -> list[Row]:
         ("azblob", _azure_blob, 4),
         ("rocksdb", _rocksdb, 20),
     ]
-    for server, of_it in _FETCHED.items():
+    for name, server, opened, calls_of_a_round in _FETCHED:
         try:
             fetched(server)
-            databases.append(of_it)
+            databases.append((name, opened, calls_of_a_round))
         except ServerMissingError as error:
-            print(f"{of_it[0]} is not measured: {error}")
+            print(f"{name} is not measured: {error}")
     for name, opened, calls_of_a_round in databases:
         calls = max(2, int(calls_of_a_round * scale))
         rounds = ROUNDS if scale >= 1 else 1
@@ -365,8 +371,13 @@ def _rocksdb() -> Opened:
         bare.close()
 
 
-_FETCHED = {
-    "mariadb": ("mysql", _mysql, 50),
-    "gcs": ("gs", _gcs, 4),
-    "cosmos": ("cosmos", _cosmos, 4),
-}
+_FETCHED = [
+    ("mysql", "mariadb", _mysql, 50),
+    ("cassandra", "cassandra", open_cassandra, 8),
+    ("hbase", "hbase", open_hbase, 20),
+    ("bigtable", "bigtable", open_bigtable, 20),
+    ("mongodb", "mongodb", open_mongodb, 20),
+    ("gs", "gcs", _gcs, 4),
+    ("cosmos", "cosmos", _cosmos, 4),
+]
+"""Name, the server that `make test-kv-all` fetches, how it is opened, and calls of a round."""

@@ -99,7 +99,9 @@ def _key(thread: int, number: int) -> bytes:
 
 def _fill(store: Store) -> dict[bytes, Version]:
     keys = [_key(thread, number) for thread in range(THREADS) for number in range(KEYS_PER_THREAD)]
-    return {key: store.set(PARTITION, key, VALUE) for key in keys}
+    with ThreadPoolExecutor(THREADS) as pool:
+        versions = pool.map(lambda key: store.set(PARTITION, key, VALUE), keys)
+        return dict(zip(keys, versions, strict=True))
 
 
 def _our_get(store: Store) -> Call:

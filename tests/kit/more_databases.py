@@ -7,12 +7,20 @@ import pytest
 
 from lakebed.kv import Store
 from lakebed.kv.drivers.bigtable import BigtableCells
+from lakebed.kv.drivers.cassandra import CassandraCells
 from lakebed.kv.drivers.cosmos import CosmosCells
 from lakebed.kv.drivers.gcs import GCSCells
+from lakebed.kv.drivers.hbase import HBaseCells
 from lakebed.kv.drivers.mongodb import MongoDBCells
 from lakebed.kv.drivers.mysql import MySQLStore
 from lakebed.kv.wrappers.fenced import Cells, FencedStore, _Fate
 from lakebed.runtime import Runtime
+from lakebed.testing.servers.java_databases import (
+    cassandra_server,
+    cassandra_url,
+    hbase_server,
+    hbase_url,
+)
 from lakebed.testing.servers.more_databases import (
     bigtable_server,
     bigtable_url,
@@ -93,5 +101,13 @@ MORE_DATABASES = [
             take_out_the_fence,
             durable=False,
         ),
+        Database(
+            "cassandra",
+            cassandra_server,
+            cassandra_url,
+            fenced_with_a_clock(CassandraCells),
+            take_out_the_fence,
+        ),
+        Database("hbase", hbase_server, hbase_url, fenced(HBaseCells), take_out_the_fence),
     )
 ]

@@ -22,6 +22,7 @@ from lakebed.kv.drivers.dynamodb import DynamoDBCells
 from lakebed.kv.drivers.etcd import EtcdStore
 from lakebed.kv.drivers.valkey import ValkeyStore
 from lakebed.kv.drivers.valkey.link import Patience
+from lakebed.kv.wrappers import fenced
 from lakebed.kv.wrappers.fenced import FencedStore, _Fate
 from lakebed.runtime import Runtime
 from lakebed.testing.conformance.kv_concurrency import in_threads
@@ -101,6 +102,14 @@ DURABLE = [each for each in ALL if cast("Database", each.values[0]).durable]
 def database(request: pytest.FixtureRequest) -> Database:
     chosen: Database = request.param
     return chosen
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _patience() -> Iterator[None]:
+    """Servers in Java may take longer to start again than a process waits before it ends."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fenced, "FENCE_SECONDS", 300.0)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,21 @@ from lakebed.testing.servers.databases import (
     valkey_server,
     valkey_url,
 )
+from lakebed.testing.servers.java_databases import (
+    cassandra_server,
+    cassandra_url,
+    hbase_server,
+    hbase_url,
+)
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
-from lakebed.testing.servers.more_databases import mariadb_server, mariadb_url
+from lakebed.testing.servers.more_databases import (
+    bigtable_server,
+    bigtable_url,
+    mariadb_server,
+    mariadb_url,
+    mongodb_server,
+    mongodb_url,
+)
 from tests.engine.test_engine_machine import EngineMachine
 from tests.kit.rounds import rounds
 from tests.kit.served import eventually
@@ -39,8 +52,12 @@ SERVERS: dict[str, tuple[Run, Callable[[int], str]]] = {
     "etcd": (partial(etcd_server, durable=False), etcd_url),
     "valkey": (valkey_server, valkey_url),
     "mysql": (mariadb_server, mariadb_url),
+    "bigtable": (bigtable_server, bigtable_url),
+    "mongodb": (mongodb_server, mongodb_url),
+    "cassandra": (cassandra_server, cassandra_url),
+    "hbase": (hbase_server, hbase_url),
 }
-FETCHED = {"mysql"}
+FETCHED = {"mysql", "bigtable", "mongodb", "cassandra", "hbase"}
 """Those of `make test-kv-all`."""
 CLEANED = 'lakebed_background_runs_total{outcome="success",task="cleaner"}'
 CLIENTS = 3

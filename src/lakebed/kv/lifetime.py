@@ -1,12 +1,16 @@
 """When and with what a store may be called, and when what it holds may be given back."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from lakebed.kv.errors import StoreClosed
 from lakebed.kv.store import Limits
 from lakebed.runtime import Runtime, about_to_wait
+
+OVERHEAD_BYTES: Final = 64
+"""What a key takes in a request beyond its bytes."""
 
 
 class Lifetime:
@@ -45,6 +49,35 @@ class Lifetime:
         if self._process is not None and os.getpid() != self._process:
             raise StoreClosed("the store was opened in another process")
         self._limits.check(partition, key, value)
+
+    def chunks(
+        self,
+        partition: bytes,
+        items: Iterable[tuple[bytes, bytes]],
+        *,
+        keys_max: int,
+        bytes_max: int,
+    ) -> Iterator[dict[bytes, bytes]]:
+        """Check keys with values, and give them out in chunks; one too large is a chunk of its own.
+
+        The last value of a key in a chunk replaces those before.
+
+        Raises:
+            StoreClosed: As `check`.
+            InvalidArgument: As `check`.
+        """
+        chunk: dict[bytes, bytes] = {}
+        size = 0
+        for key, value in items:
+            self.check(partition, key, value)
+            added = len(partition) + len(key) + len(value) + OVERHEAD_BYTES
+            if len(chunk) == keys_max or (chunk and size + added > bytes_max):
+                yield chunk
+                chunk, size = {}, 0
+            chunk[key] = value
+            size += added
+        if chunk:
+            yield chunk
 
     @contextmanager
     def call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:

@@ -42,6 +42,8 @@ _DRIVERS: Final = MappingProxyType(
         "mongodb": ("lakebed.kv.drivers.mongodb", "mongodb"),
         "mongodb+srv": ("lakebed.kv.drivers.mongodb", "mongodb"),
         "bigtable": ("lakebed.kv.drivers.bigtable", "bigtable"),
+        "cassandra": ("lakebed.kv.drivers.cassandra", "cassandra"),
+        "hbase": ("lakebed.kv.drivers.hbase", "hbase"),
     }
 )
 
@@ -58,7 +60,7 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
       ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
     - ``mysql://`` (or ``mariadb://``), ``etcd://``, ``valkey://`` (or ``redis://``),
       ``dynamodb://``, ``azblob://``, ``cosmos://``, ``gs://``, ``bigtable://``, ``mongodb://``,
-      ``rocksdb:///``: see the drivers of these names.
+      ``cassandra://``, ``hbase://``, ``rocksdb:///``: see the drivers of these names.
 
     ``?namespace=name`` opens a part of the database that others, with other names, do not see.
 

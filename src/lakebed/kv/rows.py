@@ -4,13 +4,16 @@ A row is named by its partition, with the length before it, and its key. What it
 the stamp, so that a comparison of the first bytes is a comparison of stamps.
 """
 
+from collections.abc import Callable
 from typing import Final
 
-from lakebed.kv.store import VERSION_BYTES, Version
+from lakebed.kv.store import PARTITIONS_PAGE, VERSION_BYTES, Version
 from lakebed.kv.wrappers.fenced import Cell
 
 _LENGTH_BYTES: Final = 2
 _HEAD: Final = 2 * VERSION_BYTES
+_ALIVE: Final = b"\x01"
+_DEAD: Final = b"\x00"
 
 
 def row_name(partition: bytes, key: bytes = b"") -> bytes:
@@ -33,6 +36,27 @@ def after_prefix(prefix: bytes) -> bytes:
     return shortened[:-1] + bytes([shortened[-1] + 1]) if shortened else b""
 
 
+def list_partitions(
+    first_name: Callable[[bytes], bytes | None], cursor: bytes
+) -> tuple[list[bytes], bytes | None]:
+    """Return some partitions, and where to go on, as `Store.partition_page`.
+
+    The first row of a partition tells its name; the next partition lies behind all of its rows.
+
+    Args:
+        first_name: Returns the name of the first row at or after a name; None if there is none.
+        cursor: Where to begin.
+    """
+    page: list[bytes] = []
+    while len(page) < PARTITIONS_PAGE:
+        name = first_name(cursor)
+        if name is None:
+            return page, None
+        page.append(split_name(name)[0])
+        cursor = after_prefix(row_name(page[-1]))
+    return page, cursor
+
+
 def pack(cell: Cell) -> bytes:
     """Return a cell as bytes. Whether it is a tombstone is kept elsewhere."""
     return cell.stamp + cell.version + (cell.value or b"")
@@ -42,3 +66,14 @@ def unpack(data: bytes, *, tombstone: bool) -> Cell:
     """Return the cell that `pack` made bytes of."""
     stamp, version = data[:VERSION_BYTES], Version(data[VERSION_BYTES:_HEAD])
     return Cell(version, stamp, None if tombstone else data[_HEAD:])
+
+
+def pack_body(cell: Cell) -> bytes:
+    """Return all of a cell but its stamp, for databases that keep the stamp beside it."""
+    return cell.version + (_DEAD if cell.value is None else _ALIVE + cell.value)
+
+
+def unpack_body(stamp: bytes, body: bytes) -> Cell:
+    """Return the cell that `pack_body` made bytes of."""
+    version, kind = Version(body[:VERSION_BYTES]), body[VERSION_BYTES : VERSION_BYTES + 1]
+    return Cell(version, stamp, body[VERSION_BYTES + 1 :] if kind == _ALIVE else None)

@@ -1,6 +1,7 @@
 """Reads the URLs of stores without ever quoting what may be a password."""
 
 import re
+import ssl
 from collections.abc import Collection
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -9,6 +10,7 @@ from lakebed.kv.errors import InvalidArgument
 
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NAMESPACE_OPTION: Final = "namespace"
+POOL_SIZE_MAX: Final = 1000
 
 
 def split_url(
@@ -47,6 +49,34 @@ def is_on(options: dict[str, str], name: str) -> bool:
     if value not in {"true", "false"}:
         raise InvalidArgument(f"{name} must be true or false, not '{value}'")
     return value == "true"
+
+
+def tls_context(options: dict[str, str]) -> ssl.SSLContext | None:
+    """Return how to encrypt, by the options ``tls`` and ``ca``; None: not at all.
+
+    Raises:
+        InvalidArgument: The certificates cannot be read.
+    """
+    if not is_on(options, "tls"):
+        return None
+    try:
+        return ssl.create_default_context(cafile=options.get("ca"))
+    except OSError as error:
+        raise InvalidArgument(
+            f"cannot read the certificates in {options.get('ca')}: {error}"
+        ) from None
+
+
+def pool_size(options: dict[str, str], default: int) -> int:
+    """Return how many connections a process keeps at most, by the option ``pool_size``.
+
+    Raises:
+        InvalidArgument: It is not a number in its bounds.
+    """
+    size = options.get("pool_size", str(default))
+    if not (size.isascii() and size.isdigit() and 1 <= int(size) <= POOL_SIZE_MAX):
+        raise InvalidArgument(f"pool_size must be a number from 1 to {POOL_SIZE_MAX}, not '{size}'")
+    return int(size)
 
 
 def take_namespace(url: str) -> tuple[str, str | None]:

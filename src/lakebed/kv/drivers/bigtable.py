@@ -52,8 +52,8 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
-from lakebed.kv.rows import after_prefix, pack, row_name, split_name, unpack
-from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store
+from lakebed.kv.rows import after_prefix, list_partitions, pack, row_name, split_name, unpack
+from lakebed.kv.store import Limits, Store
 from lakebed.kv.urls import split_url
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
@@ -185,15 +185,11 @@ class BigtableCells(Cells):
         return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        # The first row of a partition tells its name; the next one lies behind all of its rows.
-        page: list[bytes] = []
-        while len(page) < PARTITIONS_PAGE:
-            rows = self._rows(_between(cursor, b""), 1)
-            if not rows:
-                return page, None
-            page.append(split_name(rows[0][0])[0])
-            cursor = after_prefix(row_name(page[-1]))
-        return page, cursor
+        def first_name(start: bytes) -> bytes | None:
+            rows = self._rows(_between(start, b""), 1)
+            return rows[0][0] if rows else None
+
+        return list_partitions(first_name, cursor)
 
     def close(self) -> None:
         self._client.transport.close()

@@ -41,8 +41,8 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     StoreUnreachable,
 )
-from lakebed.kv.rows import after_prefix, row_name, split_name
-from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
+from lakebed.kv.rows import after_prefix, list_partitions, row_name, split_name
+from lakebed.kv.store import Limits, Store, Version
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 
@@ -123,15 +123,11 @@ class MongoDBCells(Cells):
         return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        # The first key of a partition tells its name; the next one lies behind all of its keys.
-        page: list[bytes] = []
-        while len(page) < PARTITIONS_PAGE:
-            documents = self._documents(cursor, b"", 1)
-            if not documents:
-                return page, None
-            page.append(_names(documents[0])[0])
-            cursor = after_prefix(row_name(page[-1]))
-        return page, cursor
+        def first_name(start: bytes) -> bytes | None:
+            documents = self._documents(start, b"", 1)
+            return bytes.fromhex(documents[0][_ID]) if documents else None
+
+        return list_partitions(first_name, cursor)
 
     def close(self) -> None:
         self._client.close()

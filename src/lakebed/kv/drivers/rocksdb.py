@@ -36,10 +36,10 @@ from lakebed.kv.errors import (
     StoreUnavailable,
 )
 from lakebed.kv.lifetime import Lifetime
+from lakebed.kv.rows import after_prefix, list_partitions, row_name
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
-    PARTITIONS_PAGE,
     VERSION_BYTES,
     Item,
     Limits,
@@ -61,7 +61,6 @@ OPEN_FILES: Final = 500
 _PREFIX: Final = "rocksdb:///"
 _MARK: Final = "LAKEBED"
 """A file that says whose folder it is; it is there before the database."""
-_LENGTH_BYTES: Final = 2
 _LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -106,7 +105,7 @@ class RocksDBStore(Store):
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self._lifetime.check(partition, key)
-        base = _base(partition)
+        base = row_name(partition)
         stored = self._read(base + key)
         self._wait_for(base, base + key)
         if stored is None:
@@ -118,7 +117,7 @@ class RocksDBStore(Store):
     ) -> Version:
         with self._lifetime.call(partition, key, value):
             mark = version or new_version(self._runtime)
-            name = _base(partition) + key
+            name = row_name(partition, key)
             self._write([name], lambda: self._database.put(name, mark + value))
         return mark
 
@@ -134,7 +133,7 @@ class RocksDBStore(Store):
         with self._lifetime.call(partition, key, value):
             check_predicate(predicate)
             mark = version or new_version(self._runtime)
-            name = _base(partition) + key
+            name = row_name(partition, key)
             if not self._write(
                 [name],
                 lambda: self._database.put(name, mark + value),
@@ -145,13 +144,13 @@ class RocksDBStore(Store):
 
     def delete(self, partition: bytes, key: bytes) -> None:
         with self._lifetime.call(partition, key):
-            name = _base(partition) + key
+            name = row_name(partition, key)
             self._write([name], lambda: self._database.delete(name))
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
         with self._lifetime.call(partition, key):
             check_version(predicate)
-            name = _base(partition) + key
+            name = row_name(partition, key)
             if not self._write(
                 [name],
                 lambda: self._database.delete(name),
@@ -161,7 +160,7 @@ class RocksDBStore(Store):
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         with self._lifetime.call(partition):
-            base = _base(partition)
+            base = row_name(partition)
             with _reading():
                 # All keys are bytes, whatever the library can hold else.
                 pairs: Iterator[Any] = self._database.items(from_key=base + start)
@@ -173,18 +172,13 @@ class RocksDBStore(Store):
         return items
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        # The first key of a partition tells its name; the next one lies behind all of its keys.
-        page: list[bytes] = []
-        start = cursor or bytes(_LENGTH_BYTES)
+        def first_name(start: bytes) -> bytes | None:
+            # All keys are bytes, whatever the library can hold else.
+            names: Iterator[Any] = iter(self._database.keys(from_key=start or b"\x00"))
+            return next(names, None)
+
         with self._lifetime.call(b"any"), _reading():
-            while len(page) < PARTITIONS_PAGE:
-                name: Any = next(iter(self._database.keys(from_key=start)), None)
-                if name is None:
-                    return page, None
-                length = int.from_bytes(name[:_LENGTH_BYTES], "big")
-                page.append(name[_LENGTH_BYTES : _LENGTH_BYTES + length])
-                start = _behind(_base(page[-1]))
-        return page, start
+            return list_partitions(first_name, cursor)
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         """Write many keys of one partition, in chunks that are each applied whole or not at all."""
@@ -193,7 +187,7 @@ class RocksDBStore(Store):
         while chunk := list(islice(rest, CHUNK_KEYS)):
             for key, value in chunk:
                 self._lifetime.check(partition, key, value)
-            base = _base(partition)
+            base = row_name(partition)
             batch = WriteBatch(raw_mode=True)
             for key, value in chunk:
                 batch.put(base + key, new_version(self._runtime) + value)
@@ -205,8 +199,8 @@ class RocksDBStore(Store):
     def drop_partition(self, partition: bytes) -> None:
         """Delete every key of a partition at once."""
         with self._lifetime.call(partition):
-            base = _base(partition)
-            self._write([base], lambda: self._database.delete_range(base, _behind(base)))
+            base = row_name(partition)
+            self._write([base], lambda: self._database.delete_range(base, after_prefix(base)))
 
     def close(self) -> None:
         self._lifetime.close()
@@ -332,17 +326,6 @@ def _reading() -> Iterator[None]:
         raise StoreClosed from None
     except Exception as error:
         raise StoreUnavailable(f"RocksDB cannot read: {error}") from error
-
-
-def _base(partition: bytes) -> bytes:
-    """What the names of a partition begin with; the length keeps those apart that are alike."""
-    return len(partition).to_bytes(_LENGTH_BYTES, "big") + partition
-
-
-def _behind(base: bytes) -> bytes:
-    """Return the first name after all that begin with a base, whose first byte is never 255."""
-    shortened = base.rstrip(b"\xff")
-    return shortened[:-1] + bytes([shortened[-1] + 1])
 
 
 def _item(key: bytes, stored: bytes) -> Item:

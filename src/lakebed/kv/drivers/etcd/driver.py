@@ -1,7 +1,7 @@
 """The calls of the interface as transactions of etcd."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -192,7 +192,10 @@ class EtcdStore(Store):
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         """Write many keys of one partition, in chunks that are each applied whole or not at all."""
         applied = False
-        for chunk in self._chunks(partition, items):
+        chunks = self._lifetime.chunks(
+            partition, items, keys_max=TRANSACTION_KEYS, bytes_max=TRANSACTION_BYTES
+        )
+        for chunk in chunks:
             puts = [
                 self._put(partition, key, value, new_version(self._runtime))
                 for key, value in chunk.items()
@@ -233,23 +236,6 @@ class EtcdStore(Store):
     def _put(self, partition: bytes, key: bytes, value: bytes, version: Version) -> Json:
         stored = version + _SEPARATOR + value
         return {"request_put": {"key": encode(self._key(partition, key)), "value": encode(stored)}}
-
-    def _chunks(
-        self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
-    ) -> Iterator[dict[bytes, bytes]]:
-        # A transaction cannot write a key twice: the last value of a key replaces those before.
-        chunk: dict[bytes, bytes] = {}
-        size = 0
-        for key, value in items:
-            self._lifetime.check(partition, key, value)
-            added = len(partition) + len(key) + len(value) + 64
-            if len(chunk) == TRANSACTION_KEYS or (chunk and size + added > TRANSACTION_BYTES):
-                yield chunk
-                chunk, size = {}, 0
-            chunk[key] = value
-            size += added
-        if chunk:
-            yield chunk
 
     def _scan(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         base = self._key(partition, b"")

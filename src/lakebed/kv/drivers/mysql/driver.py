@@ -181,7 +181,8 @@ class MySQLStore(Store):
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         """Write many keys of one partition, in chunks that are each applied whole or not at all."""
         applied = False
-        for chunk in self._chunks(partition, items):
+        chunks = self._lifetime.chunks(partition, items, keys_max=CHUNK_KEYS, bytes_max=CHUNK_BYTES)
+        for chunk in chunks:
             parameters = [
                 part
                 for key in sorted(chunk)  # in one order everywhere: writers rarely get stuck
@@ -244,23 +245,6 @@ class MySQLStore(Store):
             self._pool.give_back(link, kept)
 
     # Writes
-
-    def _chunks(
-        self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
-    ) -> Iterator[dict[bytes, bytes]]:
-        # The last value of a key replaces those before.
-        chunk: dict[bytes, bytes] = {}
-        size = 0
-        for key, value in items:
-            self._lifetime.check(partition, key, value)
-            added = len(partition) + len(key) + len(value)
-            if len(chunk) == CHUNK_KEYS or (chunk and size + added > CHUNK_BYTES):
-                yield chunk
-                chunk, size = {}, 0
-            chunk[key] = value
-            size += added
-        if chunk:
-            yield chunk
 
     def _write(self, statement: str, *parameters: object) -> int:
         """Run a write and return how many rows it matched.

@@ -2,7 +2,6 @@
 
 import select
 import socket
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +14,7 @@ from lakebed.kv.drivers.kernel_timeouts import bound_by_kernel
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.errors import InvalidArgument, StoreUnavailable
 from lakebed.kv.pool import POOL_SIZE
-from lakebed.kv.urls import is_on, split_url
+from lakebed.kv.urls import is_on, pool_size, split_url, tls_context
 from lakebed.runtime import Runtime
 
 CONNECT_SECONDS: Final = 2
@@ -24,7 +23,6 @@ LIFETIME_SECONDS: Final = 120.0
 # Busy connections are not looked at: every look lets another thread run first.
 LOOK_AFTER_SECONDS: Final = 0.02
 DEFAULT_PORT: Final = 3306
-POOL_SIZE_MAX: Final = 1000
 _OPTIONS: Final = frozenset({"tls", "ca", "pool_size", "durable"})
 _EXAMPLE: Final = "mysql://user:password@host:3306/database"
 
@@ -60,9 +58,6 @@ def parse_url(url: str) -> Address:
         raise InvalidArgument(
             f"the URL is malformed: use {_EXAMPLE}, with a user, a host and a database"
         )
-    size = options.get("pool_size", str(POOL_SIZE))
-    if not (size.isascii() and size.isdigit() and 1 <= int(size) <= POOL_SIZE_MAX):
-        raise InvalidArgument(f"pool_size must be a number from 1 to {POOL_SIZE_MAX}, not '{size}'")
     settings: dict[str, Any] = {
         "host": parts.hostname,
         "port": parts.port or DEFAULT_PORT,
@@ -72,15 +67,11 @@ def parse_url(url: str) -> Address:
         # Else the library reads all certificates for each connection, and checks none of them.
         "ssl_disabled": True,
     }
-    if is_on(options, "tls"):
+    context = tls_context(options)
+    if context is not None:
         del settings["ssl_disabled"]
-        try:
-            settings["ssl"] = ssl.create_default_context(cafile=options.get("ca"))
-        except OSError as error:
-            raise InvalidArgument(
-                f"cannot read the certificates in {options.get('ca')}: {error}"
-            ) from None
-    return Address(settings, int(size), is_on(options, "durable"))
+        settings["ssl"] = context
+    return Address(settings, pool_size(options, POOL_SIZE), is_on(options, "durable"))
 
 
 class _Connection(pymysql.Connection):

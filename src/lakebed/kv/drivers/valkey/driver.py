@@ -1,7 +1,7 @@
 """The calls of the interface as commands and scripts."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import valkey
@@ -160,9 +160,12 @@ class ValkeyStore(Store):
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         """Write many keys of one partition, in chunks that are each applied whole or not at all."""
         applied = False
-        for chunk in self._chunks(partition, items):
+        chunks = self._lifetime.chunks(partition, items, keys_max=CHUNK_KEYS, bytes_max=CHUNK_BYTES)
+        for chunk in chunks:
             arguments = [
-                part for key, value in chunk for part in (key, new_version(self._runtime) + value)
+                part
+                for key, value in chunk.items()
+                for part in (key, new_version(self._runtime) + value)
             ]
             with self._lifetime.call(partition), step_of_many(applied=applied):
                 self._write(scripts.SET_MANY, partition, *arguments)
@@ -221,21 +224,6 @@ class ValkeyStore(Store):
         ]
 
     # Writes
-
-    def _chunks(
-        self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
-    ) -> Iterator[list[tuple[bytes, bytes]]]:
-        chunk: list[tuple[bytes, bytes]] = []
-        size = 0
-        for key, value in items:
-            self._lifetime.check(partition, key, value)
-            if len(chunk) == CHUNK_KEYS or (chunk and size + len(value) > CHUNK_BYTES):
-                yield chunk
-                chunk, size = [], 0
-            chunk.append((key, value))
-            size += len(value)
-        if chunk:
-            yield chunk
 
     def _write(self, script: str, partition: bytes, *arguments: bytes) -> bool:
         """Run a script that writes; return whether its condition held.

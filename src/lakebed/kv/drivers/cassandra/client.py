@@ -1,0 +1,219 @@
+"""Connections to the nodes of a cluster, and what their errors mean."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import Timer
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote
+
+from cassandra import (
+    AuthenticationFailed,
+    ConsistencyLevel,
+    DriverException,
+    ProtocolVersion,
+    RequestValidationException,
+)
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+)
+from cassandra.connection import ConnectionException
+from cassandra.policies import (
+    DCAwareRoundRobinPolicy,
+    FallthroughRetryPolicy,
+    TokenAwarePolicy,
+)
+from cassandra.protocol import ErrorMessage
+from cassandra.query import tuple_factory
+
+from lakebed.kv.drivers.cassandra.statements import (
+    CREATE,
+    PAGE,
+    PARTITIONS,
+    READ,
+    REPLACE,
+    TABLE,
+)
+from lakebed.kv.errors import (
+    InvalidArgument,
+    OutcomeUnknown,
+    StoreUnavailable,
+    StoreUnreachable,
+)
+from lakebed.kv.store import PARTITIONS_PAGE
+from lakebed.kv.urls import is_on, split_url, tls_context
+
+ResultT = TypeVar("ResultT")
+
+CONNECT_SECONDS: Final = 2.0
+OPEN_SECONDS: Final = 30.0
+DEFAULT_PORT: Final = 9042
+_OPTIONS: Final = frozenset({"tls", "ca", "durable"})
+_EXAMPLE: Final = "cassandra://user:password@host1,host2:9042/keyspace"
+_KEYSPACE: Final = re.compile(r"[a-z][a-z0-9_]{0,47}")
+
+# All that the library raises for a statement.
+ERRORS: Final = (DriverException, ErrorMessage, NoHostAvailable, ConnectionException)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a URL says."""
+
+    settings: dict[str, Any]
+    keyspace: str
+    table: str
+    """With its keyspace."""
+    trusted: bool
+    """Whether the cluster is said to be durable by other means."""
+
+
+def parse_url(url: str) -> Address:
+    """Take a URL apart.
+
+    Raises:
+        InvalidArgument: It is malformed. The message does not quote it: a password may be in it.
+    """
+    parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
+    keyspace = parts.path.strip("/")
+    if not parts.hostname or not _KEYSPACE.fullmatch(keyspace):
+        raise InvalidArgument(
+            f"the URL is malformed: use {_EXAMPLE}, with a host and a keyspace in small letters"
+        )
+    settings: dict[str, Any] = {
+        "contact_points": parts.hostname.split(","),
+        "port": parts.port or DEFAULT_PORT,
+    }
+    if parts.username:
+        settings["auth_provider"] = PlainTextAuthProvider(
+            unquote(parts.username), unquote(parts.password or "")
+        )
+    context = tls_context(options)
+    if context is not None:
+        settings["ssl_context"] = context
+    return Address(settings, keyspace, f"{keyspace}.{TABLE}", is_on(options, "durable"))
+
+
+class Client:
+    """Connections to the nodes of a cluster, and the statements that they know.
+
+    Raises:
+        StoreUnreachable: No node can be reached.
+    """
+
+    def __init__(self, address: Address, reply_seconds: float) -> None:
+        self._table = address.table
+        self._known: dict[str, Any] = {}
+        try:
+            self.cluster = Cluster(
+                **address.settings,
+                # Spoken by all versions, and needs no checksums of the library's in Python.
+                protocol_version=ProtocolVersion.V4,
+                execution_profiles={EXEC_PROFILE_DEFAULT: _profile(reply_seconds)},
+                connect_timeout=CONNECT_SECONDS,
+                control_connection_timeout=CONNECT_SECONDS,
+                schema_metadata_enabled=False,
+            )
+        except ERRORS as error:
+            raise StoreUnreachable(f"cannot find a node of cassandra: {error}") from error
+        try:
+            self._session = self.cluster.connect()
+        except ERRORS as error:
+            self.close()
+            raise StoreUnreachable(f"cannot reach cassandra: {explain(error)}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def prepare_statements(self) -> None:
+        """Let the cluster know what it will be asked.
+
+        Raises:
+            StoreUnavailable: It does not answer.
+        """
+        for text in (READ, CREATE, REPLACE, PAGE, PARTITIONS):
+            self._known[text] = read(partial(self._session.prepare, text.format(table=self._table)))
+        self._known[PARTITIONS].fetch_size = PARTITIONS_PAGE
+        self._known[PAGE].fetch_size = None  # rows of several lanes are in order only all at once
+
+    def ask(self, statement: str, parameters: Sequence[object], **options: Any) -> Any:
+        """Run one of the statements."""
+        return self._session.execute(self._known[statement], parameters, **options)
+
+    def tell(self, question: str, *parameters: object, node: Any = None) -> list[Any]:
+        """Return the rows that answer a question which is asked once.
+
+        Raises:
+            StoreUnavailable: There is no answer.
+        """
+        rows: list[Any] = read(
+            lambda: self._session.execute(
+                question, parameters or None, timeout=OPEN_SECONDS, host=node
+            ).all()
+        )
+        return rows
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed yet."""
+        return not self.cluster.is_shutdown
+
+    def close_after(self, seconds: float) -> None:
+        """Close the connections when all that wait for a reply on them have got it or given up."""
+        timer = Timer(seconds, self.close)
+        timer.daemon = True
+        timer.start()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.cluster.shutdown()
+
+
+def _profile(reply_seconds: float) -> ExecutionProfile:
+    return ExecutionProfile(
+        load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy()),
+        # A request that is repeated inside the library could land twice.
+        retry_policy=FallthroughRetryPolicy(),
+        consistency_level=ConsistencyLevel.QUORUM,
+        serial_consistency_level=ConsistencyLevel.SERIAL,
+        request_timeout=reply_seconds,
+        row_factory=tuple_factory,
+    )
+
+
+def read(call: Callable[[], ResultT]) -> ResultT:
+    """Return the answer to a question that changes nothing.
+
+    Raises:
+        StoreUnavailable: There is none.
+    """
+    try:
+        return call()
+    except NoHostAvailable as error:
+        raise StoreUnreachable(f"cannot reach cassandra: {explain(error)}") from error
+    except ERRORS as error:
+        raise StoreUnavailable(f"cassandra did not answer: {error}") from error
+
+
+def failure_of_a_write(error: Exception) -> OutcomeUnknown:
+    """Say whether a write that failed may have been, or may yet be, applied.
+
+    "Unavailable" is no refusal: nodes may have gone after one of them had taken the write.
+    """
+    if isinstance(error, NoHostAvailable):
+        return StoreUnreachable(f"cannot reach cassandra: {explain(error)}")
+    if isinstance(error, RequestValidationException):
+        return StoreUnavailable(f"cassandra refused the write: {error}")
+    return OutcomeUnknown(f"cassandra did not say what became of a write: {error}")
+
+
+def explain(error: Exception) -> str:
+    """Return what went wrong, without a list of all nodes where they refuse the user."""
+    reasons = getattr(error, "errors", None) or {}
+    refused = [each for each in dict(reasons).values() if isinstance(each, AuthenticationFailed)]
+    return str(refused[0] if refused else error)

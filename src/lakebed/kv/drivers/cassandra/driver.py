@@ -1,0 +1,150 @@
+"""Rows of a table, changed by lightweight transactions."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from cassandra import OperationTimedOut
+from cassandra.cluster import NoHostAvailable
+from cassandra.connection import ConnectionException
+
+from lakebed.kv.drivers.cassandra.client import (
+    ERRORS,
+    Client,
+    failure_of_a_write,
+    parse_url,
+    read,
+)
+from lakebed.kv.drivers.cassandra.opening import prepare
+from lakebed.kv.drivers.cassandra.statements import (
+    CREATE,
+    PAGE,
+    PARTITIONS,
+    READ,
+    REPLACE,
+    row_of,
+)
+from lakebed.kv.errors import StoreUnavailable, StoreUnreachable
+from lakebed.kv.rows import pack_body, unpack_body
+from lakebed.kv.store import Limits, Store
+from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
+from lakebed.runtime import Runtime
+
+REPLY_SECONDS: Final = 5.0
+TURNS: Final = 251
+"""How many locks the lanes of all partitions share in a process."""
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in a keyspace; see `lakebed.kv.open_store`."""
+    return FencedStore(CassandraCells(url, runtime), runtime)
+
+
+class CassandraCells(Cells):
+    """The rows of a table.
+
+    Raises:
+        InvalidArgument: The URL is malformed.
+        ForeignStore: There is a table of our name that is not ours.
+        UnsafeStore: The cluster would lose acknowledged writes.
+        StoreUnavailable: It cannot be reached, or the keyspace is missing.
+    """
+
+    name = "cassandra"
+    limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=4 << 20)
+    shared_between_processes = True
+    tombstone_seconds = None
+
+    def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
+        self._address = parse_url(url)
+        self._turns = [runtime.lock() for _ in range(TURNS)]
+        self._renewing = runtime.lock()
+        self._tries = 0
+        self._reply_seconds = reply_seconds
+        self._process = os.getpid()
+        self._left: list[Client] = []
+        self._client = Client(self._address, reply_seconds)
+        try:
+            prepare(self._client, self._address)
+            self._client.prepare_statements()
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, partition: bytes, key: bytes) -> Cell | None:
+        rows = read(lambda: self._ask(READ, row_of(partition, key)).all())
+        return unpack_body(*rows[0]) if rows else None
+
+    def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
+        row, content = row_of(partition, key), (new.stamp, pack_body(new))
+        try:
+            with self._turns[hash(row[:2]) % TURNS]:
+                if stamp is None:
+                    reply = self._ask(CREATE, (*row, *content))
+                else:
+                    reply = self._ask(REPLACE, (*content, *row, stamp))
+            if reply.one()[0]:
+                return new
+        except ERRORS as error:
+            raise failure_of_a_write(error) from error
+        return self.read(partition, key)
+
+    def page(
+        self, partition: bytes, start: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+        rows = read(lambda: self._ask(PAGE, (partition, start, limit)).all())
+        cells = [(key, unpack_body(stamp, body)) for key, stamp, body in rows]
+        return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        # The cursor is what the server gave: partitions are in the order of a hash. One that has
+        # several lanes comes several times.
+        reply = read(lambda: self._ask(PARTITIONS, (), paging_state=cursor or None))
+        return [partition for partition, _ in reply.current_rows], reply.paging_state
+
+    def close(self) -> None:
+        # A forked child has none of the library's threads, and would wait for them for ever.
+        if os.getpid() == self._process:
+            for client in (self._client, *self._left):
+                client.close()
+
+    def _ask(self, statement: str, parameters: Sequence[object], **options: Any) -> Any:
+        """Ask on the connections that there are; get others if no node can be had by them.
+
+        All threads share a connection to a node, which would be stuck for all of them. After a
+        reply that did not come, the next call goes by others.
+        """
+        client = self._client
+        try:
+            return client.ask(statement, parameters, **options)
+        except NoHostAvailable:
+            # It was sent to nobody.
+            return self._renew(client).ask(statement, parameters, **options)
+        except (OperationTimedOut, ConnectionException):
+            with suppress(StoreUnavailable):  # what is raised tells of this call
+                self._renew(client)
+            raise
+
+    def _renew(self, client: Client) -> Client:
+        """Return other connections than these.
+
+        Raises:
+            StoreUnreachable: There are none.
+        """
+        tries = self._tries
+        with self._renewing:
+            if self._client is client:
+                if self._tries != tries:
+                    raise StoreUnreachable("cannot reach cassandra: another thread just tried")
+                self._tries += 1
+                new = Client(self._address, self._reply_seconds)
+                try:
+                    new.prepare_statements()
+                except BaseException:
+                    new.close()
+                    raise
+                self._client = new
+                self._left = [*(each for each in self._left if each.is_open), client]
+                client.close_after(self._reply_seconds)
+            return self._client

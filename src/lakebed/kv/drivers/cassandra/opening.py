@@ -1,0 +1,114 @@
+"""What must be there and be safe when a store is opened."""
+
+import logging
+from typing import Final
+
+from cassandra import RequestValidationException
+
+from lakebed.kv.drivers.cassandra.client import Address, Client
+from lakebed.kv.drivers.cassandra.statements import COLUMNS, CREATE_TABLE, TABLE
+from lakebed.kv.errors import ForeignStore, StoreUnavailable, UnsafeStore
+
+OLDEST_VERSION: Final = (4, 0)
+_DURABLE: Final = frozenset({"batch", "group"})
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+def prepare(client: Client, address: Address) -> None:
+    """Create the table if there is none; refuse what is not ours or not safe.
+
+    Raises:
+        ForeignStore: There is a table of our name that is not ours.
+        UnsafeStore: The cluster would lose acknowledged writes.
+        StoreUnavailable: It does not answer, or the keyspace is missing.
+    """
+    _check_version(client)
+    if not address.trusted:
+        _check_nodes(client)
+    _check_keyspace(client, address.keyspace)
+    columns = _columns(client, address.keyspace)
+    if not columns:
+        client.tell(CREATE_TABLE.format(table=address.table))
+        _LOGGER.info("made sure of the table %s, which was not there", address.table)
+        columns = _columns(client, address.keyspace)
+    if columns != COLUMNS:
+        found = ", ".join(f"{name} {kind}" for name, kind in sorted(columns.items()))
+        raise ForeignStore(
+            f"the keyspace has a table {TABLE} that is not Lakebed's: its columns are {found}"
+        )
+    _check_table(client, address.keyspace)
+
+
+def _check_version(client: Client) -> None:
+    ((version,),) = client.tell("SELECT release_version FROM system.local")
+    major, minor = (int(part) for part in version.split(".")[:2])
+    if (major, minor) < OLDEST_VERSION:
+        raise ForeignStore(f"cassandra has version {version}: 4.0 or newer is needed")
+
+
+def _check_nodes(client: Client) -> None:
+    """Refuse nodes that answer before a write is on their disk."""
+    question = "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'"
+    wrong: list[str] = []
+    for node in client.cluster.metadata.all_hosts():
+        if node.is_up is False:
+            continue
+        try:
+            rows = client.tell(question, node=node)
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, RequestValidationException):
+                raise
+            rows = [("not told",)]
+        if rows[0][0] not in _DURABLE:
+            wrong.append(f"commitlog_sync of {node.address} is {rows[0][0]}")
+    if wrong:
+        raise UnsafeStore(
+            f"nodes would lose acknowledged writes: {'; '.join(wrong)}, and must be batch or group."
+            " Change that, or say by ?durable=true that copies on several machines are enough"
+        )
+
+
+def _check_keyspace(client: Client, keyspace: str) -> None:
+    rows = client.tell(
+        "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = %s", keyspace
+    )
+    if not rows:
+        raise StoreUnavailable(
+            f"there is no keyspace {keyspace}. Lakebed does not make one, since you choose how many"
+            " copies it keeps (CREATE KEYSPACE … WITH replication = …)"
+        )
+    if not rows[0][0]:
+        raise UnsafeStore(
+            f"the keyspace {keyspace} would lose acknowledged writes: durable_writes is false and"
+            " must be true"
+        )
+
+
+def _columns(client: Client, keyspace: str) -> dict[str, str]:
+    rows = client.tell(
+        "SELECT column_name, type FROM system_schema.columns"
+        " WHERE keyspace_name = %s AND table_name = %s",
+        keyspace,
+        TABLE,
+    )
+    return dict(rows)
+
+
+def _check_table(client: Client, keyspace: str) -> None:
+    ((seconds, repair),) = client.tell(
+        "SELECT default_time_to_live, read_repair FROM system_schema.tables"
+        " WHERE keyspace_name = %s AND table_name = %s",
+        keyspace,
+        TABLE,
+    )
+    if seconds:
+        raise UnsafeStore(
+            f"the table {TABLE} would lose acknowledged writes: default_time_to_live is"
+            f" {seconds} and must be 0"
+        )
+    if repair != "BLOCKING":
+        raise UnsafeStore(
+            f"reads of the table {TABLE} may go back in time: read_repair is {repair} and must"
+            " be BLOCKING"
+        )

@@ -1,0 +1,218 @@
+"""Rows of a table, by the calls of HBase's Thrift server."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from lakebed.kv.drivers.hbase.link import ERRORS, SERVICE, Link, explain, parse_url
+from lakebed.kv.errors import (
+    ForeignStore,
+    OutcomeUnknown,
+    StoreUnavailable,
+    UnsafeStore,
+)
+from lakebed.kv.pool import Pool
+from lakebed.kv.rows import (
+    after_prefix,
+    list_partitions,
+    pack_body,
+    row_name,
+    split_name,
+    unpack_body,
+)
+from lakebed.kv.store import Limits, Store
+from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
+from lakebed.runtime import Runtime
+
+ResultT = TypeVar("ResultT")
+
+REPLY_SECONDS: Final = 5.0
+OPEN_SECONDS: Final = 30.0
+
+# Names are short because every cell holds them.
+FAMILY: Final = b"d"
+STAMP: Final = b"s"
+BODY: Final = b"b"
+_FOR_EVER: Final = 2**31 - 1
+"""As HBase writes the time to live of what stays."""
+
+# With this the Thrift server refuses a write by itself.
+_READ_ONLY: Final = "Thrift Server is in Read-only mode"
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in an HBase table; see `lakebed.kv.open_store`."""
+    return FencedStore(HBaseCells(url), runtime)
+
+
+class HBaseCells(Cells):
+    """The rows of a table.
+
+    Raises:
+        InvalidArgument: The URL is malformed.
+        ForeignStore: There is a table of that name that is not ours.
+        UnsafeStore: The table would lose acknowledged writes.
+        StoreUnavailable: It cannot be reached or created.
+    """
+
+    name = "hbase"
+    limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=8 << 20)
+    shared_between_processes = True
+    tombstone_seconds = None
+
+    def __init__(self, url: str, *, reply_seconds: float = REPLY_SECONDS) -> None:
+        address = parse_url(url)
+        self._table = address.table.encode()
+        self._pool = Pool(
+            partial(Link, address, reply_seconds=reply_seconds),
+            address.pool_size,
+            database="hbase",
+            explain=explain,
+        )
+        # To make a table takes longer than to write a row.
+        opening = Pool(
+            partial(Link, address, reply_seconds=max(OPEN_SECONDS, reply_seconds)),
+            1,
+            database="hbase",
+            explain=explain,
+        )
+        try:
+            _prepare_table(partial(_ask, opening), address.table)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            opening.close()
+
+    def read(self, partition: bytes, key: bytes) -> Cell | None:
+        get = SERVICE.TGet(row=row_name(partition, key))
+        found = self._read(lambda call: call.get(self._table, get))
+        return _cell(found) if found.columnValues else None
+
+    def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
+        name = row_name(partition, key)
+        put = SERVICE.TPut(
+            row=name,
+            columnValues=[_column(STAMP, new.stamp), _column(BODY, pack_body(new))],
+            durability=SERVICE.TDurability.FSYNC_WAL,
+        )
+        try:
+            # Without a stamp the question is whether there is none.
+            swapped = _ask(
+                self._pool,
+                lambda call: call.checkAndPut(self._table, name, FAMILY, STAMP, stamp, put),
+            )
+        except ERRORS as error:
+            raise _failure_of_a_write(error) from error
+        return new if swapped else self.read(partition, key)
+
+    def page(
+        self, partition: bytes, start: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+        prefix = row_name(partition)
+        rows = self._rows(prefix + start, after_prefix(prefix), limit, [STAMP, BODY])
+        cells = [(split_name(row.row)[1], _cell(row)) for row in rows]
+        return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        def first_name(start: bytes) -> bytes | None:
+            rows = self._rows(start, b"", 1, [STAMP])
+            return rows[0].row if rows else None
+
+        return list_partitions(first_name, cursor)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _rows(self, first: bytes, end: bytes, limit: int, columns: list[bytes]) -> list[Any]:
+        scan = SERVICE.TScan(
+            startRow=first,
+            stopRow=end,
+            columns=[SERVICE.TColumn(family=FAMILY, qualifier=each) for each in columns],
+            caching=limit,
+            limit=limit,
+        )
+        rows: list[Any] = self._read(lambda call: call.getScannerResults(self._table, scan, limit))
+        return rows
+
+    def _read(self, ask: Callable[[Any], ResultT]) -> ResultT:
+        return _read(partial(_ask, self._pool), ask)
+
+
+def _ask(pool: Pool[Link], ask: Callable[[Any], ResultT]) -> ResultT:
+    """Make a call on a connection, which is kept if the call was answered."""
+    link = pool.take()
+    kept: Link | None = None
+    try:
+        answer = ask(link.call)
+        kept = link
+    except SERVICE.TIOError:
+        kept = link
+        raise
+    finally:
+        pool.give_back(link, kept)
+    return answer
+
+
+Ask = Callable[[Callable[[Any], Any]], Any]
+
+
+def _read(make: Ask, ask: Callable[[Any], ResultT]) -> ResultT:
+    try:
+        answer: ResultT = make(ask)
+    except ERRORS as error:
+        raise StoreUnavailable(f"hbase did not answer: {explain(error)}") from error
+    return answer
+
+
+def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
+    """Say whether a write that failed may have been, or may yet be, applied.
+
+    An error that HBase tells is no refusal: the Thrift server may have tried several times, of
+    which an earlier one was applied.
+    """
+    if _READ_ONLY in str(getattr(error, "message", "")):
+        return StoreUnavailable(f"hbase refused the write: {explain(error)}")
+    return OutcomeUnknown(f"hbase did not say what became of a write: {explain(error)}")
+
+
+def _prepare_table(make: Ask, name: str) -> None:
+    """Create the table if there is none; refuse one that is not ours or not safe."""
+    namespace, _, qualifier = name.rpartition(":")
+    table = SERVICE.TTableName(ns=namespace.encode() or None, qualifier=qualifier.encode())
+    if not _read(make, lambda call: call.tableExists(table)):
+        family = SERVICE.TColumnFamilyDescriptor(name=FAMILY, maxVersions=1)
+        made = SERVICE.TTableDescriptor(tableName=table, columns=[family])
+        try:
+            make(lambda call: call.createTable(made, None))
+            _LOGGER.info("created the table %s", name)
+        except SERVICE.TIOError as error:
+            # Another process came first; if not, the next call says what is wrong.
+            _LOGGER.info("did not create the table %s: %s", name, explain(error))
+        except ERRORS as error:
+            raise StoreUnavailable(f"cannot create the table: {explain(error)}") from error
+    columns = _read(make, lambda call: call.getTableDescriptor(table)).columns
+    families = {family.name: family for family in columns}
+    if list(families) != [FAMILY]:
+        found = ", ".join(each.decode(errors="replace") for each in sorted(families))
+        raise ForeignStore(
+            f"the table {name} is not Lakebed's: its column families are {found or 'none'}"
+        )
+    seconds = families[FAMILY].timeToLive
+    if seconds not in {None, _FOR_EVER}:
+        raise UnsafeStore(
+            f"the table {name} would lose acknowledged writes: the time to live of its column"
+            f" family {FAMILY.decode()} is {seconds} seconds, and must be FOREVER"
+        )
+
+
+def _column(name: bytes, value: bytes) -> Any:
+    return SERVICE.TColumnValue(family=FAMILY, qualifier=name, value=value)
+
+
+def _cell(row: Any) -> Cell:
+    columns = {column.qualifier: column.value for column in row.columnValues}
+    return unpack_body(columns[STAMP], columns[BODY])

@@ -1,0 +1,114 @@
+"""A connection to a Thrift server of HBase on which nothing waits for ever."""
+
+import re
+import select
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import thriftpy2
+from thriftpy2.protocol import TCyBinaryProtocol
+from thriftpy2.thrift import TClient, TException
+from thriftpy2.transport import TCyBufferedTransport, TSocket
+
+from lakebed.kv.errors import InvalidArgument
+from lakebed.kv.pool import POOL_SIZE
+from lakebed.kv.urls import pool_size, split_url, tls_context
+
+CONNECT_SECONDS: Final = 2.0
+# Busy connections are not looked at: every look lets another thread run first.
+LOOK_AFTER_SECONDS: Final = 0.02
+DEFAULT_PORT: Final = 9090
+_OPTIONS: Final = frozenset({"tls", "ca", "pool_size"})
+_EXAMPLE: Final = "hbase://host:9090/table"
+_TABLE: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*:)?[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+SERVICE: Final = thriftpy2.load(
+    str(Path(__file__).parent / "service.thrift"), module_name="lakebed_hbase_thrift"
+)
+
+# All that a call raises. After an error that the server tells, its connection goes on.
+ERRORS: Final = (TException, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a URL says."""
+
+    host: str
+    port: int
+    table: str
+    pool_size: int
+    context: ssl.SSLContext | None
+
+
+def parse_url(url: str) -> Address:
+    """Take a URL apart.
+
+    Raises:
+        InvalidArgument: It is malformed. The message does not quote it: some write a password.
+    """
+    parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
+    table = parts.path.strip("/")
+    if not parts.hostname or "@" in parts.netloc or not _TABLE.fullmatch(table):
+        raise InvalidArgument(
+            f"the URL is malformed: use {_EXAMPLE}, with a host and a table, and no password: the"
+            " Thrift server takes none"
+        )
+    return Address(
+        parts.hostname,
+        parts.port or DEFAULT_PORT,
+        table,
+        pool_size(options, POOL_SIZE),
+        tls_context(options),
+    )
+
+
+class Link:
+    """One connection, for one call at a time.
+
+    Raises:
+        OSError: The server cannot be reached.
+    """
+
+    def __init__(self, address: Address, *, reply_seconds: float) -> None:
+        self._socket = socket.create_connection(
+            (address.host, address.port), timeout=CONNECT_SECONDS
+        )
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if address.context is not None:
+                self._socket = address.context.wrap_socket(
+                    self._socket, server_hostname=address.host
+                )
+            self._socket.settimeout(reply_seconds)
+            self._input = select.poll()
+            self._input.register(self._socket.fileno(), select.POLLIN)
+        except BaseException:
+            self.close()
+            raise
+        protocol = TCyBinaryProtocol(TCyBufferedTransport(TSocket(sock=self._socket)))
+        self.call: Any = TClient(SERVICE.THBaseService, protocol)
+        self._used_at = monotonic()
+
+    def is_usable(self) -> bool:
+        """Whether the connection is, as far as one can tell without asking, still open.
+
+        An idle connection with something to read has been ended by the server.
+        """
+        now = monotonic()
+        idle_seconds, self._used_at = now - self._used_at, now
+        return idle_seconds < LOOK_AFTER_SECONDS or not self._input.poll(0)
+
+    def close(self) -> None:
+        """Close the connection; the server may still be at work on what was sent."""
+        self._socket.close()
+
+
+def explain(error: BaseException) -> str:
+    """Return what went wrong, in one line; the server adds where in its program."""
+    text = str(getattr(error, "message", None) or error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
