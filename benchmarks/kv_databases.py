@@ -296,7 +296,7 @@ _FETCHED = [
     ("mysql", "mariadb", _mysql, 50),
     ("cassandra", "cassandra", open_cassandra, 8),
     ("hbase", "hbase", open_hbase, 20),
-    ("bigtable", "bigtable", open_bigtable, 20),
-    ("mongodb", "mongodb", open_mongodb, 20),
+    ("bigtable", "bigtable", open_bigtable, 40),
+    ("mongodb", "mongodb", open_mongodb, 60),
 ]
 """Name, the server that `make test-kv-all` fetches, how it is opened, and calls of a round."""
